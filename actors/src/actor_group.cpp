@@ -30,10 +30,11 @@ Member member() {
 namespace detail {
 namespace {
 
-constexpr Duration kStopTime = std::chrono::seconds{30};   // for a member that is not wanted any more
-constexpr Duration kGoesOnTime = std::chrono::seconds{1};  // at a call that another rank has thrown out of
+constexpr Duration kStopTime = std::chrono::seconds{30};   // grace of members that resize() removes
+constexpr Duration kGoesOnTime = std::chrono::seconds{1};  // see OnThrow
 
-/// Thrown by the user's function, and not because another rank is gone, or for want of time.
+/// Returns whether the error is the rank's own, and not a consequence of the loss of another rank, of a deadline or of
+/// a cancellation.
 bool is_own(const Error& why) {
   switch (why.code()) {
     case ErrorCode::kActorDied:
@@ -75,7 +76,8 @@ GroupCore::GroupCore(std::weak_ptr<Caller> caller, const ActorGroupOptions& opti
       kind_{std::move(kind)},
       id_{random_u64() | 1} {}
 
-// Who waits for room for more members holds the demand for it.
+// The actors of a growth have a pending call (greet), so that they and their demand for resources would outlive the
+// group.
 GroupCore::~GroupCore() {
   give_up_growth({ErrorCode::kCancelled, "nobody has the group any more"});
 }
@@ -108,7 +110,8 @@ void GroupCore::begin() {
   begin_term();
 }
 
-/// For so many members, together or not at all.
+/// Makes a seat for each bundle. Their resources come from one placement group, so that they get room together or not
+/// at all.
 std::vector<GroupCore::Seat> GroupCore::make_seats(const std::vector<Bundle>& bundles) {
   const auto caller = caller_.lock();
   if (caller == nullptr) throw_error(actors::stopped());
@@ -124,7 +127,7 @@ std::vector<GroupCore::Seat> GroupCore::make_seats(const std::vector<Bundle>& bu
   return seats;
 }
 
-/// Its actor is made, or another one.
+/// Makes the first or the next actor of a seat.
 void GroupCore::take_seat(Seat& seat, const Member& place, const std::string& label) {
   const auto caller = caller_.lock();
   if (caller == nullptr) throw_error(actors::stopped());
@@ -163,7 +166,7 @@ std::shared_ptr<const GroupTerm> GroupCore::term() {
   return term_;
 }
 
-/// Somebody who is lost.
+/// Replaces one actor that is lost. Returns false if there is none.
 bool GroupCore::replace_one() {
   const auto is_lost = [](const Seat& seat) { return seat.loss.ready(); };
   if (const auto lost = std::find_if(members_.begin(), members_.end(), is_lost); lost != members_.end()) {
@@ -179,10 +182,10 @@ bool GroupCore::replace_one() {
   return false;
 }
 
-/// Its loss. False: the group has failed of it.
+/// Counts the loss of an actor. Returns false if the group fails because of it.
 bool GroupCore::bears(const Seat& lost, const std::string& who) {
   const Error why = lost.loss.wait(Deadline::never()).error();
-  lost.actor->kill();  // it may be there still, where this process does not reach it
+  lost.actor->kill();  // its process may still run where this process cannot reach it
   ++deaths_;
   if (lost.group && lost.group.nodes().ready()) {
     if (const auto placed = lost.group.nodes().try_get(); !placed) {
@@ -201,7 +204,7 @@ bool GroupCore::bears(const Seat& lost, const std::string& who) {
   return !failed_;
 }
 
-// Of a group that fails it stays one: so many members are what calls fail for.
+// In a group that fails, the lost actor stays a member: call_all() then returns one failed result for each member.
 void GroupCore::lose_member(std::size_t rank) {
   if (!bears(members_[rank], "member " + std::to_string(rank))) return;
   const std::size_t left = members_.size() - 1;
@@ -279,7 +282,7 @@ void GroupCore::shrink(std::size_t size) {
   begin_term();
 }
 
-// What has been given up by others is taken first.
+// Takes the seats that earlier members have left, before it asks for more resources.
 void GroupCore::grow(std::size_t more, const CellHandle& made) {
   Growth growth;
   while (growth.coming.size() < more && !free_.empty()) {
@@ -291,7 +294,7 @@ void GroupCore::grow(std::size_t more, const CellHandle& made) {
     auto seats = make_seats(std::vector<Bundle>(more - growth.coming.size(), options_.member));
     growth.room = seats.front().group;
     std::move(seats.begin(), seats.end(), std::back_inserter(growth.coming));
-    // First: why there is no place for them says more than that an actor could not be made.
+    // It is the first in the list, because why there is no room says more than that an actor could not be made.
     if (growth.room) greeted.push_back(growth.room.nodes().cell());
   }
   const Member place{id_, term_->place.term, Member::kSpare, term_->place.size};
@@ -313,7 +316,7 @@ void GroupCore::grow(std::size_t more, const CellHandle& made) {
   });
 }
 
-/// If there is one.
+/// Gives up the growth that is under way, if there is one.
 void GroupCore::give_up_growth(const Error& why) {
   if (!growth_ || growth_->given_up) return;
   growth_->given_up = why;
@@ -376,12 +379,11 @@ void GroupCore::set_on_throw(OnThrow then) {
   on_throw_ = std::make_shared<const OnThrow>(std::move(then));
 }
 
-/// A call of all members.
 struct GroupCore::CallOfAll {
   std::shared_ptr<const GroupTerm> term;
   std::shared_ptr<const OnThrow> on_throw;
   std::vector<CellHandle> cells;
-  std::atomic<std::size_t> missing;  // of them, that are not ready
+  std::atomic<std::size_t> missing;  // number of cells that are not ready
   std::atomic<bool> has_thrown = false;
 
   bool goes_on() const {
@@ -429,7 +431,7 @@ void GroupCore::watch_for_throw(const std::shared_ptr<const GroupTerm>& term, co
   }
 }
 
-/// It is freed by whoever calls this, without the lock.
+/// Removes the call from the list. The caller has a share of it, so that it is freed after the lock is released.
 void GroupCore::forget(const std::shared_ptr<CallOfAll>& call) {
   const std::lock_guard lock{watched_mutex_};
   std::erase(watched_, call);

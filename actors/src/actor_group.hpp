@@ -14,29 +14,37 @@ namespace pharos::detail {
 
 class Caller;
 
+/// The state of an ActorGroup: its members and spares, and who replaces a member that is lost. Losses are noticed when
+/// the loss of an actor becomes ready, and whenever term() is called.
+/// Shared by the group's handles and by a running map(); ends with the last of them, and its actors with it. Any
+/// thread.
+/// Failure: begin(), resize() and new_cell() throw RuntimeStopped after the Runtime has ended. A group that has failed
+/// stays failed.
 class GroupCore final : public std::enable_shared_from_this<GroupCore> {
  public:
   GroupCore(std::weak_ptr<Caller> caller, const ActorGroupOptions& options, MemberKind kind);
   GroupCore(GroupCore&&) = delete;
   ~GroupCore();
 
+  /// Makes the members and spares. Called once, before everything else.
   void begin();
-  /// The present one: who is lost by now has been replaced.
+  /// Replaces the members and spares that are lost, and returns the present term.
   std::shared_ptr<const GroupTerm> term();
   CellHandle resize(std::size_t size);
-  /// Without grace: at once.
+  /// Ends all actors: as by Actor::stop(), or without a grace as by Actor::kill().
   void end(std::optional<Duration> grace);
   CellHandle new_cell() const;
   void set_on_throw(OnThrow then);
   void watch_for_throw(const std::shared_ptr<const GroupTerm>& term, const std::vector<CellHandle>& cells);
 
  private:
-  /// Where an actor is, or was, and another one may be.
+  /// A set of resources, and the actor that has them now or had them last. When the actor is lost, another one may get
+  /// the seat.
   struct Seat {
     std::shared_ptr<ActorHandle> actor;
-    CellHandle loss;       // ready when it is lost
-    PlacementGroup group;  // none: it holds nothing
-    std::int32_t place;    // in that
+    CellHandle loss;       // ready when the actor is lost
+    PlacementGroup group;  // empty if the seat has no resources
+    std::int32_t place;    // number of the bundle in `group`
     Bundle has;
   };
 
@@ -64,24 +72,24 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
   std::shared_ptr<const GroupTerm> term_;
   std::vector<Seat> members_;  // by rank
   std::vector<Seat> spares_;
-  std::vector<Seat> free_;  // whose members are gone and not replaced
+  std::vector<Seat> free_;  // seats whose actors are gone and were not replaced
   std::size_t deaths_ = 0;
-  /// Those that are to be members once all of them have been constructed.
+  /// A resize() to more members that is under way: the new actors become members once all of them are constructed.
   struct Growth {
     std::vector<Seat> coming;
-    PlacementGroup room;  // what they have that is new
-    std::optional<Error> given_up{};
+    PlacementGroup room;              // resources of the seats that are new; the other seats come from free_
+    std::optional<Error> given_up{};  // why the growth was given up
   };
   std::optional<Growth> growth_;
   std::optional<Error> failed_;
   std::shared_ptr<const OnThrow> on_throw_;
 
-  /// A call of all members that somebody watches.
+  /// A call of all members that watch_for_throw() watches.
   struct CallOfAll;
   void forget(const std::shared_ptr<CallOfAll>& call);
   std::mutex watched_mutex_;
-  /// Whose results are not all ready. The results' watchers know these weakly: a result that never becomes ready, as
-  /// when the program ends before, must not keep itself.
+  /// Calls whose results are not all ready. The callbacks in the results refer to these calls weakly: otherwise a
+  /// result that never becomes ready, because the program ends first, would keep itself alive.
   std::vector<std::shared_ptr<CallOfAll>> watched_;
 };
 

@@ -19,16 +19,18 @@ using detail::ResultCell;
 using wire::FrameHeader;
 using wire::FrameKind;
 
-// So much is queued before a write although no reply has come: about a hundred calls, one page or two.
+// Bytes that are queued at most before a write, when no reply comes to trigger one: about a hundred calls.
 constexpr std::size_t kFlushBytes = 12 << 10;
-// A worker keeps so much at most for a remote caller that makes no calls, which would acknowledge what has come.
+// The replies that a remote actor keeps at most for this caller if no further call acknowledges them: their number and
+// their bytes. Beyond that the caller sends an acknowledgement of its own.
 constexpr std::size_t kUnacknowledgedMax = 64;
 constexpr std::size_t kUnacknowledgedBytes = 256 << 10;
-// Calls in flight that leave slower ones behind (an actor's coroutines may wait for days) do so in runs this long.
+// unanswered_ covers a range of numbers, which grows while one slow call stays in it: an actor's coroutine may wait for
+// days. A range of at least this length, most of which is answered, is cleared, and the slow calls become stragglers.
 constexpr std::size_t kRunMax = 1024;
-constexpr Duration kRoomTime = std::chrono::milliseconds{50};    // then it looks again whether the worker is gone
+constexpr Duration kRoomTime = std::chrono::milliseconds{50};    // one slice of a wait for room
 constexpr Duration kStillTime = std::chrono::milliseconds{100};  // without a read, as WhenFull::kWait says
-constexpr Duration kStuckTime = std::chrono::seconds{30};
+constexpr Duration kStuckTime = std::chrono::seconds{30};        // the same
 
 void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
   std::uint64_t now = number.load();
@@ -43,7 +45,8 @@ void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, co
     const std::lock_guard lock{mutex_};
     awaits_link_ = false;
   }
-  // Before any thread can send: a link that is not watched yet would never learn that its socket takes more again.
+  // The link is started before any thread can send on it: a link that is not watched yet would not learn that its
+  // socket has room again.
   link->start(shared_from_this());
   std::vector<CellHandle> failed;
   {
@@ -69,7 +72,7 @@ void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, co
   for (const CellHandle& cell : failed) cell->set_error(Error{why_ended}.with_outcome(Outcome::kUnknown));
 }
 
-// Under the mutex. What was on its way goes before what was held back; what may not is returned.
+// Under the mutex. Puts the sent calls that have a retry left in front of those that are held back. Returns the others.
 std::vector<CellHandle> CallLink::take_sent(std::int32_t max_retries) {
   std::vector<CellHandle> failed;
   std::vector<CellHandle> again;
@@ -95,7 +98,8 @@ std::uint32_t CallLink::incarnation() const {
   return callee_.incarnation;
 }
 
-// Under the mutex, with a link to the incarnation that had the last one: it knows by their numbers what it has seen.
+// Under the mutex, with a link to the same incarnation as before, which knows by their numbers the calls that it has
+// seen.
 void CallLink::send_again() {
   set_stragglers_aside();
   for (const auto& [number, cell] : stragglers_) {
@@ -104,7 +108,7 @@ void CallLink::send_again() {
   }
 }
 
-// Under the mutex. All that are unanswered become stragglers, and new ones begin a run of their own.
+// Under the mutex. All unanswered calls become stragglers, and unanswered_ starts again with the next call.
 void CallLink::set_stragglers_aside() {
   for (ResultCell* const cell : unanswered_) {
     if (cell != nullptr) stragglers_.emplace(first_unanswered_, cell);
@@ -118,7 +122,7 @@ std::uint64_t CallLink::all_answered_below() const {
   return stragglers_.empty() ? first_unanswered_ : stragglers_.begin()->first;
 }
 
-// Under the mutex. Says something about the call of this number.
+// Under the mutex. Returns the header of a frame that says something about the call of this number.
 FrameHeader CallLink::note(FrameKind kind, std::uint64_t number) const {
   FrameHeader header;
   header.kind = kind;
@@ -129,7 +133,7 @@ FrameHeader CallLink::note(FrameKind kind, std::uint64_t number) const {
   return header;
 }
 
-// Under the mutex, with a link: the worker need not keep those replies any more.
+// Under the mutex, with a link. Tells the worker which replies it need not keep any more.
 void CallLink::acknowledge() {
   FrameHeader header = note(FrameKind::kAcknowledge, 0);
   header.acknowledged = all_answered_below();
@@ -144,7 +148,7 @@ void CallLink::send_cancel(std::uint64_t number) {
   link_->send(note(FrameKind::kCancel, number), {});
 }
 
-// Under the mutex, with a link. Before the call.
+// Under the mutex, with a link. Must be sent before the call.
 void CallLink::send_retry(const ResultCell::Call& call, std::uint64_t number) {
   FrameHeader header = note(FrameKind::kRetry, number);
   header.attempt = call.max_retries;
@@ -170,13 +174,13 @@ void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
   header.trace = cell.call().trace.value();
   header.acknowledged = all_answered_below();
   if (const Deadline deadline = cell.call().deadline; !deadline.is_never()) [[unlikely]] {
-    // 0 would be none: one that has passed has a nanosecond left.
+    // 0 would mean no deadline, so a deadline that has passed is sent as one nanosecond.
     header.time = std::max<std::int64_t>(deadline.left(clock_->now()).count(), 1);
   }
   link_->send(header, cell.arguments());
 }
 
-// Under the mutex, with a link. The bytes that it takes.
+// Under the mutex, with a link. Returns the number of bytes that were queued.
 std::size_t CallLink::send_now(CellHandle cell) {
   const std::size_t bytes = sizeof(FrameHeader) + cell->arguments().size();
   send_call(*cell, first_unanswered_ + unanswered_.size());
@@ -191,7 +195,7 @@ void CallLink::hold_back(std::deque<Held>::iterator before, CellHandle cell) {
   held_bytes_ += held_back_.emplace(before, std::move(cell))->bytes;
 }
 
-// Under the mutex. It is about to leave held_back_.
+// Under the mutex. Must be called when a call is about to leave held_back_.
 void CallLink::note_sent_or_gone(const Held& held) {
   if (held.cell->call().unordered) --unordered_held_back_;
   held_bytes_ -= held.bytes;
@@ -219,8 +223,8 @@ void CallLink::hold_for_next(std::vector<CellHandle> returned) {
   }
 }
 
-// Under the mutex, with a link. As far as arguments are complete, and what need not wait for that; and as long as there
-// is room.
+// Under the mutex, with a link. Sends calls up to the first one whose arguments are not complete, then the unordered
+// ones behind it whose arguments are, as long as the link has room.
 void CallLink::send_held_back() {
   needs_room_ = false;
   if (returned_ != 0) return;
@@ -245,7 +249,7 @@ void CallLink::send_held_back() {
   });
 }
 
-// Who calls this writes what is sent here.
+// No flush here: the thread that calls this writes what is sent (Link::Handler::on_room).
 void CallLink::on_room() {
   const std::lock_guard lock{mutex_};
   if (link_ != nullptr && !why_lost_) send_held_back();
@@ -353,8 +357,8 @@ bool CallLink::send(CellHandle cell, WhenFull when_full) {
   }
   const bool clean = unflushed_bytes_ == 0;
   unflushed_bytes_ += send_now(std::move(cell));
-  // Nothing under way: the worker is idle, and should begin now. Else more calls may come before it is done with
-  // those it has, and they can go together.
+  // With nothing in flight the worker is idle, and should begin now. Otherwise more calls may come before the worker is
+  // done with those that it has, and they can go in one write.
   if (before == 0 || unflushed_bytes_ >= kFlushBytes) {
     unflushed_bytes_ = 0;
     const auto link = link_;
@@ -367,7 +371,8 @@ bool CallLink::send(CellHandle cell, WhenFull when_full) {
   return true;
 }
 
-// With the lock, which is open while this thread waits. Why the call fails; none: it may go, or be held back.
+// Called with the lock, which is released while this thread waits. Returns why the call fails, or nullopt if it may be
+// sent or held back.
 std::optional<Error> CallLink::wait_for_room(std::unique_lock<std::mutex>& lock, ResultCell& cell) {
   entering_.push_back(&cell);
   lock.unlock();
@@ -410,7 +415,7 @@ std::optional<Error> CallLink::wait_for_room(std::unique_lock<std::mutex>& lock,
   return why;
 }
 
-// Under the mutex, with a link: whether the other end has read nothing for so long that it may be waiting for this
+// Under the mutex, with a link. Returns whether the callee has read nothing for so long that it may be waiting for this
 // process.
 bool CallLink::reads_no_more(TimePoint now) {
   const std::uint64_t taken = given_bytes_ - link_->queued();
@@ -419,7 +424,8 @@ bool CallLink::reads_no_more(TimePoint now) {
 }
 
 void CallLink::flush() {
-  if (unflushed_bytes_.load(std::memory_order_relaxed) == 0) return;  // who has just added some flushes later
+  // Without the mutex: a thread that has just queued bytes has also seen to it that they are flushed later.
+  if (unflushed_bytes_.load(std::memory_order_relaxed) == 0) return;
   std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};
@@ -440,7 +446,7 @@ std::optional<std::uint64_t> CallLink::number_of(const ResultCell& cell) const {
   return std::nullopt;
 }
 
-// Under the mutex. The cell that waits for this number, which it then does no more; null if none does.
+// Under the mutex. Removes and returns the cell that waits for the reply of this number; null if there is none.
 ResultCell* CallLink::take(std::uint64_t number) {
   if (number < first_unanswered_) [[unlikely]] {
     const auto straggler = stragglers_.find(number);
@@ -456,7 +462,7 @@ ResultCell* CallLink::take(std::uint64_t number) {
   return cell;
 }
 
-// Moves the waiting cells of these replies out; null for a reply that nobody waits for.
+// Takes the cells that wait for these replies out of the link, in order; null for a reply that no cell waits for.
 void CallLink::take_cells(net::FrameBatch frames, std::vector<ResultCell*>& cells) {
   const std::lock_guard lock{mutex_};
   while (!frames.empty()) {
@@ -468,7 +474,7 @@ void CallLink::take_cells(net::FrameBatch frames, std::vector<ResultCell*>& cell
       unacknowledged_bytes_ += frame.payload.size();
     }
   }
-  // Most of a long run has been answered, and its first has not.
+  // Most of a long range has been answered, but its first call has not.
   if (unanswered_.size() >= kRunMax && in_flight() - stragglers_.size() < unanswered_.size() / 4) {
     set_stragglers_aside();
   }
@@ -520,7 +526,8 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
     if (replies != 0 || given_back == 0) observer->on_replies(*this, replies, execution, left);
     if (given_back != 0) observer->on_returned(*this, std::move(returned), takes_more);
   }
-  // What has been held for the next one is in flight, and was at no time not.
+  // Only after on_returned(): calls that it has held for the next incarnation are counted again there, and must not be
+  // missing from the count in between.
   in_flight_.fetch_sub(given_back, std::memory_order_acq_rel);
   flush();
 }
@@ -531,7 +538,7 @@ void CallLink::take_error(Error error, CellHandle cell) {
   observer->on_argument_lost(std::move(cell), error);
 }
 
-// A value that is more than the bytes in the payload. No cell: nobody waits for it.
+// Takes a value that carries handles of actors, or lies in the object store. `cell` is empty if no cell waits for it.
 void CallLink::take_value(const wire::FrameView& reply, CellHandle cell) {
   std::span<const std::byte> payload = reply.payload;
   const std::uint64_t number = reply.header.number;
@@ -575,7 +582,8 @@ Result<detail::ActorHandles> CallLink::receive_actors(std::span<const std::byte>
   return actors;
 }
 
-// What came with the reply is this caller's now, and the node knows that.
+// Tells the worker that this caller has taken over what came with the reply. Only after the node has been told, because
+// the worker then lets go of its own share.
 void CallLink::acknowledge_later(std::uint64_t number) {
   const auto caller = receiver_.lock();
   if (caller == nullptr) return;
@@ -614,7 +622,7 @@ void CallLink::leave(std::uint32_t incarnation) {
     needs_room_ = false;
     is_known = std::exchange(awaits_link_, true);
   }
-  link->drop();  // calls on their way must not run there once it can be reached again
+  link->drop();  // calls that have not arrived must not run there when the worker can be reached again
   const auto observer = observer_.lock();
   if (observer != nullptr && !is_known) observer->on_disconnected(*this);
 }

@@ -58,7 +58,7 @@ CallMarks::Mark CallMarks::find(std::uint64_t number) const {
 }
 
 void CallMarks::erase(std::uint64_t number) {
-  std::shared_ptr<SuspendedCall> ended;  // goes after the lock
+  std::shared_ptr<SuspendedCall> ended;  // destroyed after the lock is released
   const std::lock_guard lock{mutex_};
   if (const auto suspended = suspended_.extract(number); !suspended.empty()) ended = std::move(suspended.mapped());
   marks_.erase(number);

@@ -14,22 +14,23 @@ class Function;
 
 namespace pharos::actors {
 
-/// What a call is run again for.
+/// For which exceptions a call is run again, and how often.
 struct Retries {
-  const detail::Function* types = nullptr;  ///< null: nothing
-  std::uint32_t max = 0;                    ///< until it has been run again so often
+  const detail::Function* types = nullptr;  ///< a list of exception types; null for none
+  std::uint32_t max = 0;                    ///< highest number of repetitions
 };
 
-/// A call that has begun, and waits for something.
+/// A call that has begun and is suspended: a coroutine that waits for something.
 class SuspendedCall {
  public:
   virtual ~SuspendedCall() = default;
-  /// What it waits for ends.
+  /// Ends the wait with kCancelled.
   virtual void cancel_wait() = 0;
 };
 
-/// What a caller has said of the few of its calls of which there is something to say, by their numbers: from when the
-/// call is heard of until it has ended. Any thread.
+/// Notes about the calls of one caller, by number: whether a call was cancelled, its deadline, its retries. Only few
+/// calls have a note; it is kept until the call has ended. Owned by the caller's CallerLink or RemoteCaller. Any
+/// thread.
 class CallMarks {
  public:
   struct Mark {
@@ -38,20 +39,21 @@ class CallMarks {
     Retries retries{};
   };
 
-  /// Wakes one that is suspended. Ignored for one that has ended.
+  /// Notes that the call is cancelled, and wakes it if it is suspended. Ignored for a call that has ended.
   void note_cancel(std::uint64_t number);
   void note_deadline(std::uint64_t number, async::Deadline deadline);
   void note_retries(std::uint64_t number, Retries retries);
-  /// Calls up to this one have begun.
+  /// Notes that the calls up to this number have begun.
   void note_begun(std::uint64_t number) { first_not_begun_.store(number + 1, std::memory_order_relaxed); }
-  /// Wakes it if it has been cancelled meanwhile.
+  /// Notes that the call is suspended. Wakes it at once if it has been cancelled.
   void note_suspended(std::uint64_t number, std::shared_ptr<SuspendedCall> call);
 
-  /// Nobody waits for any of them any more: those that are suspended are woken, and so is each that still will be.
+  /// Wakes all suspended calls, because the caller is gone or the worker ends. From now on, a call that is suspended is
+  /// woken at once.
   void cancel_suspended();
 
   Mark of(std::uint64_t number) const { return any_.load(std::memory_order_acquire) ? find(number) : Mark{}; }
-  /// It has ended.
+  /// Removes the notes of a call that has ended.
   void forget(std::uint64_t number) {
     if (any_.load(std::memory_order_relaxed)) erase(number);
   }

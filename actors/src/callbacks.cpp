@@ -6,7 +6,7 @@
 
 namespace pharos::actors {
 
-// One that waits may bring new threads for those behind it until it has ended.
+// A loop, because a callback that waits may make a new thread for those behind it until it has ended.
 Callbacks::~Callbacks() {
   for (;;) {
     std::vector<std::unique_ptr<async::Executor>> threads;

@@ -11,9 +11,11 @@
 
 namespace pharos::actors {
 
-/// The callbacks of one Runtime's users, `then()` and the like: one at a time, in the order in which they came. One
-/// that waits for a result gives up its turn, and those behind it go on with another thread: they may be what it waits
-/// for. Any thread. Bounds: none of its own; a thread for each callback that waits. End: all have run.
+/// Runs the callbacks that users give to `then()` and the like, on threads of their own: one callback at a time, in the
+/// order in which they came. A callback that waits for a result gives up its turn, and those behind it go on in another
+/// thread, since they may bring that result.
+/// Owned by the WaitingRoom of a Runtime. Any thread. Bounds: none of its own; there is one thread for each callback
+/// that waits. End: the destructor waits until all callbacks have run.
 class Callbacks {
  public:
   explicit Callbacks(Platform& platform) : platform_{platform} {}
@@ -21,7 +23,7 @@ class Callbacks {
   ~Callbacks();
 
   void post(async::Callback then);
-  /// On a thread that runs one: it is about to wait.
+  /// To be called by a thread that is about to wait. If it runs a callback, the next callback may run.
   static void give_up_turn();
 
  private:
@@ -34,7 +36,7 @@ class Callbacks {
   bool turn_taken_ = false;
   bool ends_ = false;
   std::vector<std::unique_ptr<async::Executor>> threads_;
-  std::vector<async::Executor*> idle_;  // of these
+  std::vector<async::Executor*> idle_;  // those of threads_ that run nothing
 };
 
 }  // namespace pharos::actors

@@ -26,14 +26,16 @@ namespace {
 using namespace std::chrono_literals;
 using actors::CallLink;
 
-constexpr auto kReasonTime = 1s;  // the node knows why a worker ended well before this
+constexpr auto kReasonTime = 1s;  // for the node to say why a worker ended
 constexpr auto kTendTime = 20ms;
 constexpr auto kEndTime = 10s;
 constexpr const char* kRunAgain = "If the task may run twice, give it max_retries.";
-constexpr std::size_t kWorthGoingMin = std::size_t{1} << 20;  // bytes of arguments, more at another node than here
-constexpr std::size_t kShapesMax = 256;                       // of tasks, by what they hold
+// A task prefers the node that has most bytes of its arguments if that node has at least this much more than this one.
+constexpr std::size_t kWorthGoingMin = std::size_t{1} << 20;
+constexpr std::size_t kShapesMax = 256;  // different shapes of tasks, besides the default
 
-// Every live caller, for the child of a fork alone.
+// All callers of this process that have not ended: a child of fork() must abandon them, and home_of_newest() looks
+// there.
 struct LiveCallers {
   std::mutex mutex;
   std::vector<Caller*> callers;
@@ -60,14 +62,14 @@ void remove_live(Caller* caller) {
   std::erase(live().callers, caller);
 }
 
-// Of a call: its function, or the types that it is to be run again for.
+// Returns what a call needs and the table does not have: its function, or its list of exception types.
 const Function* not_in_table(const RegisteredFunction& function, const ExceptionTypes& retry_on) {
   if (function.index == RegisteredFunction::kNoIndex) return &function.function;
   const auto* const types = retry_on.registered();
   return types != nullptr && types->index == RegisteredFunction::kNoIndex ? &types->function : nullptr;
 }
 
-/// Of the function that brings this result.
+/// The name of the function that brings this result.
 std::string name_of(ResultCell& cell) {
   return actors::readable_name(actors::function_table()[cell.call().function].name());
 }
@@ -85,7 +87,8 @@ std::shared_ptr<ActorHandle> ActorHandle::make(const std::shared_ptr<Caller>& ca
 ActorHandle::ActorHandle(const std::shared_ptr<Caller>& caller, ActorId id, std::string label)
     : caller_{caller}, id_{id}, label_{std::move(label)} {}
 
-// A call whose arguments are not there yet keeps its place in the order.
+// A call whose arguments are not complete goes to the link at once, to keep its place in the order; an unordered call
+// only when they are.
 CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments,
                              CallLink::WhenFull when_full) {
   const auto caller = caller_.lock();
@@ -108,17 +111,17 @@ CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunctio
     if (!call.deadline.is_never()) caller->give_up_at(call.deadline, cell);
     caller->complete_later(incomplete, [cell, link = link_](std::optional<Error> missing) mutable {
       if (missing) return cell->set_error(std::move(*missing));
-      if (!cell->ready()) link->send(std::move(cell), CallLink::WhenFull::kHold);  // unless it has been given up
+      if (!cell->ready()) link->send(std::move(cell), CallLink::WhenFull::kHold);  // ready: it was given up
     });
     return cell;
   }
   if (!link_->send(cell, when_full)) return {};
-  // Not before: while this thread waited for room the link itself looked at the deadline.
+  // Only after send(): while this thread waits for room there, the link itself looks at the deadline.
   if (!call.deadline.is_never()) caller->give_up_at(call.deadline, cell);
   if (incomplete == nullptr) return cell;
   caller->complete_later(incomplete, [cell, link = link_](std::optional<Error> missing) {
     if (missing) {
-      if (!link->cancel(*cell)) return;  // it has been lost, or cancelled
+      if (!link->cancel(*cell)) return;  // the call was lost or cancelled
       cell->set_error(std::move(*missing));
     }
     link->advance();
@@ -190,7 +193,7 @@ void ActorHandle::on_replies(CallLink&, std::size_t, Duration, std::size_t in_fl
   if (in_flight == 0 && shares_.load(std::memory_order_acquire) == 0) let_go_if_done();
 }
 
-// By an incarnation that ends, and another one will follow.
+// The incarnation that returns these calls ends, and another one will follow.
 void ActorHandle::on_returned(CallLink& link, std::vector<CellHandle> cells, bool) {
   link.hold_for_next(std::move(cells));
 }
@@ -243,12 +246,12 @@ std::shared_ptr<CallLink> Caller::new_link(std::weak_ptr<CallLink::Observer> obs
 }
 
 struct Caller::Incomplete {
-  std::uint64_t place = 0;  // in incomplete_
+  std::uint64_t place = 0;  // key in incomplete_
   CellHandle cell;
   std::vector<std::byte> bytes;
-  std::shared_ptr<object_store::Object> object;  // instead of the bytes, when they are many
+  std::shared_ptr<object_store::Object> object;  // has the bytes if they are many; `bytes` is then empty
   std::vector<Hole> holes;
-  std::vector<std::shared_ptr<const void>> kept;  // for each hole: so that its result stays in memory
+  std::vector<std::shared_ptr<const void>> kept;  // for each hole, what keeps its result in memory
   std::atomic<std::size_t> missing = 0;
   async::UniqueFunction<void(std::optional<Error>)> then;
 };
@@ -268,7 +271,8 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
   if (arguments.bytes.in_room()) cell->keep_argument(object = actors::room_of(arguments.bytes).seal());
   const bool all_there =
       std::all_of(arguments.holes().begin(), arguments.holes().end(), [](const auto& hole) { return hole.there(); });
-  // What lies in the store is read there, and handles in a result are received with the call.
+  // The cell keeps these until the call has ended: the callee reads the objects in the store, and takes its own share
+  // of the actors whose handles are in a result.
   for (const Hole& hole : arguments.holes()) {
     if (hole.object != nullptr) {
       cell->keep_argument(hole.object);
@@ -347,7 +351,7 @@ void Caller::complete_later(const std::shared_ptr<Incomplete>& incomplete,
 void Caller::complete(const std::shared_ptr<Incomplete>& incomplete) {
   {
     const std::lock_guard lock{mutex_};
-    if (incomplete_.erase(incomplete->place) == 0) return;  // everything is lost, and this was told
+    if (incomplete_.erase(incomplete->place) == 0) return;  // it was given up, or failed with everything else
   }
   Filled filled{*large_values_};
   auto missing = filled.fill(incomplete->bytes, incomplete->object.get(), incomplete->holes);
@@ -366,7 +370,7 @@ ResultCell::Call Caller::new_call(const RegisteredFunction& function, const Opti
   return call;
 }
 
-// What the worker answers to being told comes too late for the cell, which this completes.
+// The cell is claimed first, so that an answer of the worker to the cancellation does not complete it.
 void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
   executor_.run_at(deadline.when(), [self = weak_from_this(), cell] {
     if (!cell->claim()) return;
@@ -402,7 +406,7 @@ Result<actors::TaskPool*> Caller::pool_of(const TaskOptions& options) {
   return other_tasks_.emplace(std::move(shape), std::move(pool)).first->second.get();
 }
 
-// They stay until the end.
+// The pools live as long as the Caller, so the pointers stay valid without the lock.
 std::vector<actors::TaskPool*> Caller::pools() {
   std::vector<actors::TaskPool*> all{&tasks_};
   const std::lock_guard lock{mutex_};
@@ -413,7 +417,7 @@ std::vector<actors::TaskPool*> Caller::pools() {
 bool Caller::take_back(ResultCell& cell) {
   const auto all = pools();
   return std::any_of(all.begin(), all.end(), [&](actors::TaskPool* pool) {
-    // What asks for more has to run where that is.
+    // A task that asks for more than CPUs must run where its resources are.
     return pool->shape().fits_anywhere() && pool->take_back(cell);
   });
 }
@@ -443,7 +447,7 @@ CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& 
   }
   complete_later(incomplete, [this, cell, options, &holes = incomplete->holes](std::optional<Error> missing) {
     if (missing) return cell->set_error(std::move(*missing));
-    if (cell->ready()) return;  // it has been given up
+    if (cell->ready()) return;  // the task was given up
     if (const auto best = pool_near(options, holes)) {
       (*best)->submit(cell);
     } else {
@@ -453,7 +457,7 @@ CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& 
   return cell;
 }
 
-// Where most of its arguments lie, if that is worth while and nothing else is asked for.
+// Prefers the node where most bytes of the arguments lie, if the difference is large and the options name no node.
 Result<actors::TaskPool*> Caller::pool_near(TaskOptions options, const std::vector<Hole>& holes) {
   if (options.node || options.near || options.spread) return pool_of(options);
   std::map<NodeId, std::size_t> bytes;
@@ -480,12 +484,13 @@ void Caller::cancel(ResultCell& cell) {
 }
 
 bool Caller::give_up(ResultCell& cell) {
-  cell.note_cancelled();  // before it is looked for: it may be on its way from one who has it to another
+  // Before the search: the call may be moving from one place to another, and whoever takes it there sees this note.
+  cell.note_cancelled();
   bool given_up = false;
   for (actors::TaskPool* const pool : pools()) given_up = given_up || pool->cancel(cell);
   if (!given_up) {
     const std::lock_guard lock{mutex_};
-    // A task; an actor's call is also in its link.
+    // Only a task that waits for arguments is given up with this. An actor's call in incomplete_ is in its link, too.
     given_up = std::erase_if(incomplete_, [&](const auto& each) { return &*each.second->cell == &cell; }) != 0;
   }
   for (const auto& actor : actors()) {
@@ -516,7 +521,7 @@ void Caller::tell_node(wire::Message message) {
 }
 
 void Caller::finish_telling_node() {
-  // What is posted runs in turn.
+  // tell_node() posts its work to the executor, which runs work in order.
   async::block_on(executor_, []() -> async::Async<void> { co_return; }());
 }
 
@@ -529,7 +534,7 @@ void Caller::request_lease(actors::TaskPool& pool) {
 async::Async<void> Caller::lease_worker(Caller* self, actors::TaskPool* pool) {
   self->begin_to_tend();
   wire::Message ask = wire::LeaseWorker{pool->shape().to_wire()};
-  // For as long as it takes: tasks have deadlines of their own, and the wait ends with the node, or with this.
+  // Without a deadline: tasks have deadlines of their own, and the wait ends with the node or with this Caller.
   auto parcel = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never());
   if (!parcel) {
     pool->lease_refused(std::move(parcel).error().with("asking for a worker"));
@@ -577,8 +582,8 @@ void Caller::give_back(const wire::RecallLeases& recalled) {
 void Caller::worker_disconnected(WorkerId worker) {
   background_.spawn(give_up_on_worker(this, worker));
 }
-// The node tells why; only when it does not, this does. The worker may live: one of another machine, whose connection
-// broke.
+// The node says why the worker ended (WorkerEnded). Only if it has not done so in time, this gives the worker up. The
+// worker may still live, if it is on another machine and only the connection broke.
 async::Async<void> Caller::give_up_on_worker(Caller* self, WorkerId worker) {
   const auto slept = co_await async::sleep(kReasonTime);
   if (!slept) co_return;
@@ -670,7 +675,7 @@ void set_caller_of_worker(std::shared_ptr<Caller> caller) {
   worker_caller = std::move(caller);
 }
 
-// ---- what the public templates call
+// ---- Functions that the public templates call
 
 CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, const RegisteredFunction& function,
                       Arguments& arguments) {

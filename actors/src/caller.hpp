@@ -25,8 +25,8 @@
 
 namespace pharos::detail {
 
-/// One actor, as a caller knows it: kept by the caller until nobody here has a handle or the actor has ended.
-/// Any thread.
+/// One actor as this process knows it: its connection, and why it was lost. A user's handles are shares of it
+/// (share()). The Caller keeps it until no user of this process has a handle, or the actor has ended. Any thread.
 class ActorHandle final : public actors::CallLink::Observer, public std::enable_shared_from_this<ActorHandle> {
  public:
   static std::shared_ptr<ActorHandle> make(const std::shared_ptr<Caller>& caller, ActorId id, std::string label);
@@ -34,23 +34,24 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   ActorId id() const { return id_; }
   const std::string& label() const { return label_; }
   const std::shared_ptr<actors::CallLink>& link() const { return link_; }
-  /// Where the large arguments of its calls go; null when its caller is gone.
+  /// Returns the store for the large arguments of its calls; null if the Caller is gone.
   std::shared_ptr<actors::LargeValues> large_values() const;
-  /// What its constructor is called with: it may be called again.
+  /// Keeps the cell with the constructor's arguments, since the constructor may be called again at a restart.
   void keep_construction(CellHandle construction) { construction_ = std::move(construction); }
-  /// Its resources are a part of that.
+  /// Keeps the placement group of which the actor's resources are a part.
   void keep_group(std::shared_ptr<GroupHandle> group) { group_ = std::move(group); }
-  /// Null: kRefuse, and its queue is full.
+  /// Sends a call. Returns an empty handle only with kRefuse, if the queue is full.
   CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments,
                   actors::CallLink::WhenFull when_full = actors::CallLink::WhenFull::kWait);
-  /// `why`: what its calls fail with; none: that this program has killed it.
+  /// `why` is the error of its calls; without it they say that this program has killed the actor.
   void kill(const std::optional<Error>& why = std::nullopt);
   void stop(Duration grace);
-  /// Ready when it is gone for good as far as this process knows, with why; before any call throws that.
+  /// Returns a cell that gets an error, the reason, when this process knows that the actor is gone for good. It is
+  /// ready before any call throws that reason.
   CellHandle loss();
-  /// It is gone.
+  /// Notes that the actor is gone. Returns the reason that was noted first.
   Error note_loss(const Error& why);
-  /// A user's share: when the last is gone, and every call is answered, the actor is let go.
+  /// Returns a share for a user. When the last share is gone and every call is answered, the actor is let go.
   std::shared_ptr<ActorHandle> share();
 
   void on_replies(actors::CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) override;
@@ -65,94 +66,101 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   const ActorId id_;
   const std::string label_;
   std::atomic<std::int64_t> shares_ = 0;
-  std::atomic<bool> ended_ = false;         // killed, or let go
+  std::atomic<bool> ended_ = false;         // this process has killed the actor or let it go
   std::shared_ptr<actors::CallLink> link_;  // set once, by make()
   CellHandle construction_;
   std::shared_ptr<GroupHandle> group_;
   std::mutex mutex_;
-  CellHandle loss_;  // once somebody has asked
+  CellHandle loss_;  // empty until loss() is called
   std::optional<Error> lost_;
 };
 
-/// To what a caller belongs.
+/// The job and the node of a Caller.
 struct Home {
   JobId job;
   NodeId node;
 };
 
-/// Who calls: a program, or a worker whose code calls from inside a call. Its tasks, its actors, its results; what it
-/// asks of its node, and what it is told.
-/// Made and composed by a Driver or a worker, which reads for it; shared by handles. Threads: the interface from any;
-/// what nodes tell is handled on the executor.
-/// End: close(), then end(); afterwards calls fail with kRuntimeStopped. A worker ends with its process.
+/// The calling side of a process: of a program, or of a worker whose code makes calls. It has the tasks, the actors and
+/// the results of the process, and talks to the node about them.
+/// Made by a Driver or by a worker (Calls), which reads the messages of the node for it; users' handles share it.
+/// Threads: the interface may be used from any thread, unless a function says otherwise; messages of the node are
+/// handled on the executor's strand.
+/// Failure: what goes wrong with a task or a call is the error of its cell. When the node of a program is gone, its
+/// Driver calls lose_everything(); a worker ends.
+/// End: close(), then end(); afterwards calls fail with kRuntimeStopped. In a worker it ends with the process.
 class Caller final : public std::enable_shared_from_this<Caller>, public actors::TaskPool::Leases {
  public:
   static std::shared_ptr<Caller> make(std::shared_ptr<actors::Platform> platform,
                                       std::shared_ptr<actors::FlushQueue> flush_queue, actors::CallLink::Side side);
   ~Caller() override;
 
-  /// The node has taken it in. Nothing can be called before.
+  /// Called once, when the node has registered this caller. Nothing can be called before.
   void join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered);
-  /// What the node tells callers; false for a message that is none of those.
+  /// Handles a message of the node. Returns false if the message is not meant for callers.
   bool on_node_message(const wire::Message& message);
 
   CellHandle submit(const TaskOptions& options, const RegisteredFunction& function, const Arguments& arguments);
-  /// `label`: what it is called for people; empty: its name, or its type.
+  /// `label` is the actor's name in messages; if empty, its name in the options, or its type.
   std::shared_ptr<ActorHandle> spawn(const ActorOptions& options, const char* type_name,
                                      const RegisteredFunction& constructor, const Arguments& arguments,
                                      const std::string& label = {});
   std::shared_ptr<GroupHandle> reserve(const GroupOptions& options);
-  /// The call of a pending result is wanted no more: Cancelled if it has not begun, else its worker is told.
+  /// Cancels the call of a pending result. If the call has not begun, the cell gets kCancelled; else its worker is
+  /// told.
   void cancel(ResultCell& cell);
   Result<std::shared_ptr<ActorHandle>> find_actor(const std::string& name, const std::string& name_space,
                                                   const char* type_name);
-  /// A handle that came with a call, or by its name. The node counts `held` for it already.
+  /// Returns a handle of an actor that this process has received with a call, or found by its name. `held` says whether
+  /// the node has counted a hold for this handle already.
   std::shared_ptr<ActorHandle> adopt(ActorId id, const std::string& label, bool held);
-  /// The same for one that came in a result.
+  /// The same for a handle that came in a result.
   std::shared_ptr<ActorHandle> receive(const actors::CarriedActor& carried) {
     return adopt(carried.id, carried.label, false);
   }
   CellHandle new_cell() const { return ResultCell::make(room_); }
-  /// A value that is there. Throws when there is no room for a large one.
+  /// Returns a cell with this value. Throws if there is no room for a large value.
   CellHandle put(const Encoder& value);
   actors::LargeValues& large_values() { return *large_values_; }
-  /// What get() waits for, in whichever thread. Any thread.
+  /// Returns the results that threads and coroutines of this process wait for.
   std::vector<wire::PendingResult> pending_results();
-  /// Why it does, in lines for people: asks the node, for no longer than a second. `then` runs on the strand.
+  /// Explains these waits in lines for people. Asks the node, for at most a second. `then` runs on the strand.
   void explain_waits(async::UniqueFunction<void(std::string)> then);
-  /// The same beside what this process runs.
+  /// The same, together with the call that this process runs.
   void explain(const wire::InspectedWorker& running, async::UniqueFunction<void(wire::Explained)> then);
-  /// A task that waits for a worker that will not come soon is the thread's that waits for it.
+  /// Takes the task of this cell back, so that the thread that waits for it can run it. Returns false, and takes
+  /// nothing, if the task has a worker, will have one soon, or needs more than CPUs.
   bool take_back(ResultCell& cell);
 
-  /// Tells the node, after all that it has been told before.
+  /// Sends a message to the node, after all earlier ones.
   void tell_node(wire::Message message);
-  /// Waits until the node has been told what was to be told before. Not on the strand.
+  /// Waits until all earlier messages have been sent to the node. Not to be called on the strand.
   void finish_telling_node();
-  /// Runs it on the strand after so long, unless the Runtime has ended.
+  /// Runs `then` on the strand after this time, unless the Runtime has ended.
   void run_later(Duration time, async::Callback then) { executor_.run_at(executor_.now() + time, std::move(then)); }
-  /// Runs it on the strand once the node has been told what was to be told before.
+  /// Runs `then` on the strand once all earlier messages have been sent to the node.
   void after_telling_node(async::Callback then) { executor_.post(std::move(then)); }
   void actor_disconnected(std::shared_ptr<ActorHandle> actor);
-  /// Nobody here has a handle any more.
+  /// Gives up this process's hold of an actor of which no user has a handle.
   void let_go(ActorHandle& actor);
-  /// Its calls fail, now and later.
+  /// Fails the calls of an actor, now and later.
   void lose_actor(ActorHandle& actor, const Error& why);
 
-  /// Of the newest in this process that has joined and not ended. Any thread.
+  /// Returns the job and node of the newest Caller in this process that has joined and not ended; nullopt if there is
+  /// none.
   static std::optional<Home> home_of_newest();
 
   JobId job() const { return registered_.job; }
   NodeId node() const { return registered_.node; }
   const std::string& address() const { return registered_.address; }
 
-  /// Everything under way fails with this, and so does everything later.
+  /// Fails all tasks, calls and actors with this error, and all later ones.
   void lose_everything(const Error& why);
   /// The same, because the Runtime ends.
   void close();
-  /// Waits until nothing of it runs any more.
+  /// Waits until its coroutines and callbacks have ended.
   void end();
-  /// In a child of fork(): this process has no part in it any more.
+  /// Called in a child of fork(), which has no part in this Caller any more.
   void abandon_after_fork();
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
 
@@ -169,14 +177,15 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
 
   /// A call whose arguments wait for other results.
   struct Incomplete;
-  /// Gives the cell its call, and its arguments if they are there: then null. A result that is an error fails the cell.
   template <class Options>
   static ResultCell::Call new_call(const RegisteredFunction& function, const Options& options);
   void give_up_at(Deadline deadline, const CellHandle& cell);
-  /// True: the call has not begun, and will not. Else its worker is told.
+  /// Returns true if the call has not begun, and then it never begins. Otherwise its worker is told.
   bool give_up(ResultCell& cell);
+  /// Gives the cell its call and its arguments. Returns null if the arguments are complete, or if the cell has failed
+  /// because an argument is an error.
   std::shared_ptr<Incomplete> prepare(const CellHandle& cell, ResultCell::Call call, const Arguments& arguments);
-  /// Runs `then` on the strand once the arguments are complete, or with why they will never be.
+  /// Runs `then` on the strand once the arguments are complete; with an error if they never will be.
   void complete_later(const std::shared_ptr<Incomplete>& incomplete,
                       async::UniqueFunction<void(std::optional<Error>)> then);
   void complete(const std::shared_ptr<Incomplete>& incomplete);
@@ -185,7 +194,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   void add_pending(const CellHandle& cell, std::int32_t argument_of, std::vector<wire::PendingResult>& to);
   static async::Async<void> ask_why(Caller* self, async::UniqueFunction<void(std::string)> then);
 
-  /// Of tasks that hold so much.
+  /// Returns the pool of the tasks that ask for these resources and nodes; makes it if there is none.
   Result<actors::TaskPool*> pool_of(const TaskOptions& options);
   Result<actors::TaskPool*> pool_near(TaskOptions options, const std::vector<Hole>& holes);
   std::vector<actors::TaskPool*> pools();
@@ -209,7 +218,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
 
   friend class ActorHandle;
 
-  const std::shared_ptr<actors::Platform> platform_;  // handles may keep this longer than its Driver lives
+  const std::shared_ptr<actors::Platform> platform_;  // shared: handles may keep this Caller longer than its Driver
   async::Executor& executor_;
   const std::shared_ptr<actors::FlushQueue> flush_queue_;
   const actors::CallLink::Side side_;
@@ -217,25 +226,25 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   const std::shared_ptr<actors::WaitingRoom> room_;
   const std::shared_ptr<actors::Recipes> recipes_;
   const actors::CallLink::Numbers numbers_ = std::make_shared<std::atomic<std::uint64_t>>(0);
-  actors::TaskPool tasks_;  // of the usual shape
+  actors::TaskPool tasks_;  // tasks with default options
   std::shared_ptr<net::Peer> node_;
   wire::JobRegistered registered_;
   std::atomic<bool> abandoned_ = false;
 
   std::mutex mutex_;
   std::unordered_map<ActorId, std::shared_ptr<ActorHandle>> actors_;
-  std::map<actors::Shape, std::unique_ptr<actors::TaskPool>> other_tasks_;  // of other shapes
-  std::map<std::uint64_t, std::shared_ptr<Incomplete>> incomplete_;         // oldest first
+  std::map<actors::Shape, std::unique_ptr<actors::TaskPool>> other_tasks_;  // tasks with other options, by shape
+  std::map<std::uint64_t, std::shared_ptr<Incomplete>> incomplete_;         // by number, oldest first
   std::uint64_t last_incomplete_ = 0;
-  std::optional<Error> over_;  // why nothing can be asked of the node any more
-  bool tends_tasks_ = false;   // the strand's
+  std::optional<Error> over_;  // why the node cannot be asked any more
+  bool tends_tasks_ = false;   // used on the strand alone
 
   async::AsyncGroup background_;
 };
 
-/// Of the code that runs here: the worker's, inside and outside of calls. Null in a program.
+/// Returns the Caller of the code that runs in this worker, inside and outside of calls. Null in a program.
 std::shared_ptr<Caller> caller_of_worker();
-/// This process is a worker, and this is what its code calls with.
+/// Sets the Caller of this worker process, before it runs any call.
 void set_caller_of_worker(std::shared_ptr<Caller> caller);
 
 }  // namespace pharos::detail

@@ -13,7 +13,7 @@
 #include "refused.hpp"
 #include "shape.hpp"
 
-// The actors that a caller makes, finds and reaches.
+// The part of Caller that makes actors, finds them and connects to them.
 
 namespace pharos::detail {
 namespace {
@@ -22,8 +22,8 @@ using actors::CallLink;
 
 using namespace std::chrono_literals;
 
-constexpr ByteCount kConstructionBytesMax{std::uint64_t{3} << 20};  // in a control message
-constexpr auto kUnreachableTime = 200ms;                            // before an actor is looked for again
+constexpr ByteCount kConstructionBytesMax{std::uint64_t{3} << 20};  // constructor's arguments in a control message
+constexpr auto kUnreachableTime = 200ms;                            // pause before an actor is connected to again
 
 Result<void> check_names(const std::string& name, const std::string& name_space) {
   PHAROS_TRY_VOID(scheduler::check_name(name));
@@ -93,7 +93,7 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
     lose_actor(*actor, *refused);
     return shared;
   }
-  // What stands for the constructor's call until the node has it.
+  // This cell stands for the constructor's call; it has the arguments.
   const CellHandle cell = new_cell();
   const auto incomplete = prepare(cell, {}, arguments);
   const auto begin = [this, actor, cell, start = std::move(start)](std::optional<Error> missing) mutable {
@@ -108,7 +108,8 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
     start.arguments.assign(bytes.begin(), bytes.end());
     start.in_pieces = (cell->call().flags & wire::kInPieces) != 0;
     if (start.in_pieces) {
-      // Where the actor will be is not known yet, and another machine does not reach this one's object store.
+      // The actor may be placed on another machine, which does not reach this machine's object store. So arguments that
+      // are small enough are sent in the message.
       auto all = large_values_->in_one_piece(bytes, kConstructionBytesMax);
       if (all) {
         start.arguments = *std::move(all);
@@ -129,7 +130,7 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
 }
 
 async::Async<void> Caller::start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start) {
-  // Its constructor takes what time it takes.
+  // Without a deadline: the constructor may take any time.
   wire::Message ask = std::move(start);
   auto answer = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never());
   self->take_answer(actor, std::move(answer));
@@ -144,7 +145,7 @@ Result<std::shared_ptr<ActorHandle>> Caller::find_actor(const std::string& name,
   return adopt(found.actor, found.label, true);
 }
 
-// Not on the strand.
+// Not to be called on the strand.
 Result<wire::ActorFound> Caller::ask_for_actor(wire::Message ask) {
   if (const auto why = over()) return *why;
   return async::block_on(executor_, request_actor(this, std::move(ask)));
@@ -169,14 +170,14 @@ std::shared_ptr<ActorHandle> Caller::adopt(ActorId id, const std::string& label,
     if (!known) actors_.emplace(id, actor);
   }
   auto shared = actor->share();
-  // One hold for this process, however many handles.
+  // The node counts one hold for this process, however many handles it has.
   if (known && held) tell_node(wire::HoldActor{id, -1});
   if (!known && !held) tell_node(wire::HoldActor{id, 1});
   if (!known) background_.spawn(connect_actor(this, actor, 0));
   return shared;
 }
 
-// It lives, as far as the head knows, and may be reached later.
+// The actor lives, as far as the head knows, so it may be reached later.
 async::Async<void> Caller::connect_actor_later(Caller* self, std::shared_ptr<ActorHandle> actor) {
   const auto slept = co_await async::sleep(kUnreachableTime);
   if (slept && !actor->link()->lost()) self->actor_disconnected(std::move(actor));
@@ -218,13 +219,13 @@ void Caller::connect_worker(CallLink& link, net::Parcel parcel, const std::strin
             ready->out_of_memory ? scheduler::kMemoryRemedy : "If its calls may run twice, give it max_task_retries."});
 }
 
-// The node knows whether it has ended, or will be back.
+// The node knows whether the actor has ended or will restart.
 void Caller::actor_disconnected(std::shared_ptr<ActorHandle> actor) {
   const std::uint32_t seen = actor->link()->incarnation();
   background_.spawn(connect_actor(this, std::move(actor), seen));
 }
 
-// Its node was lost. From here it may be reached still, but there will be another one.
+// The head has lost the actor's node. This process may still reach the old incarnation, but another one will follow.
 void Caller::leave(const wire::IncarnationEnded& ended) {
   std::shared_ptr<ActorHandle> actor;
   {
@@ -247,7 +248,8 @@ void Caller::lose_actor(ActorHandle& actor, const Error& why) {
     const std::lock_guard lock{mutex_};
     actors_.erase(actor.id());
   }
-  // Who hears of it kills what may be left of it: that is not why its calls fail.
+  // note_loss() comes first and keeps the first reason: its callbacks may kill what is left of the actor, and that must
+  // not become the reason for which the calls fail.
   actor.link()->lose(actor.note_loss(why));
 }
 

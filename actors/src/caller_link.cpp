@@ -22,11 +22,11 @@ using detail::FunctionKind;
 using wire::FrameHeader;
 using wire::FrameKind;
 
-constexpr std::size_t kQueuedBytes = 32 << 10;
-constexpr std::size_t kRepliesMax = 192 << 10;
-constexpr std::size_t kKeptRepliesMax = std::size_t{256} << 20;  // of a remote caller that acknowledges none
+constexpr std::size_t kQueuedBytes = 32 << 10;                   // more queued replies are written at once
+constexpr std::size_t kRepliesMax = 192 << 10;                   // with more queued replies, no further call runs
+constexpr std::size_t kKeptRepliesMax = std::size_t{256} << 20;  // for a remote caller that acknowledges no replies
 
-/// Says something about a call, and is none.
+/// Returns whether the frame only says something about a call.
 bool is_note(FrameKind kind) {
   return kind == FrameKind::kCancel || kind == FrameKind::kRetry || kind == FrameKind::kReceived ||
          kind == FrameKind::kGiveBack;
@@ -34,10 +34,11 @@ bool is_note(FrameKind kind) {
 
 }  // namespace
 
-// ---- What comes
+// ---- Frames that come from the caller
 
-// Cancels overtake the calls that they came behind; what a call will read comes while others run before it; the time
-// that a call has left begins now; and what it is run again for is known before it begins.
+// Looks at frames before their calls run, for four reasons: a cancellation must overtake the calls before it; objects
+// of other nodes can be brought while earlier calls run; a deadline counts from the arrival of its call; and the
+// retries of a call must be known before it begins.
 bool CallerLink::note_marks(net::FrameBatch frames, bool others_first) {
   bool gives_back = false;
   for (; !frames.empty(); others_first = true) {
@@ -61,7 +62,7 @@ bool CallerLink::note_marks(net::FrameBatch frames, bool others_first) {
   return gives_back;
 }
 
-// Of a remote caller: false for what is not to be run, because it has come before or is no call.
+// For a remote caller. Returns false for a frame that is not to be run: a call that has come before, or no call at all.
 bool CallerLink::take_account(const wire::FrameView& frame) {
   ReplyCache& replies = remote_->replies;
   replies.acknowledge_below(frame.header.acknowledged);
@@ -80,7 +81,7 @@ bool CallerLink::take_account(const wire::FrameView& frame) {
       marks_.forget(frame.header.number);
       const ReplyCache::Reply& known = replies.reply_to(frame.header.number);
       out()->send(known.header, known.payload);
-      flush_later();  // calls of others may come behind it
+      flush_later();  // not at once: calls of other callers may follow on the strand
       return false;
     }
     case ReplyCache::Arrival::kForgotten: break;
@@ -114,7 +115,8 @@ void CallerLink::run(net::FrameBatch batch, bool more_follow) {
   while (const auto taken = take_next()) {
     const wire::FrameView& frame = taken->frame;
     if (is_note(frame.header.kind)) continue;
-    const bool stops = calls_.stopping();  // asked once: a call that is not turned away begins, or is refused for it
+    // Asked only once for each call, so that a call that is not turned away here either begins or is refused below.
+    const bool stops = calls_.stopping();
     if (stops && (!serves_.actor || calls_.moves())) [[unlikely]] {
       give_back_frame(frame.header, wire::ReplyStatus::kTurnedAway);
       flush_later();
@@ -126,7 +128,7 @@ void CallerLink::run(net::FrameBatch batch, bool more_follow) {
       calls_.strand().note_suspended();
       marks_.note_suspended(number, std::move(waits));
     } else {
-      // It must not wait until the calls behind it are done, however long they take: then the timer writes it.
+      // The calls behind this one may take long, so the timer writes the reply if they do.
       if (more_follow || !is_last()) flush_later();
       marks_.forget(number);
     }
@@ -146,7 +148,7 @@ void CallerLink::conclude(CoroutineCall& call, bool more_follow) {
   marks_.forget(call.header().number);
 }
 
-// Why the call does not begin.
+// Returns why the call must not begin, or nullopt if it may.
 std::optional<Error> CallerLink::refusal_of(const FrameHeader& header, bool stops) const {
   const auto functions = function_table();
   if (header.function >= functions.size()) {
@@ -184,13 +186,13 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header, bool stop
   return std::nullopt;
 }
 
-// Runs it, or a coroutine to its first wait; that is returned if it waits.
+// Runs a call to its end and replies. A coroutine that waits is returned instead.
 std::shared_ptr<CoroutineCall> CallerLink::run_one(const Taken& taken, bool stops) {
   const wire::FrameView& frame = taken.frame;
   const FrameHeader& header = frame.header;
   result_.clear();
   if (auto refusal = refusal_of(header, stops)) [[unlikely]] {
-    // An earlier sending may have begun, in a process that is gone.
+    // If the call was sent before, it may have begun in a process that is gone.
     const Outcome outcome = header.attempt == 0 ? Outcome::kNotStarted : Outcome::kUnknown;
     reply(header, std::move(*refusal).with_outcome(outcome), result_, {});
     return nullptr;
@@ -231,7 +233,7 @@ void CallerLink::give_back_frame(FrameHeader header, wire::ReplyStatus status) {
   link_->send(header, {});
 }
 
-// ---- What goes
+// ---- Frames that go to the caller
 
 void CallerLink::reply(const FrameHeader& call, const std::optional<Error>& error, Encoder& result,
                        Duration execution) {
@@ -258,13 +260,15 @@ void CallerLink::reply(const FrameHeader& call, const std::optional<Error>& erro
   }
 }
 
-// The payload begins with the actors that the value has handles of, and says where it lies if that is elsewhere: the
-// object is the caller's from now on. A caller of another node is its heir in name, and says when it has a share.
+// Sends a result that carries handles of actors or lies in the object store. The payload begins with the list of these
+// actors, and has the place of the object instead of its bytes. A caller on this node owns the object from now on. For
+// a caller on another node this process keeps the object until the caller has confirmed that it has its own share.
 void CallerLink::reply_with_more(FrameHeader header, const Encoder& result) {
   Encoder payload;
   HandedOver::Kept kept;
   if (auto actors = std::exchange(result.context()->actors, {}); !actors.empty()) {
-    // Whoever receives them may end this process, and the node must know by then of those that were made here.
+    // The receiver may end this process, by letting go of its actor. By then the node must know of the actors that were
+    // made here.
     calls_.caller()->finish_telling_node();
     header.flags |= wire::kCarriesActors;
     write_carried(actors, payload);
@@ -297,12 +301,12 @@ void CallerLink::reply_too_large(const FrameHeader& call, Encoder& result, Durat
         result, execution);
 }
 
-// False when nobody will get it.
+// Sends or keeps a reply. Returns false if the caller will never get it.
 bool CallerLink::send(const FrameHeader& header, std::span<const std::byte> payload) {
   if (remote_ == nullptr) {
     const bool sent = link_->send(header, payload);
     if (link_->queued() > kQueuedBytes) link_->flush();
-    // A caller that does not read gets no more results until it does.
+    // A caller that does not read its replies stops the strand here, so that replies do not pile up in memory.
     if (link_->queued() > kRepliesMax) link_->wait_for_room(kRepliesMax, Deadline::never());
     return sent;
   }

@@ -25,7 +25,9 @@ namespace pharos::actors {
 
 class CoroutineCall;
 
-/// A caller on another machine: what it is owed survives its connections. The strand's, but for `link`.
+/// The state that a worker keeps for an actor's caller on another machine, from one of its connections to the next.
+/// Shared by its CallerLinks and by Calls, which forgets it when the caller has been away for long. Used on the strand
+/// alone, except link(), `marks` and `handed_over`.
 struct RemoteCaller {
   RemoteCaller(CallerId caller, std::uint64_t next) : id{caller}, replies{next} {}
 
@@ -38,18 +40,22 @@ struct RemoteCaller {
   CallMarks marks;
   HandedOver handed_over;
   ReplyCache replies;
-  TimePoint last_here;  // of Calls, under its mutex
+  TimePoint last_here;  // when its last connection ended; under the mutex of Calls
   mutable std::mutex mutex;
   std::shared_ptr<net::Link> newest_link;
 };
 
-/// One caller's connection: runs its calls on the worker's strand and answers.
+/// A worker's side of one caller's connection: runs its calls on the strand and sends the replies.
+/// Owned by Calls until the connection ends, and by calls that run or are suspended. Frames come on any thread; calls
+/// run on the strand. Bounds: stops reading when kBatchesMax batches wait to be run, and stops running calls while the
+/// caller does not read the replies. End: calls that came before the end of the connection still run.
 class CallerLink final : public net::Link::Handler,
                          public Strand::Runner,
                          public Flushable,
                          public std::enable_shared_from_this<CallerLink> {
  public:
-  /// `remote`: null for one whose connection ends only with one of the two: on this machine, or of a task.
+  /// `remote` is null for a caller on this machine, whose connection ends only when one of the two processes ends; and
+  /// for a caller of tasks.
   CallerLink(Calls& calls, wire::ServeCaller serves, std::shared_ptr<RemoteCaller> remote)
       : calls_{calls},
         serves_{serves},
@@ -70,7 +76,7 @@ class CallerLink final : public net::Link::Handler,
   }
   const std::shared_ptr<RemoteCaller>& remote() const { return remote_; }
   CallMarks& marks() { return marks_; }
-  /// The caller may not have heard yet of what it has been given.
+  /// Returns whether this keeps objects or handles that the caller has not taken over yet.
   bool keeps_for_caller() const { return serves_.remote && !handed_over_.empty(); }
   const wire::Holding& holding() const { return serves_.holding; }
 
@@ -78,7 +84,7 @@ class CallerLink final : public net::Link::Handler,
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
     const bool gives_back = note_marks(frames, batches_waiting_.fetch_add(1) != 0);
     calls_.strand().push(shared_from_this(), std::move(frames));
-    // Whoever blocks gives back what it finds; this, what comes later.
+    // A task that blocks returns the tasks that wait then. Tasks that come later are returned here.
     if (gives_back || calls_.blocked()) calls_.strand().give_back_waiting();
     if (gives_back) give_back_rest();
   }
@@ -95,10 +101,10 @@ class CallerLink final : public net::Link::Handler,
 
   void run(net::FrameBatch batch, bool more_follow) override;
   void on_drained() override { out()->flush(); }
-  /// It has come to its end.
+  /// Sends the reply of a coroutine that has ended.
   void conclude(CoroutineCall& call, bool more_follow);
 
-  /// Its caller has asked for this call to stop.
+  /// Returns whether the caller has cancelled this call.
   bool cancelled(std::uint64_t number) const { return marks_.of(number).cancelled; }
   Deadline deadline_of(std::uint64_t number) const { return marks_.of(number).deadline; }
   Retries retries_of(std::uint64_t number) const { return marks_.of(number).retries; }
@@ -109,7 +115,7 @@ class CallerLink final : public net::Link::Handler,
     link_->flush();
     link_->resume();
   }
-  /// What came together with the call that runs, and waits behind it. Any thread.
+  /// Returns to the caller the tasks that came in the same batch as the running one and wait behind it. Any thread.
   void give_back_rest() {
     link_->flush();
     {
@@ -120,18 +126,18 @@ class CallerLink final : public net::Link::Handler,
   }
 
  private:
-  static constexpr std::size_t kBatchesMax = 8;  // a read buffer each, that wait to be run
+  static constexpr std::size_t kBatchesMax = 8;  // batches that wait to be run, with a read buffer each
 
-  // What comes.
-  /// True: its caller wants back what has not begun.
+  // Frames that come from the caller.
+  /// Returns true if the caller wants the tasks back that have not begun.
   bool note_marks(net::FrameBatch frames, bool others_first);
-  /// Tasks may be given back while one of them runs. An actor's calls stay where they are.
+  /// Another thread may return tasks of the batch while one of them runs. An actor's calls stay, so they need no lock.
   std::unique_lock<std::mutex> lock_batch() {
     return serves_.actor ? std::unique_lock<std::mutex>{} : std::unique_lock{batch_mutex_};
   }
   struct Taken {
     wire::FrameView frame;
-    std::shared_ptr<const void> buffer;  // what keeps it, if values may share it
+    std::shared_ptr<const void> buffer;  // keeps the frame for values that share its bytes; null if values copy them
   };
   std::optional<Taken> take_next();
   bool is_last();
@@ -141,7 +147,7 @@ class CallerLink final : public net::Link::Handler,
   void give_back_frames(net::FrameBatch& batch);
   void give_back_frame(wire::FrameHeader header, wire::ReplyStatus status = wire::ReplyStatus::kReturned);
 
-  // What goes: a remote caller may have come back by another connection than the one that brought the call.
+  // Frames that go to the caller. A remote caller may have come back by another connection than the one of the call.
   std::shared_ptr<net::Link> out() const { return remote_ == nullptr ? link_ : remote_->link(); }
   HandedOver& handed_over() { return remote_ == nullptr ? handed_over_ : remote_->handed_over; }
   void reply(const wire::FrameHeader& call, const std::optional<Error>& error, Encoder& result, Duration execution);
@@ -157,17 +163,17 @@ class CallerLink final : public net::Link::Handler,
   const std::shared_ptr<RemoteCaller> remote_;
   std::shared_ptr<net::Link> link_;
   std::atomic<std::size_t> batches_waiting_ = 0;
-  std::atomic<bool> unflushed_ = false;  // a reply waits for the timer
+  std::atomic<bool> unflushed_ = false;  // this is in the flush queue, because replies wait to be written
   CallMarks own_marks_;
-  CallMarks& marks_;  // of a remote caller, whichever connection they came by
+  CallMarks& marks_;  // own_marks_, or those of the remote caller, which all its connections share
   std::mutex batch_mutex_;
-  net::FrameBatch batch_;  // what is left of the one that is being run
-  // The strand's.
-  TimePoint last_end_;  // of the last call in it
+  net::FrameBatch batch_;  // the rest of the batch that is being run
+  // The members below are used on the strand alone.
+  TimePoint last_end_;  // when the last call of the batch ended
   RoomIn room_;
   CodecContext carried_;
   Encoder result_;
-  HandedOver handed_over_;  // to a caller that does not come back
+  HandedOver handed_over_;  // used if the caller is not remote
 };
 
 }  // namespace pharos::actors

@@ -23,12 +23,12 @@ using namespace std::chrono_literals;
 using detail::Function;
 using detail::FunctionKind;
 
-constexpr Duration kExitTime = 30s;    // for the call that ends its actor to come back
-constexpr auto kBusyTime = 100ms;      // for a call that runs when the worker is told to end
-constexpr auto kGiveBackTime = 200ms;  // for calls that are on their way to an actor that moves
+constexpr Duration kExitTime = 30s;    // for a call of exit_actor() to return
+constexpr auto kBusyTime = 100ms;      // for a call that still runs when the grace is over
+constexpr auto kGiveBackTime = 200ms;  // to return calls that are under way to an actor that moves
 constexpr Duration kFlushDelayMax = 50us;
-constexpr auto kReturnTime = 90s;    // a remote caller that is cut off is dead for all others well before
-constexpr auto kHandOverTime = 10s;  // to claim what came with a reply, when the connection ends right after it
+constexpr auto kReturnTime = 90s;    // for a remote caller to connect again; a node that is cut off is given up before
+constexpr auto kHandOverTime = 10s;  // to take over what came with a reply, if the connection ends right after it
 
 }  // namespace
 
@@ -52,7 +52,7 @@ void Calls::on_node_message(const std::shared_ptr<net::Peer>& node, net::Parcel 
 
 void Calls::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered) {
   node_ = node;
-  worker_ = WorkerId{registered.caller.value()};  // a worker calls by its own number
+  worker_ = WorkerId{registered.caller.value()};  // a worker's number is its number as a caller, too
   caller_->join(std::move(node), registered);
 }
 
@@ -67,7 +67,7 @@ Context Calls::context(const Instance& instance, const wire::Holding& held) cons
     }
   }
   const auto cpus = amounts.extract("cpu");
-  amounts.erase("gpu");  // they are named
+  amounts.erase("gpu");  // `gpus` has their names
   return {.job = caller_->job(),
           .node = caller_->node(),
           .worker = worker_,
@@ -95,7 +95,7 @@ bool Calls::stop(Duration grace) {
   async::Executor& executor = platform_->executor();
   if (!stopping()) begin_stop();
   if (grace != Duration{}) strand_.wait_until_idle(executor, async::Deadline::after(grace, executor));
-  // Callers that have called meanwhile are given their calls back, and send nothing more.
+  // During this time calls that arrive are returned to their callers, which then send nothing more.
   if (moves()) std::this_thread::sleep_for(kGiveBackTime);
   return strand_.stop(executor, async::Deadline::after(kBusyTime, executor), [this] { instance_.destroy(); });
 }
@@ -167,7 +167,7 @@ void Calls::serve(wire::ServeCaller caller, Fd socket) {
 }
 
 void Calls::forget(const CallerLink& link) {
-  std::shared_ptr<CallerLink> forgotten;  // goes after the lock
+  std::shared_ptr<CallerLink> forgotten;  // destroyed after the lock is released
   const std::lock_guard lock{links_mutex_};
   const auto found = std::find_if(links_.begin(), links_.end(), [&](const auto& each) { return each.get() == &link; });
   if (found == links_.end()) return;
@@ -184,7 +184,7 @@ void Calls::forget(const CallerLink& link) {
                                [this, remote] { executor_.post([this, remote] { forget_if_away(remote); }); });
 }
 
-// On the strand. Whatever it still asks for has come before.
+// On the strand, where the calls that this caller sent before have had their turn.
 void Calls::forget_if_away(const std::shared_ptr<RemoteCaller>& caller) {
   {
     const std::lock_guard lock{links_mutex_};
@@ -205,7 +205,7 @@ void Calls::end_suspended() {
     for (const auto& [id, caller] : remote_callers_) caller->marks.cancel_suspended();
   }
   strand_.run_posted();
-  instance_.destroy();  // it may have been constructed only now
+  instance_.destroy();  // the constructor may have run just now, in run_posted()
 }
 
 void Calls::note_begin(const Function& function, TimePoint since, CallerId caller, std::uint64_t number,
@@ -217,7 +217,7 @@ void Calls::note_begin(const Function& function, TimePoint since, CallerId calle
   runs_.function.store(&function, std::memory_order_release);
 }
 
-// Of a call that ends meanwhile, a mixture with the next one: it is a look, not an account.
+// Takes no lock, so if a call ends meanwhile, the answer may mix it with the next one. That is good enough for a look.
 wire::Inspected Calls::inspect() const {
   wire::InspectedWorker worker{.worker = worker_, .waits = caller_->pending_results()};
   if (const Function* const function = runs_.function.load(std::memory_order_acquire)) {

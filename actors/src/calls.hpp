@@ -23,7 +23,7 @@
 
 namespace pharos::actors {
 
-/// The actor that lives here, if one does. The strand's.
+/// The actor that lives in this worker, if there is one. Used on the strand.
 struct Instance {
   void* object = nullptr;
   const detail::Function* constructor = nullptr;
@@ -31,7 +31,7 @@ struct Instance {
   std::uint32_t incarnation = 0;
   std::string name_space;
   wire::Holding holding;
-  Member member;  // its place, as its group said it last; of a group 0: it is in none
+  Member member;  // its place, as its group said it last; group 0 if it is in no group
 
   void destroy() {
     if (object != nullptr) constructor->destroy(std::exchange(object, nullptr));
@@ -41,56 +41,62 @@ struct Instance {
 class CallerLink;
 struct RemoteCaller;
 
-/// What a worker does: serves callers, in an order that they share, and calls for the code that it runs.
-/// Made and composed by whoever is the worker's process, which reads for it. Any thread.
+/// The work of a worker: it serves callers, whose calls share one order (the strand), and makes calls for the code that
+/// it runs (Caller). Made by the worker process, which reads the messages of the node for it. Any thread, unless a
+/// function says otherwise. End: stop() ends the calls. In a worker process it is never destroyed.
 class Calls {
  public:
   explicit Calls(const std::shared_ptr<Platform>& platform);
 
   Strand& strand() { return strand_; }
-  /// What runs on it takes its turn among the calls.
+  /// The executor whose work takes its turn among the calls.
   StrandExecutor& executor() { return executor_; }
   Instance& instance() { return instance_; }
   FlushQueue& flush_queue() { return *flush_queue_; }
   const std::shared_ptr<detail::Caller>& caller() const { return caller_; }
   WorkerId worker() const { return worker_; }
-  /// Of code that this worker runs with that, as that actor if it is one.
+  /// Returns the context of code that runs as this actor (an Instance without an actor for a task), with these
+  /// resources.
   Context context(const Instance& instance, const wire::Holding& held) const;
-  /// Where this process is one actor's: as its methods have it, for threads that run none of its calls.
+  /// If this process is an actor's, returns the context for its threads that run no call; else nullopt.
   static std::optional<Context> context_of_process();
   Platform& platform() { return *platform_; }
-  /// A task of this worker waits for something: it takes no others meanwhile.
+  /// Returns whether a task of this worker waits in get(). Until it goes on, the worker takes no other tasks.
   bool blocked() const { return blocked_.load() != 0; }
 
-  /// What the node tells: whom to serve, which actor to be, what callers are told.
+  /// Handles a message of the node: a caller to serve, an actor to construct, or a message for Caller.
   void on_node_message(const std::shared_ptr<net::Peer>& node, net::Parcel parcel);
-  /// No call begins any more; one that runs may go on for a while, and is told. False when it runs on then; else the
-  /// actor's destructor has run.
+  /// Ends the work: no call begins any more, and calls that have begun see stopping() and may go on for `grace`. Then
+  /// the actor's destructor runs. Returns false if a call still runs; then the destructor has not run.
   bool stop(Duration grace = {});
-  /// The same, without waiting: calls that come are refused; tasks, and calls of an actor that moves, are given back.
+  /// Begins the end without waiting: from now on calls are refused; tasks, and calls of an actor that moves to another
+  /// node, are returned to their callers.
   void begin_stop(bool moves = false) {
     moves_.store(moves);
     stopping_.store(true);
   }
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
   bool moves() const { return moves_.load(std::memory_order_relaxed); }
-  /// The actor's own wish: it ends after this call.
+  /// Ends the actor after the running call, because its own code asks for that (pharos::exit_actor()).
   Result<void> exit_actor();
-  /// After stop(), where the process does not end then: calls that are suspended are woken, and run to their end.
+  /// For a process that does not end after stop() (the simulator): wakes the suspended calls, which then run to their
+  /// end.
   void end_suspended();
 
-  /// What runs and what waits, for whoever asks meanwhile. Any thread.
+  /// Describes what runs and what waits in this worker. Any thread.
   wire::Inspected inspect() const;
-  /// A call of the strand begins, which `inspect()` will tell of, until it ends.
+  /// Notes that a call begins on the strand. inspect() describes it until note_end().
   void note_begin(const detail::Function& function, TimePoint since, CallerId caller, std::uint64_t number,
                   bool may_run_again);
   void note_end() { runs_.function.store(nullptr, std::memory_order_release); }
-  /// User code has come back twice, and this is a child of fork(): the answer is its parent's to give.
+  /// Ends this process if it is a child of fork(). To be called when user code has returned: if it called fork(), it
+  /// returns in the child, too, but only the parent may answer.
   void end_if_child() const;
 
-  /// A caller's connection has ended. What it sent before still runs.
+  /// Removes a caller's connection, which has ended. Calls that came before still run.
   void forget(const CallerLink& link);
-  /// The running task, which came with `link`, waits: others may have its CPU, and the tasks behind it.
+  /// Notes that the running task, which came with `link`, waits. Its CPU, and the tasks behind it, may go to other
+  /// workers.
   void block(CallerLink& link);
   void unblock();
 
@@ -123,7 +129,7 @@ class Calls {
   std::vector<std::shared_ptr<CallerLink>> links_;
   std::unordered_map<CallerId, std::shared_ptr<RemoteCaller>> remote_callers_;
   std::unordered_map<CallerId, std::uint64_t>
-      forgotten_callers_;  // all that were ever here and are not: their next call
+      forgotten_callers_;  // remote callers that were forgotten, with the number of their next call
 };
 
 }  // namespace pharos::actors

@@ -18,28 +18,29 @@
 namespace pharos {
 
 namespace detail {
-// A result that is there, where a Ref belongs: whether it is a value; then the error, or the actors that the value
-// carries, its count if it has one apart, and how many bytes it has, which come next.
+// Encode the result of a Ref inside of a value. It begins with a flag that tells a value from an error. Then comes the
+// error; or the actors of the value, its count if it has a separate one, and the number of its bytes, which the caller
+// appends.
 void encode_failed_outcome(const Error& error, Encoder& to);
 void begin_outcome(const CellHandle& cell, std::size_t size, Encoder& to);
 }  // namespace detail
 
 namespace actors {
 
-/// An actor of which a result holds a handle (FrameFlags::kCarriesActors): whoever receives it takes a share in the
-/// actor at once, and says so, until when the sender keeps its own.
+/// An actor whose handle a result carries (FrameFlags::kCarriesActors). The receiver takes a share in the actor at once
+/// and confirms that; until then the sender keeps its own share.
 struct CarriedActor {
   ActorId id;
   std::string label;
 };
 
-/// Each once.
+/// Writes the list of these actors, each once.
 void write_carried(std::span<const std::shared_ptr<detail::ActorHandle>> actors, Encoder& to);
-/// Takes them off the payload's beginning.
+/// Reads the list at the beginning of the payload, and removes it there. kCorrupt if the bytes are no such list.
 Result<std::vector<CarriedActor>> read_carried(std::span<const std::byte>& payload);
 
-/// Handles that went out in results, and objects that went to other nodes, until whoever received them has told its
-/// node so. Any thread.
+/// Keeps the handles that went out in results, and the objects that went to other nodes, by the number of the reply,
+/// until the receiver has told its node of its own share. Any thread.
 class HandedOver {
  public:
   struct Kept {
@@ -51,7 +52,7 @@ class HandedOver {
     kept_.emplace(reply, std::move(kept));
   }
   void let_go(std::uint64_t reply) {
-    std::unordered_map<std::uint64_t, Kept>::node_type gone;  // after the lock
+    std::unordered_map<std::uint64_t, Kept>::node_type gone;  // destroyed after the lock is released
     const std::lock_guard lock{mutex_};
     gone = kept_.extract(reply);
   }

@@ -13,7 +13,7 @@
 namespace pharos::detail {
 namespace {
 
-// With a result they were received when that came; with arguments, now.
+// The handles in a result were received when the result came. Those in arguments are received now.
 std::shared_ptr<ActorHandle> receive_actor(const actors::CarriedActor& carried, Decoder& from) {
   if (from.failed()) return nullptr;
   if (from.context() != nullptr) {

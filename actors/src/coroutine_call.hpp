@@ -19,9 +19,9 @@
 
 namespace pharos::actors {
 
-/// A call of a method that is a coroutine, from its beginning to its end. It is its own executor, so that whatever runs
-/// on it takes its turn among the calls, and runs as this call. Owned by whoever runs it, and by its link while it is
-/// suspended. On the strand, but for cancel(), and what an executor does on any thread.
+/// A call of a method that is a coroutine, from its beginning to its end. It is an executor of its own, so that work
+/// that is posted to it takes its turn among the calls and runs as this call. Owned by the code that runs it, and by
+/// its link's marks while it is suspended. Used on the strand, except the functions of Executor and cancel_wait().
 class CoroutineCall final : public async::Executor,
                             public SuspendedCall,
                             public std::enable_shared_from_this<CoroutineCall> {
@@ -40,7 +40,7 @@ class CoroutineCall final : public async::Executor,
     result_.set_context(&carried_);
   }
 
-  /// Runs it to its first wait, or its end.
+  /// Runs the coroutine to its first wait or its end.
   void begin(std::span<const std::byte> arguments, std::shared_ptr<const void> buffer) {
     if (retries_.types != nullptr) arguments_.assign(arguments.begin(), arguments.end());
     const UserCode inside{running_, calls_.platform()};
@@ -88,7 +88,7 @@ class CoroutineCall final : public async::Executor,
     CoroutineCall& call_;
   };
 
-  // Inside of the call.
+  // Called while this thread runs as this call (UserCode).
   void begin_body(std::span<const std::byte> bytes, std::shared_ptr<const void> buffer) {
     std::optional<Arrived> arrived;
     error_ = guarded(
@@ -104,7 +104,7 @@ class CoroutineCall final : public async::Executor,
     body_->run();
   }
 
-  /// From one wait to the next.
+  /// A piece of the coroutine's execution, from one wait to the next.
   class Slice final : public Strand::Runner {
    public:
     Slice(std::shared_ptr<CoroutineCall> call, async::Callback work) : call_{std::move(call)}, work_{std::move(work)} {}
@@ -132,7 +132,7 @@ class CoroutineCall final : public async::Executor,
   const std::shared_ptr<CallerLink> link_;
   const detail::Function& function_;
   const Retries retries_;
-  std::vector<std::byte> arguments_;  // kept where it may be run again
+  std::vector<std::byte> arguments_;  // kept if the call may be run again; else empty
   Running running_;
   RoomIn room_;
   CodecContext carried_;
@@ -141,7 +141,7 @@ class CoroutineCall final : public async::Executor,
   std::optional<Error> error_;
   bool ended_ = false;
   bool concluded_ = false;
-  std::optional<Body> body_;  // its frames use what is above
+  std::optional<Body> body_;  // the last member: the coroutine's frames use the members above
 };
 
 }  // namespace pharos::actors

@@ -35,10 +35,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kGreetingTime = 10s;  // of a daemon that has nothing to do yet
-constexpr auto kStartTime = 60s;     // of a node and of the program's zygote: libtorch takes seconds to load
+constexpr auto kGreetingTime = 10s;  // for the handshake; the daemon has nothing else to do yet
+constexpr auto kStartTime = 60s;     // for the node and the program's zygote to start: libtorch takes seconds to load
 constexpr auto kStopTime = 10s;
-constexpr auto kUngreetedStopTime = 2s;  // of a keeper whose daemon died, or of something that is no keeper
+constexpr auto kUngreetedStopTime = 2s;  // after a failed handshake: the daemon died, or the process is no keeper
 constexpr Duration kFlushDelayMax = 200us;
 
 std::atomic<bool> start_object_linked = false;
@@ -49,13 +49,15 @@ std::string own_path() {
   return error ? "program" : path.string();
 }
 
-/// exit() leaves a Runtime standing that is on a thread's stack. What it started ends all the same, and its last words
-/// are shown. Not where one of the Runtime's own threads calls exit(): it would wait for itself.
+/// exit() does not destroy a Runtime that lives on a thread's stack. This handler ends the processes that such a
+/// Runtime started, and shows the last output of its workers. It does nothing if one of the Runtime's own threads calls
+/// exit(), because that thread would wait for itself.
 void stop_at_exit(const std::shared_ptr<Driver>& driver) {
   static std::mutex mutex;
   static std::vector<std::weak_ptr<Driver>> started;
   static const int registered = std::atexit([] {
-    const std::unique_lock lock{mutex, std::try_to_lock};  // not there in a child of fork(), if it was locked then
+    // A child of fork() must not wait for the mutex: if it was locked at the fork, nothing in the child unlocks it.
+    const std::unique_lock lock{mutex, std::try_to_lock};
     if (!lock.owns_lock() || actors::this_thread.is_runtimes) return;
     for (const auto& each : started) {
       if (const auto left = each.lock()) left->stop();
@@ -206,7 +208,7 @@ void Driver::on_peer_closed(net::Peer&, const Error& why) {
 
 async::Async<void> Driver::stop_cluster(Driver* self) {
   const auto deadline = async::Deadline::after(kStopTime, self->reactor_.now());
-  // A node that is gone already has stopped.
+  // The result does not matter: a node that does not answer has stopped already.
   wire::Message ask = wire::Stop{};
   [[maybe_unused]] const auto done = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
   self->node_->close();
@@ -216,8 +218,8 @@ void Driver::stop() {
   if (caller_->abandoned() || stopping_.exchange(true)) return;
   if (node_ != nullptr) {
     if (io_thread_.joinable()) {
-      // What was asked for just before the end, an actor's stop say, is said first. Then this ends what is under way,
-      // before the node ends the job and answers it with what that looks like from there.
+      // Messages that wait to be sent, such as the stop of an actor, go to the node first. Then close() fails the calls
+      // in flight with kRuntimeStopped. Otherwise the node, which ends the job next, would fail them with other errors.
       caller_->finish_telling_node();
       caller_->close();
       async::block_on(reactor_, stop_cluster(this));
@@ -247,10 +249,10 @@ void Driver::reap_keeper() {
       log(LogLevel::kError, "the cluster's keeper does not end", {kv("pid", keeper_)});
       return;
     }
-    // Whatever PHAROS_DAEMON names, it is no keeper.
+    // The handshake failed and the process goes on, so the executable that PHAROS_DAEMON names is not `pharos`.
     ::kill(keeper_, SIGKILL);
   }
-  // Where the program ignores SIGCHLD the kernel has reaped it already.
+  // The result does not matter: if the program ignores SIGCHLD, the kernel has reaped the keeper already.
   ::waitpid(keeper_, nullptr, 0);
 }
 

@@ -16,9 +16,12 @@
 
 namespace pharos::detail {
 
-/// What a program's Runtime is: its connection to its node, the cluster that it may have started, and the thread that
-/// reads when no user's thread does.
-/// End: stop() ends everything that it started.
+/// The implementation of a Runtime in a program: its connection to its node, the cluster that it may have started, and
+/// the thread that reads from sockets when no user's thread does.
+/// Owned by the Runtime. Any thread may call it, except that a thread of the Driver itself must not call stop(),
+/// because stop() waits for these threads. start() returns an error if no node can be started or reached. stop() fails
+/// the calls in flight with kRuntimeStopped, ends everything that the Driver started, and shows the last output of the
+/// workers; later calls of stop() do nothing. When the node dies first, all calls fail with kRuntimeStopped, too.
 class Driver final : public net::Peer::Owner {
  public:
   static Result<std::shared_ptr<Driver>> start(const RuntimeOptions& options);
@@ -47,7 +50,7 @@ class Driver final : public net::Peer::Owner {
   std::shared_ptr<net::Peer> node_;
   std::unique_ptr<actors::QuitSignal> quit_signal_;
   pid_t keeper_ = 0;
-  bool greeted_ = false;  // the daemon has proved itself
+  bool greeted_ = false;  // the handshake with the daemon has succeeded
   std::atomic<bool> stopping_ = false;
   std::atomic<bool> io_ends_ = false;
   std::thread io_thread_;

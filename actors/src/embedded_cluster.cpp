@@ -24,11 +24,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kControl = 3;  // the daemon's end of the connection, as `pharos keeper` expects it
+constexpr int kControl = 3;  // the descriptor where `pharos keeper` expects the daemon's end of the connection
 constexpr auto kConnectTime = 10s;
 
-/// Absolute. Of a program that has the runtime in itself the linker knows only what it was called by, which may be a
-/// relative path, or a name that was found in PATH.
+/// Returns an absolute path, or "." if the folder cannot be found. If the runtime is linked statically into the
+/// program, the dynamic linker knows only the name by which the program was called: perhaps a relative path, or a name
+/// without a slash that was found in PATH. For such a name the answer comes from /proc/self/exe.
 std::string folder_of_this_library() {
   Dl_info found{};
   if (::dladdr(reinterpret_cast<void*>(&find_daemon), &found) == 0 || found.dli_fname == nullptr) return ".";
@@ -62,7 +63,7 @@ Result<net::Key> token_of(const RuntimeOptions& options, const net::Address& add
   return process::read_token(token_file);
 }
 
-/// Starts keeper and daemon for this program alone.
+/// Starts a keeper and a daemon for this program alone, with these options of `pharos keeper`.
 Result<NodeConnection> start_daemon(const net::Key& token, std::vector<std::string> options) {
   PHAROS_TRY(const std::string daemon, find_daemon());
   PHAROS_TRY(const std::string base, process::ensure_base_folder());
@@ -117,7 +118,8 @@ Result<NodeConnection> start_embedded_cluster(const RuntimeOptions& options) {
   return start_daemon(token, std::move(arguments));
 }
 
-// Descriptors do not go over TCP, so a program has a node beside it: one that runs on this machine, or one of its own.
+// A program needs a node on its own machine, because descriptors cannot travel over TCP. That node runs already, or the
+// program starts one of its own.
 Result<NodeConnection> join_cluster(const RuntimeOptions& options) {
   PHAROS_TRY(const net::Address address, net::parse_address(options.address));
   PHAROS_TRY(const net::Key token, token_of(options, address));

@@ -12,22 +12,25 @@
 
 namespace pharos::actors {
 
-/// A connection to a node, before the handshake.
+/// A connection to a node before the handshake.
 struct NodeConnection {
   Fd socket;
   net::Key key;
-  pid_t keeper = 0;  ///< of a daemon of its own: this process's child, for it to reap
-  std::string name;  ///< the daemon's executable or the address, for errors
+  pid_t keeper = 0;  ///< The keeper of the program's own daemon: a child process, which the caller reaps; 0 if none.
+  std::string name;  ///< The daemon's executable or the node's address, for error messages.
 };
 
-/// Starts keeper and daemon for this program alone. Its failures name the file or folder that is wrong.
+/// Starts a keeper and a daemon for this program alone, and does not wait until they are ready. The message of an error
+/// names the file or folder that is wrong.
 Result<NodeConnection> start_embedded_cluster(const RuntimeOptions& options);
 
-/// Connects to a node of this machine by its Unix socket; or starts a node of this program's own that joins the head at
-/// the address.
+/// Joins the cluster at `options.address`. If the address is a Unix socket, connects to the node of this machine that
+/// listens there. If it is a TCP address, starts a node for this program alone, which joins the head at that address.
+/// kPermissionDenied if no token file is known for the cluster.
 Result<NodeConnection> join_cluster(const RuntimeOptions& options);
 
-/// The pharos executable: PHAROS_DAEMON, else beside libpharos.so.
+/// Returns the path of the pharos executable: the file that PHAROS_DAEMON names, else `../bin/pharos` or `pharos` in
+/// the folder of libpharos.so. kNotFound if there is none.
 Result<std::string> find_daemon();
 
 }  // namespace pharos::actors

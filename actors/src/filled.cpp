@@ -71,7 +71,7 @@ std::optional<Error> Filled::put_result(const Hole& hole) {
   return std::nullopt;
 }
 
-// Of a result that does not lie in the store, but may be a part of what does.
+// The result is no object of the store, but its bytes may be a part of one.
 void Filled::put(std::span<const std::byte> bytes, const CellHandle& of) {
   const auto object = bytes.size() < kSharedBytesMin ? nullptr : values_.object_with(bytes);
   if (object != nullptr) {

@@ -18,24 +18,29 @@ class LargeValues;
 
 namespace pharos::detail {
 
-/// Arguments with the results that belong to them in their places. What lies in the object store stays there.
+/// Completes the encoded arguments of a call: writes the results of other calls into the places (holes) that the
+/// arguments have for them. Bytes in the object store are not copied; the payload refers to them by pieces.
+/// Used by one thread, for one call.
 class Filled {
  public:
   explicit Filled(const actors::LargeValues& values) : values_{values} { bytes_.set_context(&carried_); }
 
-  /// Once, when all results are there. Why not, if one that is an argument is an error. The arguments lie in `object`,
-  /// or else in `bytes`.
+  /// Fills all holes. Called once, when all results are ready. Returns nullopt after success, or an error if a result
+  /// that is an argument has failed or cannot be decoded. A Ref inside an argument is no such result: if it has failed,
+  /// it travels with its error. The encoded arguments lie in `object`; if that is null, in `bytes`.
   std::optional<Error> fill(std::span<const std::byte> bytes, const object_store::Object* object,
                             std::span<const Hole> holes);
-  /// Whether the result, which is there, must be in memory for that.
+  /// Returns whether filling the hole reads the bytes of a result in the object store, so that they must be in memory.
+  /// Only for a hole whose result is ready.
   static bool reads(const Hole& hole);
-  /// What goes into the frame; the flags say how.
+  /// Returns the payload of the call's frame, which is valid as long as this object. Adds kInPieces to `flags` if the
+  /// payload refers to objects.
   const Encoder& payload(std::uint8_t& flags);
 
  private:
   void put_outcome(const CellHandle& cell);
   std::optional<Error> put_result(const Hole& hole);
-  /// Bytes of a result, where they are if that is in the store.
+  /// Writes the bytes of a result, or refers to them if they lie in the object store.
   void put(std::span<const std::byte> bytes, const CellHandle& of);
   void refer(const object_store::Object& object, std::size_t begin, std::size_t size, bool of_ref = false);
 

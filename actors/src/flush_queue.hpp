@@ -11,26 +11,29 @@
 
 namespace pharos::actors {
 
-/// Something with bytes that are queued and not written.
+/// An object with queued bytes that are to be written, such as the calls of a link.
 class Flushable {
  public:
   virtual ~Flushable() = default;
   virtual void flush() = 0;
 };
 
-/// What waits to be written, so that many frames go in one write: flushed by whoever is about to wait, by the arrival
-/// of a reply, and at the latest by a timer, whatever the threads that queued it are doing then. Owned by a driver or
-/// worker. Any thread.
+/// The links whose queued frames wait to be written, so that many frames go in one write. A thread that is about to
+/// wait flushes all of them, and the arrival of a reply flushes its link. An alarm flushes the rest after a short
+/// delay, even if the threads that queued the frames are busy.
+/// Owned by the Caller or Calls of a driver or worker, and shared with their links. Any thread. close() must be called
+/// before the queue is destroyed.
 class FlushQueue : public std::enable_shared_from_this<FlushQueue> {
  public:
-  /// Only the first of a batch sets the alarm.
+  /// Makes a queue that flushes each link at most `delay_max` after its add(). To save system calls, an add() does not
+  /// set the alarm again before it has rung.
   static std::shared_ptr<FlushQueue> make(Platform& platform, Duration delay_max);
   ~FlushQueue();
 
-  /// Flushed within delay_max. Not again until then.
+  /// Flushes `dirty` once, within delay_max. A caller that queues more bytes before that need not add it again.
   void add(std::weak_ptr<Flushable> dirty);
   void flush_all();
-  /// Nothing is flushed after this. What is queued is dropped.
+  /// No flush begins after this call. Links that wait in the queue are dropped without a flush.
   void close();
 
  private:

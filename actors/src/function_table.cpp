@@ -16,31 +16,33 @@ namespace pharos {
 namespace actors {
 namespace {
 
-// The registry of user functions: the one thing that is of the process, because static initialisers fill it.
+// The registry of user functions. It is global to the process, because static initialisers fill it.
 struct Table {
   std::mutex mutex;
-  std::deque<detail::RegisteredFunction> registered;  // addresses stay
+  std::deque<detail::RegisteredFunction> registered;  // a deque, so that the addresses of entries stay valid
   std::vector<detail::Function> sorted;
   bool fixed = false;
 };
 
 Table& table() {
-  static auto* const instance = new Table;  // never destroyed: workers and static destructors may still look
+  static auto* const instance = new Table;  // never destroyed: workers and static destructors may still read it
   return *instance;
 }
 
-// Once it is fixed; found without a function call, since every call looks there.
+// The sorted table once it is fixed, else empty. A constant-initialised variable, which is read without a function
+// call, because every call of a user's function reads it.
 constinit std::span<const detail::Function> fixed_table;
 
-// Functions that are static or in an anonymous namespace may have one name in several files, and are told apart by
-// their types; what has one definition in the whole program is one, however many libraries have registered it.
+// Functions that are static or in an anonymous namespace may have the same name in several files; the types of their
+// tags tell them apart. A function with one definition in the whole program becomes one entry, even if several
+// libraries have registered it.
 void sort(Table& t) {
   std::vector<detail::RegisteredFunction*> order;
   for (auto& entry : t.registered) order.push_back(&entry);
   std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
     return std::strcmp(a->function.name(), b->function.name()) < 0;
   });
-  std::size_t of_this_name = 0;  // where they begin in `sorted`
+  std::size_t of_this_name = 0;  // index in `sorted` of the first function with the current name
   for (auto* const entry : order) {
     if (t.sorted.empty() || std::strcmp(t.sorted.back().name(), entry->function.name()) != 0) {
       of_this_name = t.sorted.size();
@@ -56,7 +58,7 @@ void erase_all(std::string& text, std::string_view part) {
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at)) text.erase(at, part.size());
 }
 
-// Where the brackets that open before `at` are closed, or a comma comes between them.
+// Returns the end of the template argument that begins at `at`: the next comma, or the bracket that closes the list.
 std::size_t end_of_argument(std::string_view name, std::size_t at) {
   int depth = 0;
   for (; at < name.size(); ++at) {
@@ -68,7 +70,7 @@ std::size_t end_of_argument(std::string_view name, std::size_t at) {
   return at;
 }
 
-// "std::vector<int, std::allocator<int> >" is for the compiler; people write "std::vector<int>".
+// The compiler writes "std::vector<int, std::allocator<int> >" where people write "std::vector<int>".
 void leave_out_defaults(std::string& name) {
   constexpr std::string_view kString =
       "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";
@@ -116,7 +118,7 @@ std::string readable_name(const char* mangled) {
   std::string name = demangled(mangled);
   erase_all(name, "(anonymous namespace)::");
   leave_out_defaults(name);
-  // "pharos::detail::MethodTag<Counter, &Counter::add>" is for the table; people know "Counter::add".
+  // The table has "pharos::detail::MethodTag<Counter, &Counter::add>" where people write "Counter::add".
   const auto begin_of = [&](std::string_view tag) { return name.starts_with(tag) ? tag.size() : 0; };
   for (const char* const tag : {"pharos::detail::ConstructorTag<", "pharos::detail::MemberConstructorTag<"}) {
     if (const std::size_t type = begin_of(tag); type != 0) {
@@ -142,8 +144,8 @@ namespace detail {
 RegisteredFunction* register_function(const Function& function) {
   actors::Table& t = actors::table();
   const std::lock_guard lock{t.mutex};
-  // After the table is fixed the entry keeps no index, and calling it is an error that says so: workers, forked from a
-  // process that has not loaded this library, do not have it.
+  // A function that is registered after the table is fixed gets no index, and its calls fail with kFunctionNotFound.
+  // Workers do not have the function: they are forked from a process that has not loaded its library.
   return &t.registered.emplace_back(RegisteredFunction{.function = function});
 }
 

@@ -9,25 +9,26 @@
 
 namespace pharos::actors {
 
-/// Sorts what has been registered, once, before main: every process of the program has got that far with the same
-/// libraries. Any thread.
+/// Sorts the registered functions into the table. Called before main, when each process of the program has loaded the
+/// same libraries, so that the table is the same in all of them. Only the first call has an effect. Any thread.
 void fix_function_table();
 
-/// In the order of their names, and those of one name as they were registered: a function's index is the
-/// same in every process of one executable.
+/// Returns the table, which is empty before fix_function_table(). It is sorted by mangled name, and functions of the
+/// same name are in the order in which they were registered: a function's index is the same in every process of one
+/// executable. Any thread.
 std::span<const detail::Function> function_table();
 
-/// The types of exceptions that have this index; null: it is another's.
+/// Returns the entry with this index if it lists types of exceptions, else null.
 const detail::Function* exception_types(std::uint32_t index);
 
-/// The first of that name; wire::kNoFunction when there is none.
+/// Returns the index of the first function with that name; wire::kNoFunction if there is none.
 std::uint32_t function_index(const char* mangled);
 
-/// For people: "Counter::add", "main::{lambda(int)#1}", "the constructor of Counter".
+/// Returns the name as people write it: "Counter::add", "main::{lambda(int)#1}", "the constructor of Counter".
 std::string readable_name(const char* mangled);
 
-/// Thrown by a call whose arguments are not its function's, or are lost: unlike with all else that a call throws, it
-/// has not begun.
+/// Thrown if the arguments of a call cannot be decoded as those of its function, or if one of them is lost. The
+/// function has then not begun; after any other exception of a call it has.
 class BadArguments : public Exception {
   using Exception::Exception;
 };

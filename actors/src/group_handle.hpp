@@ -11,7 +11,9 @@ namespace pharos::detail {
 
 class Caller;
 
-/// A placement group that this process has made: removed with the last share of it. Any thread.
+/// A placement group that this process has made. Shared by the user's PlacementGroups and by the handles of actors that
+/// were made with it. When the last of these is gone, the destructor tells the node to remove the group; remove() does
+/// so earlier. After the Runtime's end neither does anything. Any thread.
 class GroupHandle {
  public:
   GroupHandle(std::weak_ptr<Caller> caller, GroupId id, std::size_t size, const CellHandle& nodes)

@@ -15,8 +15,10 @@
 
 namespace pharos::actors {
 
-/// Runs one call; what it throws is an error that names the function. `again`, if there is `retry_on`, becomes whether
-/// it is of these types. (A forced unwinding has no exception object, which the sanitizer takes for a mistake.)
+/// Runs one call of a user's function. Returns nullopt if the call returns, or an error that names the function if it
+/// throws. If there are types to `retry_on`, `*again` is set to whether the exception is of one of them; a BadArguments
+/// leaves it alone.
+/// (The "null" check is off because a forced unwinding has no exception object, which the sanitizer would report.)
 template <class Call>
 __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const detail::Function& function, const Call& call,
                                                                   const detail::Function* retry_on = nullptr,
@@ -27,7 +29,8 @@ __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const detail::
   } catch (const Thrower&) {
     PHAROS_CHECK(false);
   } catch (const abi::__forced_unwind&) {
-    // pthread_exit() or a cancelled thread: the unwinding cannot be stopped, and without its thread the worker is none.
+    // pthread_exit() was called, or the thread was cancelled. This unwinding cannot be stopped, and the worker cannot
+    // go on without its thread.
     log(LogLevel::kError, "a function ended its thread; the worker ends",
         {kv("function", readable_name(function.name()))});
     ::_exit(1);

@@ -18,12 +18,13 @@ using object_store::Lessee;
 using object_store::Object;
 using object_store::View;
 
-// When a slow disk must make room, or the node is stopped; it refuses when nothing goes on.
+// The timeout of a request. It is long because a slow disk may have to make room first, or the node's process may be
+// suspended. A node that makes no progress refuses the request before that.
 constexpr auto kAnswerTime = 10min;
 constexpr auto kEndTime = 10s;
-constexpr int kImports = 3;  // as in object_store::Lessee
+constexpr int kImports = 3;  // tries to import an object, as in object_store::Lessee
 
-/// What it means here that a request was not answered.
+/// Translates the error of a request without an answer: kUnavailable means that the node is gone.
 Error unanswered(Error why) {
   if (why.code() != ErrorCode::kUnavailable) return why;
   return Error{ErrorCode::kRuntimeStopped, "the node that served this program is gone: " + why.message()};
@@ -72,7 +73,7 @@ Result<LargeValues::Opened> LargeValues::open() {
   return async::block_on(executor_, open_store(this));
 }
 
-// The first one asks; those that come meanwhile wait for it.
+// The first caller asks the node. Callers that come meanwhile wait for the answer to that request.
 async::Async<Result<LargeValues::Opened>> LargeValues::open_store(LargeValues* self) {
   if (auto lessee = self->opened()) co_return lessee;
   if (std::exchange(self->opening_, true)) {
@@ -97,7 +98,7 @@ async::Async<Result<LargeValues::Opened>> LargeValues::open_store(LargeValues* s
 }
 
 async::Async<Result<LargeValues::Opened>> LargeValues::ask_for_store(LargeValues* self) {
-  // The node gives its memory once: an answer that nobody waits for any more would be the only one.
+  // The node hands its memory out once. If this request timed out, its only answer would be lost.
   const auto deadline = async::Deadline::after(kAnswerTime, self->executor_.now());
   const auto node = self->node_.lock();
   if (node == nullptr) co_return stopped();
@@ -217,7 +218,7 @@ Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span
   std::vector<Decoder::Part> parts;
   struct Used {
     std::shared_ptr<Object> object;
-    std::shared_ptr<const View> view;  // if it is read
+    std::shared_ptr<const View> view;  // null if all its pieces are values of Refs
   };
   std::map<object_store::Location, Used> objects;
   std::size_t done = 0;
@@ -262,7 +263,7 @@ async::Async<void> LargeValues::take_later(LargeValues* self, object_store::Loca
   then(co_await take(self, location));
 }
 
-// Another node's is borrowed: whoever made it keeps it until then.
+// An object of another node is borrowed, not taken over: its maker keeps it until this process has a share in it.
 async::Async<Result<std::shared_ptr<Object>>> LargeValues::take(LargeValues* self, object_store::Location location) {
   const auto lessee = co_await open_store(self);
   if (!lessee) co_return self->ended_.load() ? stopped() : Error{lessee.error()}.with("taking a large result");
@@ -272,7 +273,7 @@ async::Async<Result<std::shared_ptr<Object>>> LargeValues::take(LargeValues* sel
 
 async::Async<Result<std::shared_ptr<Object>>> LargeValues::find(LargeValues* self, object_store::Location location) {
   PHAROS_CO_TRY(auto object, co_await borrow(self, location));
-  // A share in one that is elsewhere says nothing of whether it still is.
+  // A share in an object that is not in this node's memory does not tell whether the object still exists.
   if (!object->in_memory()) PHAROS_CO_TRY_VOID(co_await ask_to_bring(self, object->location()));
   co_return object;
 }

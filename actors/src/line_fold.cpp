@@ -12,7 +12,7 @@ bool is_number(const std::string& word) {
   return end != word.c_str() && *end == '\0';
 }
 
-/// "0.25", "3 0.71 nan", "[1, 2]", "": the words between spaces and punctuation are all numbers.
+/// Returns whether all words between spaces and punctuation are numbers, as in "0.25", "3 0.71 nan", "[1, 2]" and "".
 bool only_numbers(std::string_view text) {
   constexpr std::string_view kBetween = " \t\r,;:|/()[]{}=%";
   while (!text.empty()) {
@@ -72,7 +72,7 @@ std::vector<OutputLine> LineFold::tick(TimePoint now) {
     Remembered& oldest = lines_.front();
     if (oldest.repeats != 0) shown.push_back(told(oldest));
     if (oldest.repeats > 1) {
-      // It goes on, and need not be shown first again.
+      // The line still repeats. It stays remembered, so that the next equal line is counted and not shown at once.
       oldest.repeats = 0;
       oldest.since = now;
       lines_.splice(lines_.end(), lines_, lines_.begin());

@@ -15,19 +15,20 @@ namespace pharos::actors {
 
 /// A line that a process wrote.
 struct OutputLine {
-  std::string label;  ///< of the process
+  std::string label;  ///< The name of the process.
   std::int32_t pid = 0;
-  bool error = false;  ///< to standard error
-  std::string text;    ///< without the line's end
+  bool error = false;  ///< True for a line of standard error.
+  std::string text;    ///< Without the newline.
   friend bool operator==(const OutputLine&, const OutputLine&) = default;
 };
 
-/// Folds lines that many processes write alike: the first is shown at once; those that follow from others within
-/// `kWindow` are counted, and told as one, "… [repeated 7x across 8 processes]", when the time has passed. What one
-/// process alone repeats is shown as it is, and so are lines that say nothing but numbers, which differ in what they
-/// mean, and empty ones. Lines that differ in anything, a number too, are different lines. Pure: lines and the time in,
-/// lines to show out. One thread. Bounds: remembers `kLinesMax` lines of at most `kTextMax`, and `kProcessesMax`
-/// processes for each; what goes beyond is shown.
+/// Folds equal lines of several processes. The first line is shown at once. Equal lines that follow within `kWindow`
+/// are counted as soon as a second process has written one, and are shown as one line, "… [repeated 7x across 8
+/// processes]", when the window has passed. Lines that one process alone repeats are not folded. Neither are empty
+/// lines and lines of numbers alone, because equal numbers of different processes need not mean the same. Lines that
+/// differ in anything, even in a number, are different lines.
+/// A pure core: lines and the time go in, lines to show come out. One thread. Bounds: remembers `kLinesMax` lines of at
+/// most `kTextMax` bytes, and counts `kProcessesMax` processes for each. Lines beyond these bounds are shown unfolded.
 class LineFold {
  public:
   static constexpr auto kWindow = std::chrono::seconds{5};
@@ -35,20 +36,21 @@ class LineFold {
   static constexpr std::size_t kTextMax = 1000;
   static constexpr std::size_t kProcessesMax = 1000;
 
-  /// What to show now.
+  /// Takes one line. Returns the lines to show now.
   std::vector<OutputLine> add(OutputLine line, TimePoint now);
+  /// Returns the folded lines whose window has passed.
   std::vector<OutputLine> tick(TimePoint now);
-  /// When tick() has something to do.
+  /// Returns when tick() will have something to do; nullopt if no line is remembered.
   std::optional<TimePoint> next_tick() const;
-  /// All that is held back; nothing is remembered afterwards.
+  /// Returns all lines that are held back, and forgets everything.
   std::vector<OutputLine> flush();
 
  private:
   struct Remembered {
-    OutputLine last;  // of those that were folded; first, of the one that was shown
+    OutputLine last;  // the last line that was folded; before that, the line that was shown
     TimePoint since;
     std::size_t repeats = 0;
-    std::vector<std::int32_t> pids;  // in order
+    std::vector<std::int32_t> pids;  // sorted
   };
   using Key = std::pair<bool, std::string>;
   struct Hash {

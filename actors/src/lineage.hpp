@@ -8,19 +8,19 @@
 
 namespace pharos::actors {
 
-/// What calls inherit from the call whose code makes them: they belong to its tree, and have no longer than it has.
-/// That is also so in what it leaves to `then()`.
+/// What a call inherits from the call whose code makes it: it belongs to the same call tree, and its deadline is not
+/// later. The callbacks that the code gives to `then()` inherit the same.
 struct Lineage {
   TraceId trace;
   async::Deadline deadline = async::Deadline::never();
 
-  /// None in code that belongs to no call.
+  /// Returns nullopt if this thread's code belongs to no call.
   static std::optional<Lineage> of_this_thread();
-  /// The same, or the beginning of a new tree.
+  /// Returns the lineage of this thread, or the beginning of a new call tree.
   static Lineage of_new_call();
 };
 
-/// Runs it as a part of the call whose code this is, on whichever thread.
+/// Wraps a callback so that it runs as a part of the call whose code this is, on whichever thread it runs.
 async::Callback as_continuation(async::Callback then);
 
 }  // namespace pharos::actors

@@ -16,7 +16,7 @@
 namespace pharos::actors {
 namespace {
 
-constexpr auto kReadTime = std::chrono::seconds{30};  // for whoever reads this program's output, at its end
+constexpr auto kReadTime = std::chrono::seconds{30};  // at the program's end: patience with a reader that takes nothing
 
 bool shows_colours(FILE* stream) {
   const char* const terminal = std::getenv("TERM");
@@ -28,7 +28,7 @@ bool shows_colours(FILE* stream) {
 std::string prefix_of(const std::string& label, std::int32_t pid, bool coloured) {
   const std::string text = "(" + label + " pid=" + std::to_string(pid) + ")";
   if (!coloured) return text + " ";
-  constexpr std::array kColours = {36, 35, 34, 32, 33};  // of the terminal's eight: cyan, magenta, blue, green, yellow
+  constexpr std::array kColours = {36, 35, 34, 32, 33};  // ANSI codes: cyan, magenta, blue, green, yellow
   const auto colour = kColours[static_cast<std::uint32_t>(pid) % kColours.size()];
   return "\033[" + std::to_string(colour) + "m" + text + "\033[0m ";
 }

@@ -16,22 +16,24 @@
 
 namespace pharos::actors {
 
-/// Prints what workers write, each line with the worker's name and process before it, to the stream it was written to;
-/// lines that many of them write alike are folded (line_fold.hpp). In colour on a terminal, unless NO_COLOR is set.
-/// Owned by a Driver. On the reactor's strand, but flush(). Never blocks it: a thread of its own writes.
-/// Bounds: none of its own; the node sends so much that is not shown, and no more.
+/// Prints the lines that workers write, to the stream that each line was written to, after the worker's name and
+/// process id. Equal lines of many workers are folded (line_fold.hpp). The prefix is coloured on a terminal, unless
+/// NO_COLOR is set.
+/// Owned by a Driver. Used on the reactor's strand, except where a function says otherwise. It never blocks the strand,
+/// because a thread of its own writes. It has no bound of its own: the node sends no more while too much is not shown.
 class Output : public std::enable_shared_from_this<Output> {
  public:
   Output(net::Reactor& reactor, bool folds);
 
-  /// `shown` runs on any thread, in the order of the calls.
+  /// Prints some lines of a worker. `shown` runs once those lines are written that are not held back, on any thread, in
+  /// the order of the calls.
   void print(const wire::Output& output, StreamWriter::Written shown);
-  /// As long as somebody has it. Any thread.
+  /// Calls the listener with all later output, for as long as somebody keeps it alive. Any thread.
   void add_listener(const std::shared_ptr<const OutputListener>& listener);
-  /// To standard error, and not behind what workers write.
+  /// Writes a text to standard error, without waiting for the workers' lines to be written. Any thread.
   void report(std::string text) { reports_.write(stderr, std::move(text)); }
-  /// What is still held back, and what is not written yet, as long as somebody reads. When no more comes, and nobody
-  /// else is in here.
+  /// Shows the lines that are held back, and waits until everything is written, for as long as the streams' readers
+  /// take something. Only when no more output comes and no other thread uses this object.
   void flush();
 
  private:

@@ -1,4 +1,4 @@
-// What a caller's threads wait for: what it knows itself, and what it asks its node.
+// Reports what a caller's threads wait for. Some of that the caller knows; for the rest it asks its node.
 
 #include <unistd.h>
 
@@ -11,7 +11,7 @@
 namespace pharos::detail {
 namespace {
 
-constexpr std::size_t kPendingMax = 1000;  // that are told
+constexpr std::size_t kPendingMax = 1000;  // results in one report
 constexpr auto kAskTime = std::chrono::seconds{1};
 
 }  // namespace

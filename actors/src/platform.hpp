@@ -13,34 +13,39 @@
 
 namespace pharos::actors {
 
-/// How threads sleep until a word changes. May outlive its platform, as a result may that somebody waits for.
+/// Lets threads sleep until a word in memory changes. Any thread. May outlive its platform, because a result that a
+/// thread waits for may outlive it.
 class Sleepers : public Clock {
  public:
-  /// Until wake() or the deadline, unless the word is no longer that, or now and then for no reason.
+  /// Sleeps until wake() or the deadline. Returns at once if the word does not have this value, and may return for no
+  /// reason.
   virtual void sleep(std::atomic<std::uint32_t>& word, std::uint32_t value, async::Deadline deadline) = 0;
+  /// Wakes all threads that sleep on this word.
   virtual void wake(std::atomic<std::uint32_t>& word) = 0;
 };
 
-/// What the callers and callees of one process stand on: a strand with its clock, connections, alarms, and threads that
-/// wait. A process has a ReactorPlatform; the simulator has another, whose threads are fibres.
-/// Made by whoever composes the process, and shared by handles, which may outlive it. Any thread.
+/// The environment of the callers and callees in one process: a strand with its clock, connections, alarms, and a way
+/// for threads to wait. A process has a ReactorPlatform; the simulator has another platform, whose threads are fibres.
+/// Made by the Driver or the worker, and shared with handles, which may outlive these. Any thread.
 class Platform : public Clock {
  public:
-  /// Rings some time after it was set, on any thread that reads, though the executor may be busy. Not after it is gone,
-  /// but a ring that has begun may still be under way.
+  /// A timer: runs its callback the given time after set(), on any thread that polls, even if the executor is busy. The
+  /// callback does not begin after the alarm's destruction, but one that has begun may still be running then.
   class Alarm {
    public:
     virtual ~Alarm() = default;
     virtual void set(Duration from_now) = 0;
   };
-  /// Rings soon after ring(), once or as often, on any thread that reads, though the executor may be busy: what it does
-  /// may take long, and wait for what others read. Ends as an Alarm does.
+  /// Runs its callback soon after ring(), on any thread that polls, even if the executor is busy. After several calls
+  /// of ring() the callback runs at least once, and at most as often. It may take long, and may wait for what other
+  /// threads read. Ends as an Alarm does.
   class Bell {
    public:
     virtual ~Bell() = default;
     virtual void ring() = 0;
   };
-  /// Inside a callback: as long as one lives, this thread runs code that takes long or waits.
+  /// Made inside a callback. While it lives, this thread runs code that takes long or waits, so that the platform does
+  /// not count on the thread's early return.
   class Detour {
    public:
     explicit Detour(Platform& platform) : platform_{platform}, left_{platform.begin_detour()} {}
@@ -54,26 +59,27 @@ class Platform : public Clock {
 
   virtual async::Executor& executor() = 0;
 
-  /// A connection for calls, over this socket; not started.
+  /// Makes a link for calls over this socket. The link is not started.
   virtual std::shared_ptr<net::Link> make_call_link(Fd socket) = 0;
   virtual std::unique_ptr<Alarm> make_alarm(async::Callback ring) = 0;
   virtual std::unique_ptr<Bell> make_bell(async::Callback ring) = 0;
-  /// A thread for code that may take long.
+  /// Starts a thread with this name, for code that may take long. The executor's destructor ends the thread.
   virtual std::unique_ptr<async::Executor> make_thread(const char* name) = 0;
 
-  // How threads wait for a word; see WaitingRoom.
-  /// Reads by itself, for one event or until interrupt_leader() or the deadline. One thread at a time.
+  // The following functions let threads wait for a word; see WaitingRoom.
+  /// Polls on this thread until one event has been handled, until interrupt_leader() or until the deadline. Only one
+  /// thread may lead at a time.
   virtual void lead(async::Deadline deadline) = 0;
   virtual void interrupt_leader() = 0;
   virtual std::shared_ptr<Sleepers> sleepers() = 0;
   /// Lets other threads run.
   virtual void yield() = 0;
 
-  /// In the child after a fork: the parent's connections are none of its business.
+  /// Called in the child after a fork(): closes the child's copies of the parent's connections.
   virtual void abandon_after_fork() = 0;
 
  protected:
-  /// What end_detour() is to be given.
+  /// Returns the value to be passed to end_detour().
   virtual const void* begin_detour() = 0;
   virtual void end_detour(const void* left) = 0;
 };

@@ -18,12 +18,13 @@ namespace {
 
 constexpr std::int64_t kTwiceNanoseconds = 1'000'000'000;
 
-// What a signal handler can reach: descriptors, each plus one; 0 is none.
+// A signal handler can reach only global variables. Each event is a descriptor plus one; 0 means that the place is
+// free.
 std::array<std::atomic<int>, QuitSignal::kMax> events{};
 std::atomic<std::int64_t> last_time = 0;
 std::atomic<pid_t> owner = 0;
 
-// Guards who installs and removes the handler.
+// Guards the installation and removal of the handler, and the number of users.
 std::mutex& users_mutex() {
   static auto* const mutex = new std::mutex;
   return *mutex;
@@ -40,7 +41,7 @@ void on_quit(int signal) {
   const int error = errno;
   const std::int64_t now = nanoseconds_now();
   const std::int64_t before = last_time.exchange(now);
-  // A child of fork() has the handler, but nobody who would answer.
+  // A child of fork() inherits the handler, but has no thread that would answer the question.
   if ((before != 0 && now - before < kTwiceNanoseconds) || owner.load() != ::getpid()) {
     ::signal(signal, SIG_DFL);
     ::raise(signal);
@@ -65,7 +66,7 @@ QuitSignal::QuitSignal(std::size_t place) : event_{::eventfd(0, EFD_CLOEXEC | EF
 std::unique_ptr<QuitSignal> QuitSignal::make() {
   const std::lock_guard lock{users_mutex()};
   if (owner.exchange(::getpid()) != ::getpid()) {
-    // A child of fork(): these are its parent's.
+    // This process is a child of fork(), and the events are its parent's.
     for (auto& event : events) event.store(0);
     users = 0;
   }

@@ -7,15 +7,15 @@
 
 namespace pharos::actors {
 
-/// SIGQUIT (Ctrl-\) as a question instead of an end: each time one comes, `descriptor()` becomes readable, an eventfd.
-/// Two within a second still end the program, with a core file if the system writes any. Where the program has a
-/// handler of its own, or ignores the signal, nothing changes. There may be several, up to `kMax`; when the last is
-/// gone the signal is as it was.
+/// Makes SIGQUIT (Ctrl-\) a question to the program instead of its end: each signal makes `descriptor()`, an eventfd,
+/// readable. Two signals within a second still end the program, with a core file if the system writes any. If the
+/// program has a handler of its own, or ignores the signal, nothing changes. Up to `kMax` QuitSignals may live at once;
+/// the destructor of the last one restores the signal's default action. Any thread.
 class QuitSignal {
  public:
   static constexpr std::size_t kMax = 16;
 
-  /// Null beyond kMax.
+  /// Returns null if kMax of them live already.
   static std::unique_ptr<QuitSignal> make();
   QuitSignal(QuitSignal&&) = delete;
   ~QuitSignal();

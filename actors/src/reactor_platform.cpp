@@ -24,7 +24,7 @@ timespec to_timespec(Duration duration) {
           .tv_nsec = static_cast<long>(duration.count() % 1'000'000'000)};
 }
 
-/// Setting it is one system call.
+/// An alarm over a timerfd, so that setting it costs one system call.
 class TimerAlarm final : public Platform::Alarm {
  public:
   TimerAlarm(net::Reactor& reactor, async::Callback ring)
@@ -71,7 +71,7 @@ class EventBell final : public Platform::Bell {
   }
 
  private:
-  // Edge-triggered, and never read: each write is an event.
+  // The eventfd is edge-triggered and never read, so that each write is an event.
   struct Bell final : net::Reactor::Watcher {
     explicit Bell(async::Callback callback)
         : event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}, ring{std::move(callback)} {

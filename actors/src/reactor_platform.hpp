@@ -8,7 +8,8 @@
 
 namespace pharos::actors {
 
-/// Sockets, threads and the machine's clock. Whoever composes the process has its threads poll the reactor.
+/// The platform of a real process: sockets, threads and the machine's clock, over a reactor of its own. The Driver or
+/// the worker lets its threads poll the reactor.
 class ReactorPlatform final : public Platform {
  public:
   net::Reactor& reactor() { return reactor_; }

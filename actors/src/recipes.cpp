@@ -58,7 +58,7 @@ Remakable Recipes::note(TaskPool& pool, const ResultCell& cell, const ObjectId& 
   recipe->arguments.assign(cell.arguments().begin(), cell.arguments().end());
   if ((cell.call().flags & wire::kInPieces) != 0) {
     const auto read = read_pieces(recipe->arguments);
-    PHAROS_CHECK(read.ok(), read.error());  // this process wrote them
+    PHAROS_CHECK(read.ok(), read.error());  // this process has encoded them
     for (const Piece& piece : read->pieces) {
       auto producer = find(piece.location.id);
       if (producer == nullptr || producer->depth >= kDepthMax) continue;
@@ -79,7 +79,7 @@ Remakable Recipes::note(TaskPool& pool, const ResultCell& cell, const ObjectId& 
 
 CellHandle Recipes::make_again(const std::shared_ptr<Recipe>& recipe, const Error& why) {
   CellHandle cell = new_cell_();
-  CellHandle failed;  // goes after the lock: it may be the last that has another recipe
+  CellHandle failed;  // destroyed after the lock: it may hold the last share in a recipe, whose destructor locks
   {
     const std::lock_guard lock{mutex_};
     if (recipe->again && (!recipe->again.ready() || recipe->again->error() == nullptr)) return recipe->again;

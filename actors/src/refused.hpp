@@ -6,22 +6,22 @@
 
 namespace pharos::actors {
 
-/// What everything ends with that outlives its Runtime.
+/// Returns the error of an operation whose Runtime has ended.
 inline Error stopped() {
   return {ErrorCode::kRuntimeStopped, "the Runtime that this belongs to has ended",
           "Keep the Runtime alive until the last get()."};
 }
 
-/// What everything ends with in a child of the Runtime's process.
+/// Returns the error of an operation in a child of fork(), whose parent has the Runtime.
 inline Error forked() {
   return {ErrorCode::kRuntimeStopped, "this process is a child of fork(), and the Runtime is its parent's",
           "Make a Runtime in the child."};
 }
 
-/// What to do about a call that was cancelled.
+/// The remedy in the error of a call that was cancelled.
 constexpr const char* kCallAgain = "Call it again if its result is wanted after all.";
 
-/// What asking for this function ends with.
+/// Returns the error of a call of a function that is not in the table.
 inline Error not_in_table(const detail::Function& function) {
   return Error{ErrorCode::kFunctionNotFound,
                "workers do not have " + readable_name(function.name()) +
@@ -30,7 +30,7 @@ inline Error not_in_table(const detail::Function& function) {
       .with_outcome(Outcome::kNotStarted);
 }
 
-/// What a call ends with that was cancelled before it began.
+/// Returns the error of a call that was cancelled before it began.
 inline Error cancelled(std::uint32_t function) {
   return Error{ErrorCode::kCancelled, "the call was cancelled", kCallAgain}.with(
       readable_name(function_table()[function].name()));

@@ -46,7 +46,7 @@ void ReplyCache::forget() {
   bytes_ = 0;
 }
 
-// A call that runs is not acknowledged, whatever the caller says.
+// An acknowledgement of a call that still runs is ignored, because no reply to it was sent.
 void ReplyCache::erase(Calls::iterator call) {
   if (!call->second) return;
   bytes_ -= call->second->payload.size();

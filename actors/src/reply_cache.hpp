@@ -11,13 +11,14 @@
 
 namespace pharos::actors {
 
-/// Of one caller on another machine: which of its calls have come, and the replies that it may not have got. With it a
-/// call that comes again, because a connection ended, is answered and not run again. Pure.
-/// Owned by the worker, one a caller; the strand's. Bounds: the caller acknowledges what it got; bytes() is for whoever
-/// watches over one that does not.
+/// Knows which calls of one caller on another machine have arrived, and keeps the replies that the caller may not have
+/// received. If the caller sends a call again, because a connection has ended, the call is answered and not run again.
+/// A pure core.
+/// The worker owns one for each such caller, and uses it on its strand. A reply is dropped when the caller acknowledges
+/// it; bytes() lets the worker notice a caller that acknowledges none.
 class ReplyCache {
  public:
-  /// `next`: all calls below have come before, and are forgotten.
+  /// `next`: all calls with lower numbers have arrived before, and nothing more is known of them.
   explicit ReplyCache(std::uint64_t next = 0) : next_{next} {}
 
   struct Reply {
@@ -26,26 +27,28 @@ class ReplyCache {
   };
 
   enum class Arrival : std::uint8_t {
-    kFirst,      ///< to be run
-    kUnderWay,   ///< its reply follows when it is done
-    kAnswered,   ///< reply_to() is to be sent again
-    kForgotten,  ///< it has come before, and nothing more is known
+    kFirst,      ///< The call is to be run.
+    kUnderWay,   ///< The call is running or waiting, and its reply will follow.
+    kAnswered,   ///< The call has run, and reply_to() is to be sent again.
+    kForgotten,  ///< The call has arrived before, and nothing more is known of it.
   };
+  /// Notes that a call has arrived, and returns what to do with it.
   Arrival arrive(const wire::FrameHeader& call);
 
-  /// Keeps it until it is acknowledged, or forgotten.
+  /// Keeps the reply until it is acknowledged or forgotten. Does nothing for a call that is forgotten already.
   void answer(const wire::FrameHeader& reply, std::span<const std::byte> payload);
   const Reply& reply_to(std::uint64_t number) const;
 
-  /// The caller has the replies to all calls below this …
+  /// The caller has received the replies to all calls with lower numbers than this.
   void acknowledge_below(std::uint64_t number);
-  /// … and to this one.
+  /// The caller has received the reply to this call.
   void acknowledge(std::uint64_t number);
-  /// The caller does not acknowledge, or has been away for so long that it will not come again.
+  /// Forgets all calls and replies, because the caller acknowledges none.
   void forget();
+  /// All calls that have arrived have lower numbers than this.
   std::uint64_t next() const { return next_; }
 
-  /// Of the replies that are kept.
+  /// Size of all replies that are kept.
   std::size_t bytes() const { return bytes_; }
   std::size_t size() const { return calls_.size(); }
 
@@ -54,7 +57,7 @@ class ReplyCache {
   void erase(Calls::iterator call);
 
   std::uint64_t next_;
-  Calls calls_;  // those below next_ that are not acknowledged; without a reply as long as they run
+  Calls calls_;  // calls below next_ that are not acknowledged; without a reply while they run
   std::size_t bytes_ = 0;
 };
 

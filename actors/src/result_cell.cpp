@@ -26,7 +26,8 @@ Error moved_from() {
           "Copy a Ref that is needed again: copies share the result."};
 }
 
-// Some bytes of the value of another cell, where they lie. With a count: they are so many elements.
+// Completes the cell with a part of the value of `whole`, without copying it. If there is a count, the part consists of
+// so many elements.
 void set_part(ResultCell& cell, const CellHandle& whole, const Encoded& value, std::span<const std::byte> part,
               std::optional<std::uint64_t> count, ActorHandles actors) {
   if (const auto* const stored = whole->stored()) {
@@ -42,14 +43,14 @@ void set_part(ResultCell& cell, const CellHandle& whole, const Encoded& value, s
   }
 }
 
-// The parts that a result will be cut into.
+// The cells of the parts into which a result will be split.
 struct Parts {
   std::mutex mutex;
-  CellHandle whole;  // until it is there
+  CellHandle whole;  // empty once the parts are complete
   std::vector<CellHandle> cells;
-  std::size_t wanted = 0;  // not cancelled
+  std::size_t wanted = 0;  // how many parts are not cancelled
 
-  // Called once for each part.
+  // Called at most once for each part. The last of these calls cancels the whole.
   void cancel_one() {
     CellHandle given_up;
     {
@@ -65,7 +66,7 @@ struct Parts {
     const std::span<const std::byte> bytes = value->bytes;
     std::vector<std::size_t> ends(cells.size());
     try {
-      if (!value->count.empty() || !find_ends(from, *value, ends.data())) {  // elements alone are no tuple
+      if (!value->count.empty() || !find_ends(from, *value, ends.data())) {  // a tuple has no count of elements
         return fail(Error{ErrorCode::kCorrupt, "received a result that is none of its function's type"});
       }
     } catch (...) {
@@ -90,7 +91,7 @@ struct Parts {
     for (const CellHandle& cell : cells) cell->set_error(error);
     release();
   }
-  // The parts refer to this, too.
+  // Each part's on_cancel() has a share in this object, so the shares in the parts must be dropped here.
   void release() {
     const std::lock_guard lock{mutex};
     whole = {};
@@ -114,7 +115,7 @@ void ResultCell::complete() {
     const std::lock_guard lock{watchers_mutex(this)};
     watchers = std::move(watchers_);
   }
-  if (watchers == nullptr) return;  // all were forgotten
+  if (watchers == nullptr) return;  // forget() has dropped all of them
   for (Watch& watch : *watchers) watch.then();
 }
 
@@ -122,7 +123,7 @@ void ResultCell::when_ready(async::Callback then, const void* watcher) {
   {
     const std::lock_guard lock{watchers_mutex(this)};
     if (WaitingRoom::mark(word_, WaitingRoom::kWatched)) {
-      // Whoever completes it sees the mark, and comes for the lock.
+      // The thread that completes the cell sees the mark, and takes this lock to find the watchers.
       add_watch({std::move(then), watcher});
       return;
     }
@@ -131,7 +132,7 @@ void ResultCell::when_ready(async::Callback then, const void* watcher) {
 }
 
 void ResultCell::forget(const void* watcher) {
-  std::unique_ptr<std::vector<Watch>> all;  // the forgotten go after the lock
+  std::unique_ptr<std::vector<Watch>> all;  // the dropped callbacks are destroyed after the lock is released
   const std::lock_guard lock{watchers_mutex(this)};
   if (watchers_ == nullptr) return;
   all = std::move(watchers_);
@@ -157,7 +158,7 @@ void ResultCell::call_back(async::Callback then) {
 void ResultCell::when_readable(async::UniqueFunction<void(std::shared_ptr<const void> kept)> then) {
   when_ready([self = CellHandle{(retain(), this)}, then = std::move(then)]() mutable {
     if (self->stored() == nullptr) return then(nullptr);
-    // What is wrong with it wait() says.
+    // If the value cannot be read, wait() returns the error.
     if (auto view = self->stored()->object->read_now(); !view || *view != nullptr) {
       return then(view ? std::move(*view) : nullptr);
     }
@@ -280,7 +281,7 @@ Result<Encoded> CellHandle::wait(Deadline deadline) const {
 
 namespace {
 
-/// Of the elements of `whole`.
+/// Completes `slice` with some elements of `whole`.
 void complete_slice(const CellHandle& slice, const CellHandle& whole, std::uint64_t begin, std::uint64_t count,
                     std::size_t element_bytes) {
   auto value = whole.wait(Deadline::never());

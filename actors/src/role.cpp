@@ -9,7 +9,7 @@
 #include "function_table.hpp"
 #include "worker.hpp"
 
-// What the start object calls before main (runtime/process/src/start.cpp).
+// The functions that the start object calls before main (runtime/process/src/start.cpp).
 namespace pharos::detail {
 
 namespace {

@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using detail::Function;
 
-constexpr Duration kPatience = 200us;  // that a task waits before it gives its CPU away
+constexpr Duration kPatience = 200us;  // how long a task waits before it lends its CPU to others
 
 }  // namespace
 
@@ -44,8 +44,8 @@ void Running::wait(detail::ResultCell& cell, async::Deadline deadline) {
   cell.park(std::min(deadline, async::Deadline::after(kPatience, calls_.platform().now())));
   if (cell.ready() || deadline.expired(calls_.platform().now())) return;
   if (is_task_) calls_.block(*link_);
-  // Looks up now and then: the task may come back to this worker's own pool, from a worker that does not run it after
-  // all; and this call may be cancelled.
+  // The thread wakes from time to time for two reasons. A worker that has not begun the awaited task may give it back
+  // to this process's pool, so that it can be run here; and this call may be cancelled.
   for (Duration slice = 1ms; !cell.ready() && !deadline.expired(calls_.platform().now());
        slice = std::min<Duration>(2 * slice, 64ms)) {
     if (run_instead(cell)) break;
@@ -106,7 +106,7 @@ Context Running::context() const {
   return its;
 }
 
-// A task for which there will be no worker soon is run by the one who waits for it.
+// If no worker will come soon for a waiting task, the thread that waits for its result runs it. Returns whether it did.
 bool Running::run_instead(detail::ResultCell& cell) {
   if (!calls_.caller()->take_back(cell)) return false;
   const auto& call = cell.call();

@@ -15,17 +15,18 @@
 
 namespace pharos::actors {
 
-/// As long as this lives, its thread runs user code, of this call.
+/// While this lives, on the stack, its thread runs user code of this call.
 struct UserCode {
   UserCode(RunningCall& call, Platform& platform) : scope{call}, detour{platform} {}
   const RunningCall::Scope scope;
   const Platform::Detour detour;
 };
 
-/// A call that runs, or is suspended.
+/// A call that runs, or a coroutine's call that is suspended. Lives on the stack of the thread that runs the call, or
+/// in its CoroutineCall. The interface is used by the threads that run the call's code.
 class Running final : public RunningCall {
  public:
-  /// `link`: what the call came with; a constructor came with none.
+  /// `link`: the connection that the call came over; null for a constructor.
   Running(Calls& calls, const detail::Function& function, CallerLink* link, std::uint64_t number, TraceId trace,
           bool is_task, std::uint32_t attempt = 0)
       : RunningCall{function.name(), function.begin != nullptr},
@@ -36,14 +37,15 @@ class Running final : public RunningCall {
         is_task_{is_task},
         attempt_{attempt} {}
 
-  /// It has failed with what it may be run again for: false if not once more.
+  /// Called when the call has thrown one of the exceptions for which it is run again. Returns true and counts the
+  /// attempt if it may be run once more: it has retries left, is not cancelled, and its deadline has not passed.
   bool may_run_again(const Retries& retries) {
     const bool may = attempt_ < retries.max && !cancelled() && !deadline().expired(calls_.platform().now());
     if (may) ++attempt_;
     return may;
   }
-  /// Runs it, at once again as long as it may be. Not for a coroutine. `buffer`: what keeps the payload, if it may be
-  /// shared.
+  /// Runs the function, and runs it again at once as long as it may be. Not for a coroutine. Returns the error of the
+  /// last attempt, or nullopt. `buffer` keeps the payload alive if values may share its bytes; else null.
   std::optional<Error> run(const detail::Function& function, void* object, std::uint8_t flags,
                            std::span<const std::byte> payload, const std::shared_ptr<const void>& buffer,
                            Encoder& result, const Retries& retries);
@@ -63,12 +65,12 @@ class Running final : public RunningCall {
 
   Calls& calls_;
   CallerLink* const link_;
-  const std::uint64_t number_;  // of the call that came with the link; what runs inside of it is cancelled with it
+  const std::uint64_t number_;  // the number of the link's call; a task that runs inside it is cancelled with it
   const TraceId trace_;
   const bool is_task_;
   std::uint32_t attempt_;
   std::optional<Member> member_;
-  detail::ResultCell* in_place_of_ = nullptr;  // a worker that would have run this task
+  detail::ResultCell* in_place_of_ = nullptr;  // the result of the task if run_instead() runs it; else null
 };
 
 }  // namespace pharos::actors

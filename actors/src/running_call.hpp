@@ -13,19 +13,20 @@ namespace pharos::actors {
 
 struct Lineage;
 
-/// The call of a user's function that a thread is running now, in a worker. Pure interface: what a wait inside of it
-/// has to do is the worker's business.
+/// The call of a user's function that a thread of a worker is running. An interface, because the worker decides what a
+/// wait inside the call does. Owned by the worker's code that runs the call.
 class RunningCall {
  public:
-  /// None in a driver, and in a thread that the user's code started.
+  /// Returns null in a driver, and in a thread that the user's code started.
   static RunningCall* of_this_thread();
-  /// Above this address this thread's stack is the worker's; null where it runs no call.
+  /// Returns the address above which this thread's stack belongs to the worker and not to the call; null if the thread
+  /// runs no call.
   static const void* stack_begin();
-  /// Mangled.
+  /// Returns the mangled name.
   const char* function_name() const { return function_name_; }
   bool is_coroutine() const { return is_coroutine_; }
 
-  /// As long as this lives, on the stack, its thread runs that call.
+  /// While this lives, on the stack, its thread runs that call.
   class Scope {
    public:
     explicit Scope(RunningCall& call);
@@ -40,18 +41,19 @@ class RunningCall {
 
   /// Returns when the cell is ready, at the deadline, or when the call has been cancelled.
   virtual void wait(detail::ResultCell& cell, async::Deadline deadline) = 0;
-  /// Somebody has asked for it to stop.
+  /// Returns whether the call was asked to stop.
   virtual bool cancelled() const = 0;
-  /// Its worker is to end, and waits for it.
+  /// Returns whether the worker is to end, and waits for the call.
   virtual bool stopping() const = 0;
-  /// After this call. kFailedPrecondition: it is none of an actor's.
+  /// Ends the actor after this call. kFailedPrecondition if the process is no actor.
   virtual Result<void> exit_actor() = 0;
   virtual Context context() const = 0;
-  /// It is its actor's group's. kFailedPrecondition: of a term that is over.
+  /// Notes that the actor's group has made this call, and which place it gives the actor. kFailedPrecondition if the
+  /// call is of a term that is over.
   virtual Result<void> enter_group(const Member& place) = 0;
-  /// As the call says it, else as its actor's group said it last. Of a group 0: its actor is in none.
+  /// Returns the actor's place as this call gives it, else as the group gave it last. Group 0 if the actor is in none.
   virtual Member member() const = 0;
-  // What the calls that it makes inherit.
+  // The calls that this call makes inherit its trace and its deadline.
   virtual TraceId trace() const = 0;
   virtual Deadline deadline() const = 0;
 

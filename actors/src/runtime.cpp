@@ -58,7 +58,8 @@ Runtime& Runtime::operator=(Runtime&& other) noexcept {
 Runtime::~Runtime() {
   if (driver_ == nullptr) return;
   if (caller_->abandoned()) {
-    // A child of fork(): the threads are the parent's, and so is the cluster. Nothing here can be taken apart.
+    // This process is a child of fork(): the threads and the cluster are the parent's. The Driver cannot be destroyed
+    // here, so it is leaked.
     new std::shared_ptr<detail::Driver>{driver_};
     return;
   }

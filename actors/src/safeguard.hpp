@@ -5,11 +5,11 @@
 
 namespace pharos::actors {
 
-/// What the simulator's mutation drill turns off, one at a time, to see that a run goes red without it.
+/// The rules that the simulator's mutation drill turns off, one at a time, to check that a run then fails.
 enum class Safeguard : std::uint8_t {
-  kDeduplication,  ///< a call that comes again is not run again
-  kOrder,          ///< a call waits for earlier ones whose arguments are not there yet
-  kRetry,          ///< what was on its way to an incarnation that died is sent again, if it may be
+  kDeduplication,  ///< A call that arrives again is not run again.
+  kOrder,          ///< A call waits for earlier ones whose arguments are not ready.
+  kRetry,          ///< Calls in flight to an incarnation that died are sent again, if they may be.
 };
 
 #ifdef PHAROS_DRILL

@@ -1,4 +1,4 @@
-// Where a thread encodes its next call, so that a call allocates nothing for it.
+// Each thread keeps the encoders for its next call, so that a call allocates no memory for its arguments.
 
 #include <memory>
 #include <string>
@@ -15,10 +15,11 @@
 namespace pharos::detail {
 namespace {
 
-/// Where this thread's large arguments and values go: into the store of whoever calls.
+/// The room for this thread's large arguments and values: in the object store of the caller that it serves.
 class CallersRoom final : public actors::ObjectRoom {
  public:
-  /// `arguments`: of a call's, which refers to what is in the store.
+  /// `arguments`: the context of a call's arguments, which may refer to bytes that lie in the store already. Null for
+  /// the room of values.
   explicit CallersRoom(CodecContext* arguments = nullptr) : arguments_{arguments} {}
 
   void serve(const ActorHandle& actor, const RegisteredFunction& function) {
@@ -56,7 +57,7 @@ class CallersRoom final : public actors::ObjectRoom {
   CodecContext* const arguments_;
   const ActorHandle* actor_ = nullptr;
   Caller* caller_ = nullptr;
-  const RegisteredFunction* function_ = nullptr;  // or a value
+  const RegisteredFunction* function_ = nullptr;  // null: a value is put
   CallSite site_;
 };
 

@@ -11,13 +11,13 @@
 
 namespace pharos::actors {
 
-/// What a task or an actor asks for, and where it is to be. A value.
+/// The resources that a task or an actor asks for, and the nodes on which it may or should run. A value.
 struct Shape {
   scheduler::Demand demand;
   NodeId near{};
   bool spread = false;
 
-  /// What options say: kInvalidArgument when it makes no sense.
+  /// Makes the shape that options describe. kInvalidArgument if the options make no sense.
   template <class Options>
   static Result<Shape> of(const Options& options) {
     PHAROS_TRY(scheduler::Resources amounts, amounts_of(options.cpus, options.gpus, options.memory, options.resources));
@@ -29,10 +29,10 @@ struct Shape {
     }
     return shape;
   }
-  /// Of tasks that say nothing.
+  /// Makes the shape of tasks that ask for CPUs alone.
   static Shape of_cpus(std::uint32_t cpus) { return {{scheduler::Resources::of_cpus(cpus)}}; }
 
-  /// Who waits for such a task may run it himself.
+  /// Returns whether any process may run such a task, also the one that waits for its result.
   bool fits_anywhere() const { return demand.amounts.only_cpus() && !demand.only && demand.labels.empty(); }
   wire::Demand to_wire() const;
   friend auto operator<=>(const Shape&, const Shape&) = default;

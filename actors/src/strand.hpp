@@ -12,37 +12,44 @@
 
 namespace pharos::actors {
 
-/// The order in which one worker runs what its callers send: one call at a time. Whichever thread brings calls runs
-/// them, and all that come meanwhile, so a call needs no hand-off; a thread that brings more goes back to reading.
-/// Any thread. Bounds: none of its own; each runner counts its batches that wait here, and stops reading.
+/// The queue from which one worker runs the calls of its callers, one call at a time. The thread that brings a batch of
+/// calls runs it, and all batches that come meanwhile, so that a call needs no hand-off between threads. A thread that
+/// brings a batch while another one runs goes back to reading.
+/// Owned by Calls. Any thread. It has no bound of its own: each runner counts its batches that wait here, and stops
+/// reading at its own bound. stop() ends it; batches that wait then are never run, unless give_back_waiting() returns
+/// them to their callers.
 class Strand {
  public:
-  /// What runs a batch; its thread holds the strand meanwhile.
+  /// Runs the batches of one caller, or posted work. The strand runs one batch at a time.
   class Runner {
    public:
     virtual ~Runner() = default;
+    /// Runs a batch. `more_follow`: other batches wait behind it.
     virtual void run(net::FrameBatch batch, bool more_follow) = 0;
-    /// Sends it back instead of running it.
+    /// Sends the calls of a batch back to the caller instead of running them. Any thread.
     virtual void give_back(net::FrameBatch batch) = 0;
-    /// Everything that was there has run.
+    /// Called after this runner's batch if no other batch waits.
     virtual void on_drained() = 0;
   };
 
-  /// True when a thread runs already, which will come to it.
+  /// Queues a batch; an empty one stands for posted work. Returns true if a thread is running batches, which will run
+  /// this one, too. Otherwise the caller lets a thread call run().
   bool push(std::shared_ptr<Runner> runner, net::FrameBatch batch);
-  /// Runs until nothing is left, unless another thread does so already.
+  /// Runs batches until none is left. Returns at once if another thread does so already, or after stop().
   void run();
-  /// Sends back all that waits. Any thread, also the one that runs.
+  /// Gives all batches that wait back to their callers, but not posted work. Any thread, also the one that runs a
+  /// batch.
   void give_back_waiting();
-  /// Runs what was posted, and what that posts, though it was stopped.
+  /// Runs the posted work, and the work that it posts in turn, even after stop().
   void run_posted();
-  /// A call that has begun waits for something, and will take its turn again; and such a one has come to its end.
+  /// note_suspended() counts a call that has begun, waits for something, and will take its turn again. note_ended()
+  /// says that such a call has ended.
   void note_suspended();
   void note_ended();
-  /// Until none runs or is suspended, or the deadline.
+  /// Waits until no call runs or is suspended, or until the deadline.
   void wait_until_idle(async::Executor& executor, async::Deadline deadline);
-  /// Lets no call begin any more, and runs this as the last one when none is running. False when one is, at the
-  /// deadline.
+  /// Lets no batch begin any more, waits until none is running, and then runs `last`. Returns false, without running
+  /// `last`, if a batch is still running at the deadline.
   template <typename F>
   bool stop(async::Executor& executor, async::Deadline deadline, const F& last) {
     std::unique_lock lock{mutex_};

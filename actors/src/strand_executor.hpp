@@ -10,13 +10,13 @@
 
 namespace pharos::actors {
 
-/// What is posted takes its turn among a worker's calls. Owned by the worker. Any thread.
+/// An Executor whose work takes its turn among a worker's calls. Owned by Calls. Any thread.
 class StrandExecutor final : public async::Executor {
  public:
   StrandExecutor(Platform& platform, Strand& strand);
 
   void post(async::Callback work) override;
-  /// The same with more to do afterwards.
+  /// Posts a runner instead of a callback, for work that has more to do after it has run.
   void push(std::shared_ptr<Strand::Runner> runner);
 
   TimePoint now() const override { return platform_.now(); }
@@ -28,7 +28,7 @@ class StrandExecutor final : public async::Executor {
 
   Platform& platform_;
   Strand& strand_;
-  const std::unique_ptr<Platform::Bell> bell_;  // a thread comes for what was posted
+  const std::unique_ptr<Platform::Bell> bell_;  // calls a thread that runs the posted work
 };
 
 }  // namespace pharos::actors

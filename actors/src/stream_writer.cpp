@@ -19,7 +19,7 @@ void wait_for_room(int stream) {
   while (::poll(&room, 1, -1) < 0 && errno == EINTR) continue;
 }
 
-// As many lines as a pipe with room takes at once, or one that is longer.
+// Returns as many whole lines as a pipe with room takes in one write, or the first line if it is longer.
 std::string_view next_lines(std::string_view text) {
   if (text.size() <= PIPE_BUF) return text;
   const std::size_t last = text.rfind('\n', PIPE_BUF - 1);
@@ -29,9 +29,9 @@ std::string_view next_lines(std::string_view text) {
 
 void write_lines(FILE* to, std::string_view lines) {
   const int stream = ::fileno(to);
-  wait_for_room(stream);  // before the lock, which the program's own threads want
+  wait_for_room(stream);  // before the lock, which the program's own threads need in order to print
   ::flockfile(to);
-  ::fflush_unlocked(to);  // what the program has printed before
+  ::fflush_unlocked(to);  // the program has printed these bytes before
   while (!lines.empty()) {
     const ssize_t n = ::write(stream, lines.data(), lines.size());
     if (n > 0) {
@@ -96,7 +96,7 @@ void StreamWriter::Queue::write_all() {
   changed.notify_all();
 }
 
-// False: nobody waits for it any more.
+// Returns false if finish() has given up and waits no longer.
 bool StreamWriter::Queue::write_one(const Text& text) {
   for (std::string_view left = text.text; !left.empty();) {
     const std::string_view lines = next_lines(left);

@@ -14,11 +14,12 @@
 
 namespace pharos::actors {
 
-/// Writes to the program's own streams on a thread of its own, which it starts for the first text: whoever reads
-/// slowly, or not at all, holds nobody else up. Texts come out in their order; one's whole lines stay whole among what
-/// the program itself prints. Threads: write() from any; finish() from one, when nobody writes any more. Failure: what
-/// a stream does not take, because it is closed or its disk is full, is dropped. End: finish(). Bounds: none of its
-/// own; whoever writes much goes on when `written` is called.
+/// Writes texts to the program's own streams, on a thread of its own that the first text starts. A reader that is slow,
+/// or reads nothing, therefore blocks no other thread. Texts are written in their order, and their lines stay whole
+/// among the lines that the program itself prints.
+/// Threads: write() from any; finish() from one, when no other thread writes any more. The destructor calls finish().
+/// Failure: bytes that a stream does not take, because it is closed or its disk is full, are dropped. It has no bound
+/// of its own: a caller that writes much waits for `written` before it goes on.
 class StreamWriter {
  public:
   using Written = async::UniqueFunction<void()>;
@@ -28,9 +29,10 @@ class StreamWriter {
   StreamWriter(StreamWriter&&) = delete;
   ~StreamWriter();
 
-  /// `written`, if any, runs on the writing thread.
+  /// Queues a text. `written`, if there is one, runs on the writing thread after the text is written.
   void write(FILE* to, std::string text, Written written = {});
-  /// Waits until all is written. How many bytes nobody has read in time and are dropped.
+  /// Waits until all texts are written. Returns how many bytes are dropped because the reader of a stream has taken
+  /// nothing for `patience`; 0 if all are written.
   std::size_t finish();
 
  private:
@@ -39,7 +41,7 @@ class StreamWriter {
     std::string text;
     Written written;
   };
-  // The thread's too, which stays behind in its write when nobody reads.
+  // Shared with the thread, which may stay blocked in a write after finish() has given up.
   struct Queue {
     std::mutex mutex;
     std::condition_variable changed;

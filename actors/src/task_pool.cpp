@@ -15,16 +15,16 @@ using namespace std::chrono_literals;
 using detail::CellHandle;
 
 constexpr Duration kShortTask = 1ms;
-constexpr Duration kWorkAhead = 2ms;  // so much of short tasks is in flight to one worker
+constexpr Duration kWorkAhead = 2ms;  // total time of the short tasks that are in flight to one worker
 constexpr std::size_t kWindowMax = 1024;
 constexpr Duration kIdleTime = 200ms;
-constexpr Duration kRefusalTime = 20ms;  // before leases are asked for again
+constexpr Duration kRefusalTime = 20ms;  // pause before leases are asked for again
 
 bool may_run_again(const CellHandle& task) {
   return task->call().attempt < task->call().max_retries && !task->cancelled();
 }
 
-/// Of one that waits. A worker that was lost may have begun with it.
+/// Fails a task that waits. In an earlier attempt a worker that was lost may have begun it.
 void fail(const CellHandle& task, const Error& why) {
   task->set_error(Error{why}.with_outcome(task->outcome_unsent()));
 }
@@ -72,7 +72,8 @@ TaskPool::Worker* TaskPool::least_busy() {
   return best;
 }
 
-// How many more to ask for now; they count as asked for. The node grants what there are CPUs for.
+// Returns how many more leases to ask for now, and counts them as requested. The node grants as many as it has CPUs
+// for.
 std::uint32_t TaskPool::leases_to_request() {
   if (closed_ || clock_.now() < refused_until_) return 0;
   const auto wanted = static_cast<std::uint32_t>(std::min<std::size_t>(waiting_.size(), requests_max_));
@@ -93,7 +94,7 @@ void TaskPool::submit(CellHandle cell) {
   if (asks_later) leases_.tend_soon();
 }
 
-// Takes the cell, unless it says why not.
+// Takes the cell, or returns the error why it is not taken.
 std::optional<Error> TaskPool::place(CellHandle& cell, std::uint32_t& requests, bool& asks_later) {
   const std::lock_guard lock{mutex_};
   if (closed_) return closed_;
@@ -130,7 +131,7 @@ bool TaskPool::cancel(detail::ResultCell& cell) {
 bool TaskPool::take_back(detail::ResultCell& cell) {
   const std::lock_guard lock{mutex_};
   if (clock_.now() >= refused_until_) return false;
-  // From the end: what is waited for was usually submitted last.
+  // The search begins at the end, because a task whose result is awaited was usually submitted last.
   const auto found =
       std::find_if(waiting_.rbegin(), waiting_.rend(), [&](const CellHandle& each) { return &*each == &cell; });
   if (found == waiting_.rend()) return false;
@@ -180,7 +181,7 @@ void TaskPool::lease_refused(const Error& why) {
   for (const CellHandle& task : failed) fail(task, why);
 }
 
-// It died before it was ready; tend() asks for another.
+// The worker died before it was ready. The tasks wait on, and tend() asks for another worker.
 void TaskPool::keep_what_may_run_again(std::deque<CellHandle>& failed) {
   const auto end = std::stable_partition(failed.begin(), failed.end(), may_run_again);
   for (auto task = failed.begin(); task != end; ++task) {
@@ -205,12 +206,12 @@ void TaskPool::on_replies(CallLink& link, std::size_t replies, Duration executio
       asks_back = link.in_flight() != 0;
     }
     const Duration mean = execution / static_cast<std::int64_t>(replies);
-    // Fast tasks are believed slowly, slow ones at once: a wrong guess makes tasks wait behind a slow one.
+    // The mean rises at once and falls slowly, because a mean that is too short makes tasks wait behind a slow one.
     worker->mean_execution = mean > worker->mean_execution ? mean : (worker->mean_execution + 3 * mean) / 4;
     worker->blocked = false;
     worker->silent = false;
     if (!waiting_.empty() || in_flight == 0) feed(*worker);
-    take_if_done(*worker, link.in_flight(), done);  // others may have sent more meanwhile
+    take_if_done(*worker, link.in_flight(), done);  // other threads may have sent more tasks meanwhile
     requests = leases_to_request();
   }
   if (asks_back) link.ask_back();
@@ -225,7 +226,7 @@ void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells, bool t
   Done done;
   {
     const std::lock_guard lock{mutex_};
-    // Of one that has begun a reply will come.
+    // A task that is in flight and was not returned has begun, and its reply will come.
     if (Worker* const worker = find(link)) {
       const std::size_t begun = link.in_flight() - cells.size();
       worker->blocked = begun != 0;
@@ -234,7 +235,8 @@ void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells, bool t
     }
     closed = closed_;
     if (!closed) {
-      // Who cancels looks here, and who takes them in looks whether they are cancelled: one of the two sees the other.
+      // A thread that cancels a task marks it and then looks for it here. This thread takes a task in unless it is
+      // marked. Both hold the lock when they look, so one of the two sees what the other has done.
       const auto left =
           std::stable_partition(cells.begin(), cells.end(), [](const auto& e) { return !e->cancelled(); });
       cancelled.assign(left, cells.end());
@@ -260,7 +262,7 @@ std::size_t TaskPool::recall(const std::vector<WorkerId>& workers, std::size_t c
       return std::find(workers.begin(), workers.end(), worker.id) != workers.end();
     };
     will = static_cast<std::size_t>(std::count_if(workers_.begin(), workers_.end(), is_meant));
-    if (will == 0) return 0;  // another pool's
+    if (will == 0) return 0;  // the workers belong to another pool
     for (Worker& worker : workers_) worker.recalled = is_meant(worker);
     recalls_ = will = std::min(will, count);
     for (std::size_t i = 0; i < workers_.size();) {
@@ -339,7 +341,7 @@ bool TaskPool::lose_worker(WorkerId worker, const Error& why) {
     const std::lock_guard lock{mutex_};
     if (!closed_) {
       for (auto task = unanswered.sent.begin(); task != failed; ++task) ++(*task)->call().attempt;
-      // Also those that were given to it when its connection had ended already.
+      // The unsent tasks include those that were given to the worker after its connection had ended.
       waiting_.insert(waiting_.begin(), unanswered.unsent.begin(), unanswered.unsent.end());
       waiting_.insert(waiting_.begin(), unanswered.sent.begin(), failed);
       unanswered.unsent.clear();
@@ -371,7 +373,7 @@ bool TaskPool::tend() {
         slow.push_back(worker.link);
       }
       worker.silent = waits_behind;
-      if (!waiting_.empty()) feed(worker);  // it may have given all back
+      if (!waiting_.empty()) feed(worker);  // the worker may have given all its tasks back
       const bool is_wanted = !worker.ends && (!waiting_.empty() || now - worker.last_used < kIdleTime);
       if (is_wanted || worker.link->in_flight() != 0) {
         ++i;

@@ -19,24 +19,26 @@ namespace pharos::actors {
 
 class Recipes;
 
-/// A caller's tasks of one shape that wait, and the workers that are leased for them. A worker gets a second task while
-/// it runs one only as long as tasks are short: then the next is there when it is done; otherwise another worker might
-/// have run it sooner, and where one takes long after all, those behind it are taken back. Owned by the caller. Any
-/// thread. Bounds: `kWaitingMax` tasks wait; the next one fails with kOverloaded.
+/// The tasks of one shape of a caller that wait for workers, and the workers that are leased for them. A worker that
+/// runs a task gets further ones only while tasks are short: the next task is then there when the worker is done. If
+/// tasks are long, another worker might run the next one sooner; and if one task turns out to be long, the tasks behind
+/// it are taken back.
+/// Owned by the caller. Any thread. Bounds: at most `kWaitingMax` tasks wait; the next one fails with kOverloaded.
+/// close() ends the pool and fails its tasks.
 class TaskPool final : public CallLink::Observer {
  public:
   static constexpr std::size_t kWaitingMax = std::size_t{1} << 22;
 
-  /// What the pool asks of its caller; called from any thread, without the pool's lock.
+  /// The requests of the pool to its caller. Called from any thread, without the pool's lock.
   class Leases {
    public:
     virtual ~Leases() = default;
-    /// One more worker, if it may be; add_worker() or lease_refused() answers.
+    /// Asks for one more worker. The caller answers with add_worker() or lease_refused().
     virtual void request_lease(TaskPool& pool) = 0;
     virtual void return_lease(WorkerId worker) = 0;
-    /// Tasks wait, and it is too soon to ask for a worker: tend() is to be called after a while.
+    /// Asks for a call of tend() after a while: tasks wait, and it is too soon to ask for a worker.
     virtual void tend_soon() = 0;
-    /// Its connection has ended; lose_worker() follows when the reason is known.
+    /// The worker's connection has ended. The caller calls lose_worker() when it knows the reason.
     virtual void worker_disconnected(WorkerId worker) = 0;
     virtual Recipes& recipes() = 0;
   };
@@ -44,42 +46,48 @@ class TaskPool final : public CallLink::Observer {
   TaskPool(Leases& leases, const Clock& clock, Shape shape)
       : leases_{leases}, clock_{clock}, shape_{std::move(shape)} {}
 
-  /// Of each of its tasks.
+  /// Returns the shape that all tasks of this pool have.
   const Shape& shape() const { return shape_; }
 
   /// Sets a lower bound than kWaitingMax, which a test can reach; is called before the first submit().
   void set_waiting_max(std::size_t tasks) { waiting_max_ = tasks; }
-  /// How many leases are asked for at once.
+  /// Sets how many requests for leases may be under way at once.
   void set_requests_max(std::uint32_t requests);
 
+  /// Takes a task, whose arguments are complete.
   void submit(detail::CellHandle cell);
-  /// Gives up a task that waits for a worker: true, and it is nobody's here any more. One that a worker has: asks the
-  /// worker to.
+  /// Gives up a task. Returns true if the task was not sent to a worker; the pool has then forgotten it. If a worker
+  /// has the task, asks the worker to give it up, and returns false.
   bool cancel(detail::ResultCell& cell);
-  /// Where a task is, if the cell waits for one.
+  /// Where a task is.
   struct Place {
-    WorkerId worker;  ///< none: it waits for one
-    std::uint64_t number = 0;
+    WorkerId worker;           ///< the worker that it was sent to; none while the task waits
+    std::uint64_t number = 0;  ///< the call's number, if it was sent
   };
+  /// Returns where the task of this cell is; nullopt if it is not in this pool.
   std::optional<Place> find(const detail::ResultCell& cell);
-  /// Takes a task that waits, so that whoever waits for it can run it instead; only when there will be no worker for
-  /// it soon. False otherwise.
+  /// Takes a waiting task out of the pool, so that the thread that waits for its result can run it. Returns false if
+  /// the task does not wait here, or if a worker may come soon, because no lease was refused lately.
   bool take_back(detail::ResultCell& cell);
 
+  /// A requested lease was granted.
   void add_worker(WorkerId worker, std::shared_ptr<CallLink> link);
-  /// A lease that will not come. When the machine has as many workers as it may (kOverloaded), it is asked for again
-  /// after a while; otherwise, without any worker, the tasks that wait fail with it, but those that may be run again
-  /// where a worker died (kWorkerDied).
+  /// A requested lease was refused. kOverloaded says that the machine has as many workers as it may; the pool then asks
+  /// again after a while. After another error the waiting tasks fail with it, if the pool has no worker and expects
+  /// none. If that error is kWorkerDied, tasks that may run again go on waiting.
   void lease_refused(const Error& why);
-  /// False if it was lost, or given back, before.
+  /// A worker has died. Tasks that were not sent to it, or that may run again, wait for another worker; the others
+  /// fail with `why`. Returns false if the pool does not have this worker, because it was lost or given back before.
   bool lose_worker(WorkerId worker, const Error& why);
-  /// Others wait for what these workers have: gives back so many of them, those that are idle or whose tasks end first,
-  /// and with those what they have not begun. How many of its workers it will give back.
+  /// Gives `count` of these workers back, because other callers wait for their resources: at once those that are idle,
+  /// then those that are the first to end a task. The tasks that these have not begun are taken back. Returns how many
+  /// of its workers this pool will give back.
   std::size_t recall(const std::vector<WorkerId>& workers, std::size_t count);
-  /// Gives back what nobody has used for a while, asks again for what was refused, and takes back what waits behind a
-  /// task that takes long. To be called from time to time, until it is false.
+  /// Gives back workers that were idle for a while, asks again for refused leases, and takes back tasks that wait
+  /// behind a long one. Must be called from time to time until it returns false: then the pool has no workers, requests
+  /// or tasks.
   bool tend();
-  /// Fails everything, now and later.
+  /// Fails all tasks with `why`, and each task that is submitted later.
   void close(const Error& why);
 
   void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) override;
@@ -94,12 +102,13 @@ class TaskPool final : public CallLink::Observer {
   struct Worker {
     WorkerId id;
     std::shared_ptr<CallLink> link;
-    Duration mean_execution;  // of the last tasks; long until known
+    Duration mean_execution;  // mean of the last tasks; assumed to be long until it is known
     TimePoint last_used;
-    bool blocked = false;   // its task waits, or takes long, and it takes no other
-    bool silent = false;    // since tend() was called last, with tasks in flight
-    bool ends = false;      // and is given back when what runs there has ended
-    bool recalled = false;  // this one, or another of those
+    bool blocked = false;   // its task waits, or takes long, so it gets no others
+    bool silent = false;    // no reply has come since the last tend(), although tasks wait behind another
+    bool ends = false;      // gets no more tasks, and is given back when its last task has ended
+    bool recalled = false;  // named by the last recall(); `recalls_` of those are still to be given back
+    /// How many tasks may be in flight to the worker.
     std::size_t window() const;
   };
 
@@ -108,7 +117,7 @@ class TaskPool final : public CallLink::Observer {
   Worker* find(const CallLink& link);
   Worker* least_busy();
   void feed(Worker& worker);
-  /// What was taken out of a pool, and is to be given back without the pool's lock.
+  /// Workers that were taken out of the pool, and are to be given back after its lock is released.
   using Done = std::vector<Worker>;
   void take_if_done(Worker& worker, std::size_t in_flight, Done& done);
   void take_out(Worker& worker, Done& done);
@@ -123,9 +132,9 @@ class TaskPool final : public CallLink::Observer {
   std::mutex mutex_;
   std::uint32_t requests_max_ = 1;
   std::uint32_t leases_requested_ = 0;
-  TimePoint refused_until_;  // the machine has as many workers as it may
+  TimePoint refused_until_;  // until then no lease is asked for, because the machine has as many workers as it may
   std::vector<Worker> workers_;
-  std::size_t recalls_ = 0;  // so many of those that are recalled
+  std::size_t recalls_ = 0;  // how many of the recalled workers are still to be given back
   std::deque<detail::CellHandle> waiting_;
   std::optional<Error> closed_;
 };

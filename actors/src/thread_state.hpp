@@ -14,21 +14,21 @@ class RunningCall;
 struct Scratch;
 class WaitingRoom;
 
-/// What this module remembers of a thread, all in one place: the simulator, whose threads are fibres, exchanges it when
-/// it goes from one to another.
+/// Everything that this module remembers of a thread. It is in one struct because the simulator, whose threads are
+/// fibres, exchanges it when it switches from one fibre to another. Used by its own thread only.
 struct ThreadState {
-  RunningCall* running = nullptr;        ///< the innermost call of a user's function
-  const Lineage* continues = nullptr;    ///< of what it runs inside of that, if it was left to `then()`
-  const void* scope = nullptr;           ///< where on the stack that began
-  const WaitingRoom* leading = nullptr;  ///< what it completes while it polls needs no waking, if it waits there itself
-  Callbacks* calls_back = nullptr;       ///< whose turn it has to run users' callbacks
-  bool is_runtimes = false;              ///< it is no thread of the user's
-  std::uint64_t last_trace = 0;          ///< of the calls that it has made; 0 before the first
-  Scratch* scratch = nullptr;            ///< where it encodes what it sends; null before the first
-  pid_t number = 0;                      ///< what the kernel calls it; 0 until it first waits for a result
+  RunningCall* running = nullptr;        ///< The innermost call of a user's function; null if there is none.
+  const Lineage* continues = nullptr;    ///< Lineage of the `then()` callback that runs; null if none does.
+  const void* scope = nullptr;           ///< Where on the stack the innermost call began.
+  const WaitingRoom* leading = nullptr;  ///< The room that this thread leads; this thread need not wake its leader.
+  Callbacks* calls_back = nullptr;       ///< The Callbacks whose turn this thread has; null if it runs no callback.
+  bool is_runtimes = false;              ///< True for a thread that the Runtime has started.
+  std::uint64_t last_trace = 0;          ///< Trace of the last call tree that the thread began; 0 before the first.
+  Scratch* scratch = nullptr;            ///< The encoders for its calls; null before the first call.
+  pid_t number = 0;                      ///< The kernel's id of the thread; 0 until it first waits for a result.
 };
 extern PHAROS_THREAD_LOCAL constinit ThreadState this_thread;
-/// The thread, or what has its state, is at its end.
+/// Frees what the state owns. Called when the thread or fibre ends.
 void end_thread(ThreadState& state);
 
 }  // namespace pharos::actors

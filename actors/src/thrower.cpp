@@ -22,14 +22,14 @@
 namespace pharos::actors {
 namespace {
 
-constexpr std::size_t kDepth = 32;  // of which the unwinder and the C++ library take some
+constexpr std::size_t kDepth = 32;  // frames; some of them belong to the unwinder and the C++ library
 constexpr std::size_t kPlacesMax = 4096;
 
 struct Stack {
   std::array<process::StackAddress, kDepth> addresses;
   std::size_t depth = 0;
 
-  /// This thread's, from the user's code on: below the call is the worker.
+  /// Records this thread's stack, without the frames of the worker's own code that runs the call.
   void capture() {
     depth = process::capture_stack(addresses);
     const auto running = reinterpret_cast<std::uintptr_t>(RunningCall::stack_begin());
@@ -37,10 +37,10 @@ struct Stack {
   }
 };
 
-/// Of the exceptions of a thread.
+/// The stacks of a thread's exceptions.
 struct Thrown {
-  Stack uncaught;  // of the last that nobody caught
-  Stack last;      // of the last of all, in a coroutine
+  Stack uncaught;  // stack of the last exception that the user's code did not catch
+  Stack last;      // stack of the last exception that was thrown in a coroutine, whose address is `last_object`
   const void* last_object = nullptr;
 };
 
@@ -49,31 +49,31 @@ Thrown& thrown() {
   return instance;
 }
 
-// The exception that is being handled.
+// Returns the address of the exception that is being handled.
 const void* current_object() {
   const std::exception_ptr current = std::current_exception();
   const void* object = nullptr;
   static_assert(sizeof current == sizeof object);
-  std::memcpy(&object, static_cast<const void*>(&current), sizeof object);  // all that it is
+  std::memcpy(&object, static_cast<const void*>(&current), sizeof object);  // the address is its only member
   return object;
 }
 
-// "GNUCC++" and a null for one that is thrown for the first time.
+// The class of an exception that is thrown for the first time: "GNUCC++" and a null.
 constexpr _Unwind_Exception_Class kFirstThrow = 0x474e5543432b2b00;
 
-/// What an address is for people.
+/// Describes an address for people.
 struct Place {
-  std::string text;         // empty for one of the runtime's
-  bool calls_user = false;  // the compiler may have put the user's function into it
+  std::string text;         // empty for an address in the runtime's own code
+  bool calls_user = false;  // the address is in a function into which the compiler may have inlined the user's function
 };
 
-// Symbols are looked up once for each place: who throws in every call throws from few.
+// Symbols are looked up once for each place, because a function that throws in every call throws from few places.
 struct Places {
   std::mutex mutex;
   std::unordered_map<std::uintptr_t, Place> known;
 };
 Places& places() {
-  static auto* const instance = new Places;  // threads of a dying process may still look
+  static auto* const instance = new Places;  // never destroyed: threads may still read it while the process ends
   return *instance;
 }
 
@@ -92,8 +92,8 @@ Place place_of(std::uintptr_t address) {
 
 }  // namespace
 
-/// The type of Thrower, as the C++ library asks it whether it takes an exception: in the first of its two passes over
-/// the stack, which only looks for a handler.
+/// The type_info of Thrower. The C++ library asks it whether a handler of this type catches an exception. It does so in
+/// the first of its two passes over the stack, which only looks for a handler and unwinds nothing.
 class ThrowerType final : public std::type_info {
  public:
   explicit ThrowerType(const char* name) : std::type_info{name} {}
@@ -104,7 +104,8 @@ class ThrowerType final : public std::type_info {
   }
 };
 
-// The compiler makes a class's type where its first virtual function is defined: it makes none for Thrower.
+// The compiler emits the type_info of a class where the first virtual function is defined. For Thrower that is nowhere,
+// so this object takes the place of its type_info, under the same symbol.
 extern const ThrowerType kThrowerType __asm__("_ZTIN6pharos6actors7ThrowerE");
 const ThrowerType kThrowerType{"N6pharos6actors7ThrowerE"};
 

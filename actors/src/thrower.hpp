@@ -4,18 +4,20 @@
 
 namespace pharos::actors {
 
-/// Stands before the other handlers of what a user's function throws: `catch (const Thrower&) {}` catches nothing, but
-/// is asked, while the stack of whoever throws is still there, and remembers it. So exceptions cost nothing more where
-/// they are thrown, and those that the user's code catches itself are never looked at. But in a coroutine, whose own
-/// frame takes them all: there the stack of each is remembered as it is thrown, by the start object.
+/// Finds out where a user's function threw an exception. `catch (const Thrower&) {}` stands in front of the other
+/// handlers. It catches nothing, but the C++ library asks its type whether it would, while the stack of the throwing
+/// function still exists; the type then records the stack. So a throw costs nothing extra, and exceptions that the
+/// user's code catches itself are never recorded.
+/// A coroutine is different, because its own frame catches all exceptions. There the start object records the stack of
+/// each exception when it is thrown.
 class Thrower {
  public:
-  /// Where this thread threw what it is handling now: "step(int) at model.cpp:31"; empty if that is not known. The
-  /// first time it reads the program's symbols. An exception that was thrown on from a handler was thrown there; one
-  /// that passed from coroutine to coroutine, where it was thrown first.
+  /// Returns where this thread threw the exception that it is handling: "step(int) at model.cpp:31"; empty if that is
+  /// not known. The first call reads the program's symbols, which may take a second. If a handler threw the exception
+  /// on, that is the place. If the exception passed from coroutine to coroutine, the place is that of the first throw.
   static std::string place();
 
-  virtual ~Thrower();  // defined nowhere: there is none
+  virtual ~Thrower();  // not defined, because no object of this class exists
 };
 
 }  // namespace pharos::actors

@@ -19,7 +19,8 @@ using detail::ThrownType;
 
 constexpr const char* kDeclare = "Declare its type with pharos::throws to catch it here as it is.";
 
-// In a catch block. The type itself goes before one that it derives from.
+// Called in a catch block. Encodes the exception that is being handled as one of the declared types, and returns that
+// type; null if it is of none. Its own type is preferred to a base class.
 const ThrownType* encode_declared(std::span<const ThrownType> declared, Encoder& to) {
   const std::type_info* const thrown = abi::__cxa_current_exception_type();
   const auto itself = std::find_if(declared.begin(), declared.end(),
@@ -53,7 +54,7 @@ Error error_of_call(const detail::Function& function) {
   try {
     throw;
   } catch (const Exception& e) {
-    // Of something that the function called. Whatever became of that: this call has run.
+    // The error comes from another call that the function made. Whatever the outcome of that call, this one has run.
     return Error{e.error()}.with(name).with_outcome(Outcome::kFailed);
   } catch (const EncodedTooLarge& e) {
     return {ErrorCode::kInvalidArgument, name + ": " + e.what()};

@@ -5,11 +5,12 @@
 
 namespace pharos::actors {
 
-/// In a catch block: what is being handled, as the error of a call of this function. Carries the exception itself if
-/// the function declares it.
+/// Called in a catch block. Returns the exception that is being handled as the error of a call of this function. The
+/// error carries the exception itself if the function declares its type (pharos::throws).
 Error error_of_call(const detail::Function& function);
 
-/// Throws the exception. Returns if no function of this program declares its type, or its bytes are none.
+/// Throws the exception that an error carries. Returns if no function of this program declares its type, or if its
+/// bytes cannot be decoded.
 void rethrow(const Error::Thrown& thrown);
 
 }  // namespace pharos::actors

@@ -11,13 +11,13 @@ namespace pharos::detail {
 
 struct ReadyQueue::State {
   std::mutex mutex;
-  std::vector<CellHandle> cells;  // by place; null where there is none
-  std::vector<std::size_t> free;  // places
+  std::vector<CellHandle> cells;  // by place; empty in a free place
+  std::vector<std::size_t> free;  // free places
   std::vector<std::size_t> ready;
   std::atomic<std::size_t> ready_count = 0;
-  std::size_t wanted = 0;  // so many wake who waits
-  CellHandle wakes;        // a cell that is completed then
-  CellHandle any;          // of the same Runtime: a sibling of it is waited for in the same way
+  std::size_t wanted = 0;  // how many ready cells wake the thread that waits
+  CellHandle wakes;        // the cell that this thread waits for, which is completed then
+  CellHandle any;          // some cell of the queue, for making cells of the same Runtime
 
   std::size_t place(const CellHandle& cell) {
     const std::lock_guard lock{mutex};
@@ -43,7 +43,7 @@ struct ReadyQueue::State {
     if (woken) woken.set_value({});
   }
 
-  // Under the mutex.
+  // Called under the mutex.
   std::vector<CellHandle> take_ready() {
     std::vector<CellHandle> taken;
     for (const std::size_t place : ready) {
@@ -96,7 +96,7 @@ std::vector<CellHandle> ReadyQueue::take(const WaitOptions& options) {
     state_->wakes = waited;
     state_->wanted = options.count;
   }
-  // Woken or not: what has come has come.
+  // The result does not matter: at the deadline the cells that are ready are taken, too.
   [[maybe_unused]] const auto woken = waited.wait(options.deadline);
   const std::lock_guard lock{state_->mutex};
   state_->wakes = {};
@@ -105,10 +105,10 @@ std::vector<CellHandle> ReadyQueue::take(const WaitOptions& options) {
 
 namespace {
 
-/// What watchers of when_any() complete, as long as somebody has it.
+/// The cell of a when_any(), which the watchers of the results complete as long as the cell exists.
 struct First {
   std::mutex mutex;
-  ResultCell* cell;  // null: nobody has it any more, or it is there
+  ResultCell* cell;  // null once the cell is completed or destroyed
 
   CellHandle take() {
     const std::lock_guard lock{mutex};
@@ -117,7 +117,8 @@ struct First {
   }
 };
 
-/// Kept by that cell until it is there: then nothing is left behind in those that are still pending.
+/// Kept by the cell of a when_any() until that cell is ready or destroyed. Its destructor removes the watchers from the
+/// results that are still pending.
 struct Watching {
   std::shared_ptr<First> first;
   std::vector<CellHandle> cells;
@@ -161,7 +162,7 @@ CellHandle first_ready(const std::vector<CellHandle>& cells) {
         },
         first.get());
   }
-  // It may have been made while some were still to be watched.
+  // The cell may have become ready before the last results were watched. Their watchers are removed here.
   if (made.ready()) {
     for (const CellHandle& cell : cells) cell.forget(first.get());
   }

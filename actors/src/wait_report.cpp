@@ -23,7 +23,7 @@ class Report {
   Report(const wire::Inspected* node, const std::function<std::string(std::uint32_t)>& name_of)
       : node_{node}, name_of_{name_of} {}
 
-  /// Those of one process.
+  /// Explains all waits of one process.
   void explain_all(const std::vector<PendingResult>& waits, CallerId caller, std::size_t depth) {
     for (std::size_t i = 0; i < waits.size(); ++i) {
       if (waits[i].argument_of < 0) explain(waits, i, caller, depth);

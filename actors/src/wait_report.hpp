@@ -8,9 +8,10 @@
 
 namespace pharos::actors {
 
-/// Says for people what each of these results waits for, and what that waits for in turn, down to what nobody else can
-/// do anything about: code that runs, a resource that others have, a process that does not answer. A circle is named as
-/// one. `node`: what the node answered, null if it did not. Pure.
+/// Returns a text for people that says what each of these results waits for, what that waits for in turn, and so on
+/// down to a cause: code that runs, a resource that others hold, or a process that does not answer. A circle of waits
+/// is named as one. `node` is the node's answer; null if it did not answer. `name_of` gives the name of a function.
+/// Pure.
 std::string explain_waits(const std::vector<wire::PendingResult>& waits, CallerId caller, const wire::Inspected* node,
                           const std::function<std::string(std::uint32_t function)>& name_of);
 

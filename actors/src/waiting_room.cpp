@@ -48,7 +48,8 @@ void WaitingRoom::lead(std::atomic<std::uint32_t>& word, async::Deadline deadlin
 
 void WaitingRoom::sleep(std::atomic<std::uint32_t>& word, async::Deadline deadline) {
   if (!mark(word, kSleeper)) return;
-  // Returns at once if the leader comes or goes in between; the caller then looks again.
+  // If a leader sets or clears its mark in between, the word has another value: sleep() returns at once, and the caller
+  // looks again.
   const std::uint32_t state = word.load(std::memory_order_acquire);
   if (state == kReady) return;
   sleepers_->sleep(word, state, deadline);
@@ -96,7 +97,7 @@ void WaitingRoom::close() {
     const std::lock_guard lock{callbacks_mutex_};
     callbacks = std::move(callbacks_);
   }
-  callbacks.reset();  // what was posted runs before
+  callbacks.reset();  // the destructor runs the callbacks that were posted
   while (inside_.load() != 0) {
     platform_.interrupt_leader();
     platform_.yield();

@@ -40,7 +40,7 @@ WaitingThreads::Note::~Note() {
   (after_ != nullptr ? after_->before_ : threads_.newest_) = before_;
 }
 
-// Whoever waits keeps its cell until it has the lock.
+// The cells exist while the lock is held: a thread or coroutine that waits keeps its cell until its Note is removed.
 std::vector<WaitingThreads::Wait> WaitingThreads::all() {
   std::vector<Wait> waits;
   const std::lock_guard lock{mutex_};

@@ -10,13 +10,13 @@
 
 namespace pharos::actors {
 
-/// The threads and coroutines that wait for results of one caller, and what for, for whoever asks meanwhile. Any
-/// thread.
+/// The list of threads and coroutines that wait for results of one caller, from which reports are made. Owned by a
+/// WaitingRoom. Any thread.
 class WaitingThreads {
  public:
   enum class Who : std::uint8_t { kThread, kCoroutine };
-  /// This thread, or a coroutine that runs on it, waits for that cell as long as this lives, on its stack or in its
-  /// frame.
+  /// While it lives, on a thread's stack or in a coroutine's frame, the thread or coroutine that made it is listed as
+  /// waiting for the cell.
   class Note {
    public:
     Note(WaitingThreads& threads, detail::ResultCell& cell, Who who = Who::kThread);
@@ -35,9 +35,10 @@ class WaitingThreads {
 
   struct Wait {
     detail::CellHandle cell;
-    pid_t thread = 0;              ///< 0: a coroutine
-    const char* inside = nullptr;  ///< mangled name of the call that waits; null: the thread runs none
+    pid_t thread = 0;              ///< the kernel's id of the thread; 0 for a coroutine
+    const char* inside = nullptr;  ///< mangled name of the function whose call waits; null outside of calls
   };
+  /// Returns all waits, the newest first.
   std::vector<Wait> all();
 
  private:

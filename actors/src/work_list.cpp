@@ -10,6 +10,7 @@
 namespace pharos::detail {
 namespace {
 
+/// One WorkList that is being worked on. The callbacks of the calls in flight keep it alive.
 class Distribution final : public std::enable_shared_from_this<Distribution> {
  public:
   Distribution(std::shared_ptr<GroupCore> core, const MapOptions& options, WorkList::Work work)
@@ -26,7 +27,7 @@ class Distribution final : public std::enable_shared_from_this<Distribution> {
       if (busy_[term->actors[rank]] >= std::max<std::size_t>(options_.in_flight, 1)) return;
       const std::size_t item = waiting_.front();
       waiting_.pop_front();
-      if (!work_.made[item].ready()) give(item, *term, rank);  // else it was cancelled
+      if (!work_.made[item].ready()) give(item, *term, rank);  // a result that is ready already was cancelled
     }
   }
 
@@ -64,7 +65,7 @@ class Distribution final : public std::enable_shared_from_this<Distribution> {
     waiting_.push_front(item);
     return true;
   }
-  /// By one that is no member any more: the item did not begin.
+  /// Returns whether an actor that has left the group refused the item, which has then not begun.
   bool was_turned_away(const std::shared_ptr<ActorHandle>& actor, const Error& why) const {
     if (why.code() != ErrorCode::kActorDied || why.outcome() != Outcome::kNotStarted) return false;
     const auto members = core_->term()->actors;
@@ -82,9 +83,9 @@ class Distribution final : public std::enable_shared_from_this<Distribution> {
   const WorkList::Work work_;
 
   std::mutex mutex_;
-  std::deque<std::size_t> waiting_;  // items
+  std::deque<std::size_t> waiting_;  // items that are to be given to a member
   std::vector<std::size_t> tries_;
-  std::map<std::shared_ptr<ActorHandle>, std::size_t> busy_;  // with so many items
+  std::map<std::shared_ptr<ActorHandle>, std::size_t> busy_;  // how many items each member has
 };
 
 }  // namespace

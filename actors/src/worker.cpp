@@ -30,7 +30,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kHandshakeTime = 30s;
-constexpr auto kSilenceMax = 8s;  // since the node said what the head last answered; less than until it is given up
+// An exclusive actor ends when the last sign of life from the head is this old, before the head gives its node up.
+constexpr auto kSilenceMax = 8s;
 
 class Worker final : public net::Peer::Owner {
  public:
@@ -45,13 +46,13 @@ class Worker final : public net::Peer::Owner {
     node_ = net::Peer::make(reactor_, link, *this);
     detail::set_caller_of_worker(calls_.caller());
     link->start(node_);
-    // The zygote says the same, unless it dies between the fork and its word.
+    // The zygote sends the same message, unless it dies between the fork and the message.
     if (Fd handle{static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))}) {
       std::vector<Fd> descriptors;
       descriptors.push_back(std::move(handle));
       node_->send(wire::WorkerForked{WorkerId{preamble.id}, ::getpid()}, std::move(descriptors));
     }
-    // While one of the two runs a call, the other reads.
+    // While one of the two threads runs a call, the other one reads.
     standby_ = std::thread{[this] { poll(); }};
     poll();
   }
@@ -86,7 +87,7 @@ class Worker final : public net::Peer::Owner {
     if (request) node_->respond(*request, wire::Done{});
   }
 
-  // By then the head may have started another one in its place.
+  // If the head has been silent for longer, it may have started another process for the actor.
   void watch_head() {
     if (reactor_.now() - last_beat_ >= kSilenceMax) {
       std::fprintf(stderr, "pharos: nothing came from the head for %lld s, so this exclusive actor ends\n",
@@ -96,8 +97,9 @@ class Worker final : public net::Peer::Owner {
     reactor_.run_at(reactor_.now() + kSilenceMax / 16, [this] { watch_head(); });
   }
 
-  // Who reads goes on with it meanwhile, and refuses calls. One that runs tasks gives them back, until its caller has
-  // seen that and its lease is returned: what is on its way to it would be lost otherwise.
+  // The threads that read go on meanwhile, and refuse calls. A worker that runs tasks gives them back, and does not end
+  // by itself: the node ends it when the caller has returned the lease. Otherwise tasks on their way to it would be
+  // lost.
   void end(const wire::EndWorker& told) {
     const std::chrono::milliseconds grace{told.grace_ms};
     if (grace.count() == 0) end(Duration{});
@@ -105,11 +107,11 @@ class Worker final : public net::Peer::Owner {
     if (is_actor_) std::thread{[this, grace] { end(grace); }}.detach();
   }
 
-  // Without its node nobody would end it, or know of it.
+  // Without its node no process would know of this worker or end it.
   void on_peer_closed(net::Peer&, const Error&) override { ::_exit(0); }
 
-  // A call that runs on is cut off; else streams are flushed. Static destructors do not run: they belong to main, which
-  // never ran here.
+  // A call that still runs after the grace is cut off; otherwise the streams are flushed. Static destructors do not
+  // run, because they belong to main, which never ran in this process.
   [[noreturn]] void end(Duration grace) {
     if (calls_.stop(grace)) std::fflush(nullptr);
     ::_exit(0);
@@ -120,12 +122,12 @@ class Worker final : public net::Peer::Owner {
   Calls calls_{platform_};
   std::shared_ptr<net::Peer> node_;
   std::thread standby_;
-  // The strand's.
+  // Used on the strand only.
   bool is_actor_ = false;
   TimePoint last_beat_;
 };
 
-// In a signal handler.
+// Called in a signal handler.
 process::RunningFunction running_function() {
   const RunningCall* const running = RunningCall::of_this_thread();
   if (running == nullptr) return {};
@@ -144,7 +146,7 @@ void run_worker(Fd control, process::CrashPage crash) {
   process::record_crashes(&crash.record(), &running_function);
   process::answer_stack_questions(&crash.stacks());
   crash.release();
-  // Never destroyed: the process ends by _exit, whichever thread is where.
+  // Never destroyed, because the process ends by _exit() while other threads may still use it.
   auto* const worker = new Worker;
   worker->serve(std::move(control), *preamble);
   ::_exit(1);

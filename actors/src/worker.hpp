@@ -5,8 +5,9 @@
 
 namespace pharos::actors {
 
-/// The life of a worker process: proves itself to its node over the inherited socket, serves the callers that the node
-/// hands over, and ends when the node says so or is gone. When it crashes, `crash` says where. Does not return.
+/// Runs this process as a worker, and does not return. Makes the handshake with the node over the inherited socket
+/// `control`, serves the callers whose sockets the node hands over, and ends when the node says so or is gone. If the
+/// process crashes, its signal handler writes the place to `crash`.
 [[noreturn]] void run_worker(Fd control, process::CrashPage crash);
 
 }  // namespace pharos::actors

@@ -15,7 +15,7 @@ struct WritableValue::Object {
   object_store::WritableObject object;
 };
 
-// As the codecs of Bytes, SharedSpan and std::vector have it: the count, then the elements.
+// The layout is that of the codecs of Bytes, SharedSpan and std::vector: the count, then the elements.
 WritableValue::WritableValue(Caller& caller, std::uint64_t count, std::size_t bytes, CallSite site) {
   std::size_t all = 0;
   if (__builtin_add_overflow(bytes, sizeof count, &all)) all = SIZE_MAX;

@@ -43,7 +43,7 @@ std::string in_json(const std::string& text) {
   return quoted + '"';
 }
 
-/// Whether what is in such a column is a number, wherever there is anything.
+/// Returns whether the cells of the column are numbers, if they are not empty.
 bool is_of_numbers(const std::string& column) {
   constexpr std::array kNumbers{"pid", "incarnation", "restarts", "seconds", "bytes"};
   return std::find(kNumbers.begin(), kNumbers.end(), column) != kNumbers.end();

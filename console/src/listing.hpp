@@ -17,13 +17,13 @@ struct ListOptions {
   std::string format = "table";  ///< or "json"
 };
 
-/// `pharos list`: rows of one of the head's tables.
+/// Implements `pharos list`: prints rows of one of the head's tables.
 Result<void> print_list(const Place& place, const ListOptions& options);
-/// Rows as JSON objects, by the columns' names.
+/// Prints each row as a JSON object whose keys are the names of the columns.
 void print_json(const wire::Rows& rows);
 void print_table(const wire::Rows& rows);
 
-/// `pharos status`: what there is, what of it is in use, and who waits for what.
+/// Implements `pharos status`: prints nodes, their resources and how much of them is in use, and the demands that wait.
 Result<void> print_status(const Place& place);
 
 }  // namespace pharos::console

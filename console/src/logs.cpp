@@ -17,7 +17,7 @@ constexpr std::uint32_t kPart = 256 << 10;
 constexpr auto kFollowPause = std::chrono::milliseconds{200};
 constexpr std::uint64_t kEnd = std::numeric_limits<std::uint64_t>::max();
 
-/// A log, as its node lists it.
+/// A log, as a row of its node's list.
 struct Log {
   std::string id;
   std::string what;
@@ -32,11 +32,11 @@ struct Log {
         incarnation{row[3].empty() ? 0 : std::stoull(row[3])},
         node{node_of(row[4])} {}
   bool is(const std::string& name) const { return id == name || actor == name || what == name; }
-  /// Whose it is: that of an actor's processes, one after the other.
+  /// Returns the identity of the writer: the actor, whose processes have one log each, or the log's own id.
   const std::string& whose() const { return actor.empty() ? id : actor; }
 };
 
-/// Of all nodes; of those that do not answer, why.
+/// The logs of all nodes, and why some nodes did not answer.
 struct Found {
   wire::Rows rows;
   std::string silent;
@@ -70,7 +70,8 @@ Result<Found> find_logs(Asked& asked, const std::string& name) {
 
 Error not_found(Asked& asked, const std::string& name, const Found& found) {
   std::string text = "there is no log of \"" + name + "\"";
-  if (name == "head" || !found.rows.rows.empty()) {  // else of what runs on a node of that id
+  // Else `name` is a node's id, and the rows are the logs of that node's processes.
+  if (name == "head" || !found.rows.rows.empty()) {
     return {ErrorCode::kNotFound, (name == "head" ? "the head" : "node " + name) + " does not write into a file",
             "Look where it was started."};
   }
@@ -81,7 +82,7 @@ Error not_found(Asked& asked, const std::string& name, const Found& found) {
   return {ErrorCode::kNotFound, text, "pharos logs shows which logs there are."};
 }
 
-/// That of an actor's newest process.
+/// Chooses the log named `name`; of an actor, the log of its newest process.
 Result<Log> choose(Asked& asked, const std::string& name) {
   PHAROS_TRY(Found found, find_logs(asked, name));
   std::vector<Log> logs;
@@ -109,11 +110,11 @@ Result<wire::LogPart> read(Asked& asked, const Log& log, std::uint64_t from, std
   return std::move(*part);
 }
 
-/// Where its last lines begin.
+/// Returns the offset where the last `lines` lines begin.
 Result<std::uint64_t> begin_of_tail(Asked& asked, const Log& log, std::uint64_t lines) {
   PHAROS_TRY(const wire::LogPart end, read(asked, log, kEnd, 0));
   std::uint64_t until = end.size;
-  bool is_last = true;  // its end ends no line before it
+  bool is_last = true;  // the newline at the end of the log does not begin another line
   while (until != 0) {
     const std::uint64_t from = until - std::min<std::uint64_t>(until, kPart);
     PHAROS_TRY(const wire::LogPart part, read(asked, log, from, static_cast<std::uint32_t>(until - from)));
@@ -121,7 +122,7 @@ Result<std::uint64_t> begin_of_tail(Asked& asked, const Log& log, std::uint64_t 
       if (part.text[i] == '\n' && !std::exchange(is_last, false) && lines-- <= 1) return part.from + i + 1;
       is_last = false;
     }
-    if (part.from > from || part.text.empty()) return part.from;  // the rest is gone
+    if (part.from > from || part.text.empty()) return part.from;  // the log has no earlier text any more
     until = from;
   }
   return 0;

@@ -11,13 +11,14 @@
 namespace pharos::console {
 
 struct LogsOptions {
-  std::string id{};                     ///< of an actor, a worker or a node; an actor's name; "head". Empty: a list
-  std::optional<std::uint64_t> tail{};  ///< only so many lines of its end
-  bool follow = false;                  ///< goes on until it has ended
-  std::string format = "table";         ///< of the list; or "json"
+  /// Id of an actor, a worker or a node, an actor's name, or "head". Empty: prints the list of logs.
+  std::string id{};
+  std::optional<std::uint64_t> tail{};  ///< only the last lines, this many
+  bool follow = false;                  ///< continues until the writer has ended
+  std::string format = "table";         ///< format of the list; or "json"
 };
 
-/// `pharos logs`: what workers and nodes have written, wherever in the cluster they are or were.
+/// Implements `pharos logs`: prints what workers and nodes have written, on whichever node of the cluster the log is.
 Result<void> print_logs(const Place& place, const LogsOptions& options);
 
 }  // namespace pharos::console

@@ -1,4 +1,4 @@
-// The pharos executable: the daemon's processes, and what people type.
+// The pharos executable: the processes of the daemon, and the commands that people type.
 
 #include <charconv>
 #include <iostream>
@@ -25,7 +25,7 @@ namespace {
 
 using pharos::Result;
 
-constexpr int kDriverSocket = 3;  // as the library's start_daemon() passes it
+constexpr int kDriverSocket = 3;  // the descriptor on which the library's start_daemon() passes the driver's socket
 
 struct Arguments {
   std::string base_folder;
@@ -48,7 +48,8 @@ int status_of(const Result<int>& status) {
   return status ? *status : status_of(Result<void>{status.error()});
 }
 
-/// The end of a head's node may be quicker than another one's answer.
+/// All nodes are connected before any is told to end: when the node with the head ends, the others end too, perhaps
+/// before they could answer.
 Result<void> stop(const pharos::console::Place& place) {
   PHAROS_TRY(const auto addresses, pharos::console::addresses_of(place, pharos::console::Here::kStarted));
   std::vector<pharos::console::Asked> nodes;
@@ -79,7 +80,7 @@ Result<void> stop(const pharos::console::Place& place) {
 
 struct DrainOptions {
   std::string node;
-  std::uint32_t limit = 0;  // seconds
+  std::uint32_t limit = 0;  // in seconds; 0: no limit
 };
 
 Result<void> drain(const pharos::console::Place& place, const DrainOptions& options) {
@@ -121,7 +122,7 @@ void add_store_options(CLI::App& command, pharos::node::DaemonOptions& daemon) {
   command.add_option("--object-store", daemon.object_store, "Memory for large values (default: half of what there is)")
       ->type_name("BYTES")
       ->transform(CLI::AsSizeValue{false})
-      ->transform(not_negative());  // looks first
+      ->transform(not_negative());  // runs before the transformation above it
   command
       .add_option("--spill-folder", daemon.spill_folder,
                   "Where large values go that have no room in memory, on a disk; \"none\": nowhere")
@@ -130,7 +131,7 @@ void add_store_options(CLI::App& command, pharos::node::DaemonOptions& daemon) {
       ->capture_default_str();
 }
 
-/// The variables also say it where a program starts a daemon of its own.
+/// The environment variables also apply when a program starts its own daemon.
 void add_resource_options(CLI::App& command, pharos::node::DaemonOptions& daemon) {
   command
       .add_option("--cpus", daemon.cpus, "CPUs that it gives (default: what --resources says, or all that there are)")
@@ -147,7 +148,7 @@ void add_resource_options(CLI::App& command, pharos::node::DaemonOptions& daemon
       .add_option("--memory-threshold", daemon.memory_threshold,
                   "When more than this part of memory is in use, workers are killed; 1: never")
       ->type_name("PART")
-      ->check([](const std::string& text) {  // CLI::Range takes "nan"
+      ->check([](const std::string& text) {  // CLI::Range accepts "nan"
         double part = 0;
         const bool is_part = CLI::detail::lexical_cast(text, part) && part >= 0.01 && part <= 1;
         return std::string{is_part ? "" : "it is between 0.01 and 1"};

@@ -12,7 +12,7 @@
 namespace pharos::console {
 namespace {
 
-constexpr std::size_t kShown = 40;  // objects
+constexpr std::size_t kShown = 40;  // objects in the table
 
 std::string bytes(std::uint64_t count) {
   return to_string(ByteCount{count});

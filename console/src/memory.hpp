@@ -6,7 +6,8 @@
 
 namespace pharos::console {
 
-/// `pharos memory`: prints what lies in a node's object store, who keeps it there, and where it comes from.
+/// Implements `pharos memory`: prints which objects are in a node's object store, which processes keep them there, and
+/// where they come from.
 Result<void> print_memory(const Place& place);
 
 }  // namespace pharos::console

@@ -34,17 +34,17 @@ class Silent final : public net::Peer::Owner {
   void on_peer_closed(net::Peer&, const Error&) override {}
 };
 
-/// On this machine.
+/// A node on this machine.
 struct NodeHere {
   std::string address;
-  std::string about;  // empty: it is a program's own
+  std::string about;  // empty: the cluster belongs to a program
 };
 
 fs::path folder_of(const std::string& address) {
   return fs::path{address.substr(address.find(':') + 1)}.parent_path();
 }
 
-// A head and its nodes are one cluster.
+// The nodes of one cluster have the same token.
 bool are_one_cluster(const std::vector<NodeHere>& nodes) {
   return std::all_of(nodes.begin(), nodes.end(), [&](const NodeHere& each) {
     const auto first = process::read_token(folder_of(nodes.front().address) / "token");
@@ -53,7 +53,8 @@ bool are_one_cluster(const std::vector<NodeHere>& nodes) {
   });
 }
 
-/// Of the nodes here, which are one cluster's: of one that was started by hand, rather than of programs' own.
+/// Returns the nodes of the only cluster on this machine. Clusters that the user started count before those that
+/// programs run for themselves.
 Result<std::vector<NodeHere>> nodes_here() {
   PHAROS_TRY(const std::string base, process::ensure_base_folder());
   process::sweep_run_folders(base);
@@ -81,7 +82,8 @@ Result<std::vector<NodeHere>> nodes_here() {
   return Error{ErrorCode::kInvalidArgument, "several clusters run on this machine", "Choose one:" + all};
 }
 
-// A node's own socket takes drivers; the other one nodes, and whoever says what it wants.
+// A node's own Unix socket expects drivers. Its TCP socket expects nodes, and a connection that asks questions must say
+// so in an Introduction.
 Result<Fd> connect(const net::Address& address, const std::string& token_file, async::Deadline deadline) {
   const bool here = address.unix_socket;
   if (here && !fs::exists(address.place)) {
@@ -184,7 +186,7 @@ Result<Asked> Asked::connect(const Place& place) {
 }
 
 std::vector<Result<wire::Message>> Asked::ask_all(std::vector<wire::Message> questions) {
-  constexpr std::size_t kAtOnce = 32;  // a node passes no more than twice as many on
+  constexpr std::size_t kAtOnce = 32;  // a node passes on at most twice as many
   std::vector<Result<wire::Message>> answers;
   for (std::size_t i = 0; i < questions.size(); ++i) answers.emplace_back(wire::Message{wire::Done{}});
   async::AsyncGroup group{connection_->reactor};

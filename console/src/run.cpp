@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the program finds its cluster; with paths that hold in any folder.
+/// Sets the environment variables by which the program finds its cluster. Paths are made absolute, because the program
+/// may start in another folder.
 Result<void> name_cluster(const Place& place) {
   PHAROS_TRY(const std::string given, address_of(place));
   PHAROS_TRY(const net::Address address, net::parse_address(given));

@@ -13,7 +13,7 @@
 namespace pharos::console {
 namespace {
 
-/// The nodes, and those that programs have for themselves.
+/// Returns the nodes of the cluster, and those that programs run for themselves.
 Result<std::set<NodeId>> all_nodes(Asked& asked) {
   std::set<NodeId> nodes;
   for (const auto& [table, column] : {std::pair{"nodes", "id"}, std::pair{"jobs", "node"}}) {
@@ -24,7 +24,7 @@ Result<std::set<NodeId>> all_nodes(Asked& asked) {
       return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
     for (const auto& row : rows.rows) {
       const NodeId node = node_of(row[static_cast<std::size_t>(found - rows.columns.begin())]);
-      if (node) nodes.insert(node);  // of a program that has ended there is none
+      if (node) nodes.insert(node);  // a program that has ended has no node
     }
   }
   return nodes;

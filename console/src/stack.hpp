@@ -9,11 +9,12 @@
 namespace pharos::console {
 
 struct StackOptions {
-  std::string id{};             ///< of an actor, a worker, a program or a node; an actor's name. Empty: all
+  /// Id of an actor, a worker, a program or a node, or an actor's name. Empty: all processes.
+  std::string id{};
   std::string format = "text";  ///< or "json"
 };
 
-/// `pharos stack`: what processes do, where their threads are, and what each get() waits for.
+/// Implements `pharos stack`: prints what processes run, where their threads are, and what each get() waits for.
 Result<void> print_stacks(const Place& place, const StackOptions& options);
 
 }  // namespace pharos::console

@@ -29,8 +29,9 @@ namespace fs = std::filesystem;
 
 constexpr std::uint16_t kPort = 7400;
 
-/// The token in the file. A head makes the file if there is none: with a state folder in there, else in its run folder
-/// alone. A node has to be given one, unless its cluster is on this machine.
+/// Returns the token from the token file. A head creates the file if it does not exist: with a state folder the default
+/// place is that folder, else the token is only in its run folder. A node must be given a token file unless its cluster
+/// is on this machine.
 Result<net::Key> token_of(StartOptions& options) {
   node::DaemonOptions& daemon = options.daemon;
   if (!options.head) {
@@ -59,7 +60,7 @@ int keep(const std::string& base, const StartOptions& options, const net::Key& t
   }
 }
 
-/// Prints what comes, up to a zero, which is not shown. False: it ended before that.
+/// Prints all text up to a zero byte, which is not printed. Returns false if the text ended before a zero byte.
 bool show_until_zero(int from) {
   std::array<char, 4096> some{};
   for (;;) {
@@ -72,7 +73,7 @@ bool show_until_zero(int from) {
   }
 }
 
-// A process of a session of its own, which says how to go on, a zero, and nothing more.
+// The child process gets a session of its own. It prints how to go on, then a zero byte, and nothing more.
 Result<int> keep_in_background(const std::string& base, StartOptions& options, const net::Key& token) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("making a pipe", errno);
@@ -130,7 +131,7 @@ Result<int> start(StartOptions options) {
   if (options.head && options.daemon.listen.empty()) {
     options.daemon.listen = "127.0.0.1:" + std::to_string(options.port.value_or(kPort));
   }
-  if (!options.head) {  // a host's name is looked up once
+  if (!options.head) {  // so that a host name is resolved only once
     PHAROS_TRY(const net::Address head, net::parse_address(options.daemon.head));
     options.daemon.head = head.to_string();
   }

@@ -9,16 +9,16 @@
 
 namespace pharos::console {
 
-/// What `pharos start` was told.
+/// The options of `pharos start`.
 struct StartOptions {
   bool head = false;
-  bool block = false;                   ///< runs here, until Ctrl-C; else in the background
-  std::optional<std::uint16_t> port{};  ///< of a head; none: 7400, and 0: a free one
-  std::string base_folder;              ///< where its run folder is made; empty: as everywhere
+  bool block = false;                   ///< true: runs in this process until Ctrl-C; false: in the background
+  std::optional<std::uint16_t> port{};  ///< the port of a head; unset: 7400; 0: a free port
+  std::string base_folder;              ///< where the run folder is made; empty: the default place
   node::DaemonOptions daemon;
 };
 
-/// Starts a head, which is a node too, or a node. Prints how to go on. The exit status.
+/// Starts a head, which is also a node, or another node. Prints how to go on, and returns the exit status.
 Result<int> start(StartOptions options);
 
 }  // namespace pharos::console

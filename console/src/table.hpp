@@ -6,7 +6,7 @@
 
 namespace pharos::console {
 
-/// Rows under a heading, each column as wide as it needs to be.
+/// Rows under a heading; each column is as wide as its widest cell.
 class Table {
  public:
   explicit Table(std::vector<std::string> heads) { add(std::move(heads)); }

@@ -16,7 +16,7 @@
 namespace pharos::console {
 namespace {
 
-/// Of what throws.
+/// Returns the error of an exception that `act` throws.
 template <class Do>
 Result<void> without_exceptions(const Do& act) {
   try {

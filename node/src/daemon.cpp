@@ -49,7 +49,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kHandshakeTime = 5s;
-constexpr auto kJoinTime = 9s;  // less than a driver waits
+constexpr auto kJoinTime = 9s;  // less than a driver waits for its daemon
 constexpr auto kKillTime = 8s;
 constexpr std::size_t kUnprovenMax = 64;
 
@@ -63,7 +63,7 @@ class Watch final : public net::Reactor::Watcher {
   const std::function<void()> then_;
 };
 
-/// The file that standard error goes to; empty: it is none.
+/// Path of the file that standard error goes to; empty if standard error is no regular file.
 std::string own_log() {
   struct stat status {};
   std::error_code error;
@@ -72,7 +72,7 @@ std::string own_log() {
   return error ? "" : path.string();
 }
 
-/// As long as it lives, one connection more is in its handshake.
+/// Counts one connection that is in its handshake, for as long as this object lives.
 class Unproven {
  public:
   explicit Unproven(std::size_t& count) : count_{count} { ++count_; }
@@ -83,14 +83,14 @@ class Unproven {
   std::size_t& count_;
 };
 
-/// The process around head and node: its keeper, its folder, its listening sockets, who may come in, its children.
-/// Everything runs on the one thread that polls the reactor.
+/// The process around head and node: keeper, run folder, listening sockets, handshakes of new connections and child
+/// processes. Everything runs on the one thread that polls the reactor.
 class Daemon final {
  public:
   Daemon(process::Kept kept, const net::Key& token, const DaemonOptions& options)
       : kept_{std::move(kept)}, options_{options}, token_{token} {}
 
-  /// Until the driver, or the keeper, is gone. Returns the exit status.
+  /// Serves until the driver or the keeper is gone, and returns the exit status.
   int serve_driver(Fd driver) {
     serves_one_driver_ = true;
     watch_processes();
@@ -104,7 +104,7 @@ class Daemon final {
     return poll();
   }
 
-  /// Until it is told to end. Returns the exit status.
+  /// Serves until the daemon is told to end, and returns the exit status.
   int serve_all() {
     watch_processes();
     auto opened = open_as_told();
@@ -141,12 +141,12 @@ class Daemon final {
     return {};
   }
 
-  /// As it can be typed in any folder.
+  /// Absolute path, so that the printed commands work in any folder.
   std::string token_file() const {
     return options_.token_file.empty() ? kept_.run_folder + "/token"
                                        : std::filesystem::absolute(options_.token_file).string();
   }
-  /// As it can be typed on other machines, and here.
+  /// Address that works on other machines and here: 0.0.0.0 is replaced by this machine's own address.
   std::string reached_at() const {
     const std::string_view port = std::string_view{listening_at_}.substr(listening_at_.rfind(':'));
     return listening_at_.starts_with("0.0.0.0:") ? net::own_place() + std::string{port} : listening_at_;
@@ -165,7 +165,7 @@ class Daemon final {
     describe("a node");
     say_next_commands();
   }
-  /// For the commands, which look for clusters that people have started.
+  /// Writes the file by which the commands find the clusters that users have started on this machine.
   void describe(const std::string& what) const {
     std::ofstream{kept_.run_folder + "/started"} << what << ", listening at " << listening_at_ << '\n';
   }
@@ -177,7 +177,7 @@ class Daemon final {
               << "end it with: pharos stop" << place << std::endl;
     end_words();
   }
-  /// For whoever has started it in the background.
+  /// Tells the process that has started this daemon in the background that the text is complete.
   void end_words() const {
     if (options_.ends_words_with_zero) std::cout << '\0' << std::flush;
   }
@@ -207,7 +207,8 @@ class Daemon final {
     if (children) reap();
   }
 
-  // Its machine is taken away, perhaps: what runs here is told, and has some time. Who tells it again means at once.
+  // The signal may come because the machine is about to be taken away. So what runs here is told, and has some time to
+  // go elsewhere. A second signal ends the daemon at once.
   void leave() {
     const bool has_time = options_.grace != 0 && !options_.head.empty() && !serves_one_driver_;
     if (!has_time || std::exchange(leaves_, true)) return end(0);
@@ -230,7 +231,7 @@ class Daemon final {
     host_ = std::make_unique<ReactorHost>(
         reactor_,
         ReactorHost::Settings{.node = identity(), .token = token_, .programs_folder = kept_.run_folder + "/programs"});
-    // Wherever else it listens: at every address is at none.
+    // 0.0.0.0 stands for every address of this machine, so it is no place where others could reach this node.
     if (const std::string here = listening_at_.substr(0, listening_at_.rfind(':')); here != "0.0.0.0") {
       host_->set_place(here);
     }
@@ -258,7 +259,7 @@ class Daemon final {
     end(1);
   }
 
-  // What ran here has its place elsewhere by now, if it has any.
+  // The cluster has placed elsewhere whatever could go on, so nothing here is worth keeping.
   void end_to_begin_anew() {
     log(LogLevel::kWarn, "the cluster has given this node up; what it ran ends, and it joins as another one",
         {kv("node", id_)});
@@ -277,7 +278,7 @@ class Daemon final {
 
   Node& node() { return membership_->node(); }
 
-  // ---- Doors
+  // ---- Listening sockets and handshakes
 
   Result<void> open_folder() {
     process::sweep_run_folders(kept_.run_folder.substr(0, kept_.run_folder.rfind('/')));
@@ -306,7 +307,7 @@ class Daemon final {
       Fd connection{::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
       if (!connection) return;
       std::size_t& unproven = is_unix ? unproven_here_ : unproven_far_;
-      if (unproven >= kUnprovenMax) continue;  // closed: whoever it is may try again
+      if (unproven >= kUnprovenMax) continue;  // this closes the connection, and the peer may try again
       auto counted = std::make_unique<Unproven>(unproven);
       if (!is_unix) {
         background_.spawn(serve_node(this, std::move(connection), std::move(counted)));
@@ -318,8 +319,8 @@ class Daemon final {
 
   net::Identity identity() const { return {net::Role::kNode, id_.value()}; }
 
-  // Drivers come by the Unix socket, because descriptors go between them and their node; nodes come by TCP. Zygotes and
-  // workers never connect: they inherit.
+  // Drivers connect to the Unix socket, because they and their node pass descriptors to each other. Nodes connect over
+  // TCP. Zygotes and workers never connect: they inherit a socket.
   static async::Async<Result<void>> greet(Daemon* self, int socket, net::Role expected) {
     const auto deadline = async::Deadline::after(kHandshakeTime, self->reactor_.now());
     net::Acceptor::KeyFor key_for = [self, expected](net::Identity peer) {
@@ -369,7 +370,7 @@ class Daemon final {
     }
   }
 
-  // ---- Other machines
+  // ---- Joining a head elsewhere
 
   static async::Async<void> join_and_say(Daemon* self) {
     const auto joined = co_await join(self);
@@ -389,7 +390,8 @@ class Daemon final {
     co_return Error{joined.error()}.with("joining the head at " + self->options_.head);
   }
 
-  /// Other nodes reach it as the head does.
+  /// Returns where other nodes reach this one, and listens there if it does not yet. `head` is the connection to the
+  /// head: other nodes reach this node at the same local address as the head does.
   Result<std::string> listen_beside(int head) {
     PHAROS_TRY(const net::Address here, net::bound_address(head));
     if (listening_at_.empty()) {
@@ -433,7 +435,8 @@ class Daemon final {
   Fd signals_;
   std::vector<Fd> listening_;
   std::string listening_at_;  // the TCP address, if there is one
-  // Connections in their handshake. Strangers of the network keep nobody of this machine out.
+  // Connections in their handshake, counted apart so that strangers on the network cannot keep out drivers of this
+  // machine.
   std::size_t unproven_here_ = 0;
   std::size_t unproven_far_ = 0;
   std::unique_ptr<ReactorHost> host_;
@@ -441,7 +444,7 @@ class Daemon final {
   async::AsyncGroup background_{reactor_};
 };
 
-/// Of a test. False: it makes no sense.
+/// Takes the failpoint that a test has ordered, if there is one. Returns false if the order makes no sense.
 bool take_failpoint_order() {
   const char* const order = std::getenv("PHAROS_FAILPOINT");
   if (order == nullptr) return true;

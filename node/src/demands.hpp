@@ -9,19 +9,19 @@
 
 namespace pharos::node {
 
-/// What a caller asks for, which may be anything: kInvalidArgument when it makes no sense.
+/// Checks and converts what a caller asks for, which may be anything. kInvalidArgument if it makes no sense.
 Result<scheduler::Demand> checked(const wire::Demand& demand);
-/// Of what was checked.
+/// Converts a demand that checked() has accepted.
 scheduler::Demand demand_of(const wire::Demand& demand);
 scheduler::Preference preference_of(const wire::Demand& demand, NodeId asked_at);
 
 std::vector<wire::GpuShare> to_wire(const std::vector<scheduler::GpuShare>& gpus);
 std::vector<scheduler::GpuShare> shares_of(const std::vector<wire::GpuShare>& gpus);
 
-/// Who asks, if it is a question of a caller.
+/// The asker of a message that is a question of a caller; nullptr for any other message.
 wire::Asker* asker_of(wire::Message& message);
 
-/// Of an actor that is promised or started.
+/// The spec of the actor that a PromiseActor or a StartActor is about.
 template <class Message>
 scheduler::ActorSpec spec_of(const Message& message) {
   return {.job = message.asker.job,

@@ -6,7 +6,7 @@
 
 namespace pharos::node {
 
-/// Which node it is, for people. `address`: as in wire::ActorAlive.
+/// Says for users which node this is. `address` is as in wire::ActorAlive: empty for the head's own node.
 inline std::string describe_node(NodeId node, const std::string& address) {
   return "node " + to_string(node) + (address.empty() ? ", the head's" : ", at " + address);
 }

@@ -12,7 +12,7 @@ using object_store::Chunks;
 using object_store::PinKind;
 using object_store::Wish;
 
-constexpr std::size_t kChainMin = 16 * object_store::kChunkBytes;  // less is sent in no time
+constexpr std::size_t kChainMin = 16 * object_store::kChunkBytes;  // a smaller object is sent too fast for a chain
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void Exports::add_neighbour(NodeId node, Fd socket) {
   auto known = neighbours_.find(node);
   if (known == neighbours_.end()) {
     auto pins = NodePins::open(store_, CallerId{node.value()});
-    if (!pins) return;  // the connection ends, and it says that this node cannot be reached
+    if (!pins) return;  // closes the connection; the other node reports that this one cannot be reached
     known = neighbours_.emplace(node, Neighbour{.link = nullptr, .pins = *std::move(pins)}).first;
   }
   if (known->second.link != nullptr) known->second.link->close();
@@ -79,7 +79,7 @@ void Exports::on_message(net::Peer& from, net::Parcel parcel, std::optional<std:
   }
 }
 
-// What was imported is its node's to give.
+// An object that this node has imported can be claimed only at the node that has it, so the answer names that node.
 Result<wire::ObjectClaimed> Exports::claim(Neighbour& neighbour, const Location& object) {
   if (const Location* const origin = imports_.origin_of(object.place);
       origin != nullptr && origin->id == object.id && object.node == self_) {
@@ -99,7 +99,7 @@ Result<wire::ObjectClaimed> Exports::claim(Neighbour& neighbour, const Location&
   return wire::ObjectClaimed{.size = pin->object.size, .label = store_->ledger.label_of(object.place.slot)};
 }
 
-// None: all that it has claimed by earlier connections, and not again by this one.
+// An id without a maker stands for all claims that were made over earlier connections and not again over this one.
 void Exports::release(Neighbour& neighbour, const ObjectId& id) {
   std::erase_if(neighbour.claims, [&](const auto& entry) {
     const auto& [its, claim] = entry;
@@ -117,7 +117,7 @@ void Exports::on_peer_closed(net::Peer& peer, const Error&) {
   }
 }
 
-/// It has not come back since that connection ended.
+/// Returns whether the node has not come back since that connection ended.
 bool Exports::is_away(NodeId node, std::uint64_t connection) const {
   const auto found = neighbours_.find(node);
   return found != neighbours_.end() && found->second.connection == connection && found->second.link == nullptr;

@@ -17,47 +17,51 @@
 
 namespace pharos::node {
 
-/// Objects of this node in which processes of other nodes have a share: each such node claims them, and this one has
-/// pins for it. When a node's connection breaks it may come back until the head says that it is lost, or
-/// Imports::kAwayTime has passed; then it is as if it had released all.
-/// Also serves pulls, of those and of what this node has imported itself: complete objects, and chunks of such as are
-/// on their way. Who pulls what another node pulls already is sent on to that one, so that they form a chain.
+/// Objects of this node that processes of other nodes use. Each of these nodes claims the objects that its processes
+/// use, and this node holds a pin for each claim. When the connection of a node breaks, its claims stay until the head
+/// says that the node is lost or Imports::kAwayTime has passed. Then all of them are released.
+/// Also serves pulls: of this node's objects, of complete objects that this node has imported, and of the chunks that
+/// are here of an object that is still being imported. A node that wants an object which another node is pulling
+/// already is sent on to that node, so the pulls form a chain.
 ///
-/// Owned by StoreService; on the node's strand. End: close().
+/// Owned by StoreService. Everything is on the node's strand. End: close().
 class Exports final : public net::Peer::Owner {
  public:
   using Location = object_store::Location;
-  /// Brings an object of this node to memory, which is pinned to be read.
+  /// Brings an object of this node to memory. The object is pinned to be read.
   using Bring = std::function<void(const Location& here, async::UniqueFunction<void(Result<void>)> then)>;
 
   Exports(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
           Imports& imports, Bring bring);
 
-  /// Another node will claim objects here.
+  /// Takes the connection over which another node will claim objects. It replaces an earlier connection of that node.
   void add_neighbour(NodeId node, Fd socket);
+  /// Answers a pull: `then` gets chunks, the node to ask instead, or an error (kUnavailable if the object is not here).
   void offer(const object_store::Wish& wish, Host::TakeOffer then);
 
-  /// Of other nodes.
+  /// The number of claims of all other nodes.
   std::size_t claims() const;
+  /// Nodes that claim objects here, also those whose connection is broken and that may come back.
   std::vector<NodeId> neighbours() const;
+  /// The number of pin tables that are in use here: one for each neighbour, and one for objects that are being sent.
   std::size_t tables() const { return neighbours_.size() + 1; }
   void close();
 
  private:
   struct Claim {
     std::uint32_t pin;
-    std::uint64_t connection;  // by which it was made, or made again
+    std::uint64_t connection;  // number of the connection over which it was made, or made again
   };
   struct Neighbour {
-    std::shared_ptr<net::Peer> link;  // null: it may come back
-    std::uint64_t connection = 0;     // how manieth
+    std::shared_ptr<net::Peer> link;  // null: the connection is broken, and the node may come back
+    std::uint64_t connection = 0;     // number of its latest connection, counted from 1
     NodePins pins;
     std::map<ObjectId, Claim> claims{};
   };
-  /// Those that pull an object from here, or one after the other from each other.
+  /// The nodes that pull one object: from here, or one from the other.
   struct Chain {
-    std::size_t served = 0;  // from here
-    NodeId last;
+    std::size_t served = 0;  // pulls that this node serves
+    NodeId last;             // the node to which the next one is sent on
   };
 
   Result<wire::ObjectClaimed> claim(Neighbour& neighbour, const Location& object);
@@ -76,7 +80,7 @@ class Exports final : public net::Peer::Owner {
   Host& host_;
   const NodeId self_;
   const std::shared_ptr<NodeStore> store_;
-  NodePins pins_;  // of what is being sent
+  NodePins pins_;  // on objects that are being sent
   Imports& imports_;
   const Bring bring_;
   std::map<NodeId, Neighbour> neighbours_;

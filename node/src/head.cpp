@@ -18,12 +18,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
-constexpr auto kFarReasonTime = 500ms;
+constexpr auto kReasonTime = 50ms;      // between the end of a connection and the report of how the process ended
+constexpr auto kFarReasonTime = 500ms;  // the same, if the process is at another node than the caller
 constexpr ByteCount kDiskReserve{std::uint64_t{12} << 20};
-constexpr auto kEarlyTime = 1s;  // for the word of who makes an actor, after the first word about it
+constexpr auto kEarlyTime = 1s;  // that a message about an unknown actor waits for the message of the actor's maker
 constexpr std::size_t kEarlyMax = 65536;
-constexpr auto kLetGoTime = 20ms;  // before a handle that is let go of counts
+constexpr auto kLetGoTime = 20ms;  // before the release of a handle counts
 
 template <class Wanted>
 Result<void> check_names(const Wanted& actor) {
@@ -33,7 +33,8 @@ Result<void> check_names(const Wanted& actor) {
 
 }  // namespace
 
-// Numbers of requests are not those of another head, whose answers may be on their way still.
+// With records the numbers of requests begin at random: answers to requests of an earlier head may still be on their
+// way.
 Head::Head(async::Executor& executor, NodeId own, Records* records)
     : executor_{executor}, own_{own}, records_{records}, last_request_{records == nullptr ? 0 : random_u64()} {}
 
@@ -44,7 +45,7 @@ void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) 
                   wire::JoinCluster{node, description.address, description.total.amounts(), description.labels});
   }
   scheduler::PlacementEffects effects;
-  // A node that gives nothing is there for its driver alone.
+  // A node that offers no resources exists for its driver alone.
   if (!description.total.empty()) effects = placement_.add_node(node, description.total, description.labels);
   this->tell(node, welcome());
   apply(effects);
@@ -53,7 +54,7 @@ void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) 
 }
 
 void Head::remove_node(NodeId node, bool was_silent) {
-  if (reporting_.erase(node) != 0) {  // it had not said what it has, and may try again
+  if (reporting_.erase(node) != 0) {  // it had not reported everything, and may try again
     expect(node, nodes_.extract(node).mapped().address);
     away_.erase(node);
     answer_who_looks_for(node);
@@ -114,14 +115,14 @@ void Head::lose_node(NodeId node, const std::string& reason, bool was_silent) {
   end_recovery_if_over();
 }
 
-// At once: behind a write that takes long it would be more and more.
+// Output does not wait for a write: behind a slow one more and more of it would pile up.
 void Head::pass_on_output(const wire::Output& output) {
   const auto job = jobs_.find(output.job);
   if (job == jobs_.end()) return;
   if (const auto node = nodes_.find(job->second.node); node != nodes_.end()) node->second.tell(output);
 }
 
-// They may reach the lost node still, where the head does not.
+// The holders of the actor may still reach the lost node, although the head does not.
 void Head::tell_holders(ActorId actor, std::uint32_t incarnation, const std::string& reason) {
   std::set<NodeId> nodes;
   for (const CallerId holder : actors_.holders_of(actor)) {
@@ -179,7 +180,7 @@ void Head::tell(NodeId node, wire::Message message) {
 
 void Head::on_message(NodeId from, wire::Message message) {
   const auto node = nodes_.find(from);
-  if (node == nodes_.end()) return;  // it was lost
+  if (node == nodes_.end()) return;  // the node was lost
   if (is_said_again(message)) {
     if (node->second.said++ == node->second.confirmed) confirm_later(from);
   }
@@ -233,8 +234,8 @@ void Head::on_question(NodeId from, wire::Message& message) {
   if (!put_off(from, message)) answer(from, message);
 }
 
-// A handle goes straight from process to process, so what its receiver says of the actor may come before what its maker
-// says: it waits a moment for that.
+// A handle goes straight from process to process, so a message of its receiver may come before that of the actor's
+// maker. Such a message waits a moment for the maker's.
 bool Head::put_off(NodeId from, const wire::Message& message) {
   ActorId actor;
   if (const auto* const connect = std::get_if<wire::ConnectActor>(&message)) actor = connect->actor;
@@ -243,7 +244,7 @@ bool Head::put_off(NodeId from, const wire::Message& message) {
   return actor && put_off_until_made(actor, from, message);
 }
 
-/// False: it is known already, or too much waits.
+/// Returns false if the actor is known already, or too many messages wait.
 bool Head::put_off_until_made(ActorId actor, NodeId from, const wire::Message& message) {
   if (actors_.find_spec(actor) != nullptr || early_.size() >= kEarlyMax) return false;
   auto& waiting = early_[actor];
@@ -253,7 +254,7 @@ bool Head::put_off_until_made(ActorId actor, NodeId from, const wire::Message& m
   return true;
 }
 
-// Its maker may be at a node that has not come back yet.
+// During a recovery the actor's maker may be at a node that has not come back yet, so the message waits longer.
 void Head::answer_early_later(ActorId actor) {
   run_later(kEarlyTime, [this, actor] {
     if (recovering_) return answer_early_later(actor);
@@ -294,7 +295,7 @@ void Head::answer(NodeId from, wire::Message& message) {
 
 // ---- What callers ask
 
-// Nodes ask for callers of other nodes, too, but not first.
+// A node may also ask for a caller of another node, but the caller's own node asks first. So the first one is kept.
 void Head::note_caller(const wire::Asker& asker, NodeId node) {
   if (jobs_.contains(asker.job)) callers_.try_emplace(asker.caller, CallerPlace{node, asker.job});
 }
@@ -305,7 +306,7 @@ scheduler::ActorRequestId Head::expect_answer(NodeId from, const wire::Asker& as
   return id;
 }
 
-// Else whoever asks is told so.
+// Refuses the question if the program has ended.
 bool Head::program_goes_on(NodeId from, const wire::Asker& asker) {
   const auto job = jobs_.find(asker.job);
   if (job != jobs_.end() && !job->second.stopping) return true;
@@ -313,7 +314,7 @@ bool Head::program_goes_on(NodeId from, const wire::Asker& asker) {
   return false;
 }
 
-// What goes on needs some room, too: restarts, ends.
+// Restarts and ends have to be recorded too, so requests for something new are refused before the disk is full.
 bool Head::has_room(NodeId from, const wire::Asker& asker) {
   if (records_ == nullptr) return true;
   const ByteCount left = records_->free_space();
@@ -331,7 +332,7 @@ void Head::promise_actor(NodeId from, const wire::PromiseActor& promise) {
   if (const auto sane = check_names(promise); !sane) {
     return tell(from, wire::Refused{promise.asker.number, sane.error()});
   }
-  const bool is_new = actors_.find_spec(promise.actor) == nullptr;  // else it was promised to another head
+  const bool is_new = actors_.find_spec(promise.actor) == nullptr;  // else an earlier head has promised it
   const auto promised = actors_.promise(promise.actor, spec_of(promise), promise.get_if_exists, promise.asker.caller);
   if (!promised) return tell(from, wire::Refused{promise.asker.number, promised.error()});
   if (records_ != nullptr && is_new && *promised == promise.actor) records_->put(actor_key(promise.actor), promise);
@@ -358,7 +359,7 @@ void Head::start_actor(NodeId from, wire::StartActor start) {
   const auto [making, is_new] = makings_.try_emplace(actor, std::move(start));
   if (is_new && records_ != nullptr) records_->put(actor_key(actor), making->second);
   apply(actors_.create(request, actor, spec, creator));
-  moved_.insert(actor);  // if it has been refused, nothing is kept of it
+  moved_.insert(actor);  // if it was refused, this forgets what was kept of it
   answer_early(actor);
 }
 
@@ -366,9 +367,9 @@ void Head::connect_actor(NodeId from, const wire::ConnectActor& connect) {
   const auto request = expect_answer(from, connect.asker);
   Running* const lost = find_running(connect.actor, connect.seen);
   if (lost == nullptr) return apply(actors_.connect(request, connect.actor));
-  // Nearly always the process has died, and that is known in a moment.
+  // Nearly always the process has died, and the head is told of that within a moment.
   lost->reconnecting.push_back(request);
-  if (away_.contains(lost->node)) return;  // until it is back or lost
+  if (away_.contains(lost->node)) return;  // the request waits until the node is back or lost
   run_later(lost->node == from ? kReasonTime : kFarReasonTime,
             [this, actor = connect.actor, seen = connect.seen] { reconnect(actor, seen); });
 }
@@ -381,7 +382,7 @@ void Head::reconnect(ActorId actor, std::uint32_t incarnation) {
   }
 }
 
-/// Of one that has not come back yet, too.
+/// Knows also nodes that have not come back yet.
 const std::string& Head::address_of(NodeId node) const {
   const auto awaited = expected_.find(node);
   return awaited != expected_.end() ? awaited->second.address : nodes_.at(node).address;
@@ -413,7 +414,7 @@ void Head::node_is_back(NodeId node) {
   end_event();
 }
 
-// Calls name functions by their numbers in one build.
+// Calls name functions by numbers that hold within one build only, so the caller has to be of the actor's build.
 Result<ActorId> Head::find_actor(const wire::FindActor& find) {
   PHAROS_TRY(const ActorId found, actors_.find(find.name_space, find.name, find.type, find.asker.caller));
   const auto asking = jobs_.find(find.asker.job);
@@ -431,7 +432,7 @@ void Head::kill_actor(const wire::KillActor& kill) {
   const auto* const spec = actors_.find_spec(kill.actor);
   if (spec == nullptr) return;
   if (spec->job != kill.asker.job && !spec->detached) {
-    // Who asks does not wait for an answer.
+    // The asker does not wait for an answer, so the refusal goes to the log.
     log(LogLevel::kWarn, "a program wanted to end an actor of another one; it goes on",
         {kv("actor", spec->label), kv("program", kill.asker.job), kv("its_program", spec->job)});
     return;
@@ -444,7 +445,7 @@ void Head::kill_actor(const wire::KillActor& kill) {
 void Head::hold_actor(const wire::HoldActor& hold) {
   const auto count = [this, hold] { apply(actors_.hold(hold.actor, hold.asker.caller, hold.count)); };
   if (hold.count >= 0) return count();
-  // A handle that was passed on may be let go of before its new holder is heard.
+  // A handle may be passed on and then released before the message of its new holder has come.
   run_later(kLetGoTime, count);
 }
 
@@ -500,7 +501,7 @@ void Head::apply(const scheduler::ActorEffects& effects) {
       const Running* const running = find_running(ready->actor, ready->incarnation);
       if (asked.empty()) continue;
       const auto last_end = last_ends_.find(ready->actor);
-      PHAROS_CHECK(running != nullptr, ready->actor);  // its end is told to the table and forgotten here at once
+      PHAROS_CHECK(running != nullptr, ready->actor);  // the table hears of its end in the same step
       tell(asked.mapped().node,
            wire::ActorAlive{asked.mapped().asker.number, ready->actor, ready->incarnation, running->node,
                             makings_.at(ready->actor).max_task_retries,
@@ -556,7 +557,7 @@ void Head::apply(const scheduler::Placed& placed) {
   const wire::StartActor& making = makings_.at(placed.actor);
   const std::uint32_t incarnation = unplaced_.extract(placed.actor).mapped();
   if (jobs_.at(making.asker.job).stopping) return apply(placement_.give_back(placed.actor));
-  // In a bundle that it has there already: a node that is not back yet hears of it when it is.
+  // A node that is not back yet gets only actors of groups, in bundles that it has already. It is told when it is back.
   const bool is_back = !expected_.contains(placed.node) && !reporting_.contains(placed.node);
   note_running(placed.actor, Running{incarnation, placed.node, {}, !is_back});
   moved_.insert(placed.actor);
@@ -617,7 +618,7 @@ void Head::incarnation_ended(const wire::IncarnationEnded& end) {
 
 void Head::forget_if_over(ActorId actor) {
   if (actors_.lives(actor)) return;
-  // Nobody wants what waits for resources still.
+  // The actor is over, so it must not wait for resources any longer.
   if (const auto unplaced = unplaced_.find(actor); unplaced != unplaced_.end()) {
     return end_incarnation({actor, unplaced->second, true});
   }

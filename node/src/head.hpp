@@ -23,76 +23,84 @@
 
 namespace pharos::node {
 
-/// The head of a cluster: its nodes, its jobs, the life of its actors and their names. Never on the path of a call.
-/// What must outlive it is in Records: nodes, jobs, actors and groups. Who holds what, who waits for what and who has
-/// leased what, nodes know, and report it to a head that has started again.
-/// Head and nodes tell each other control messages (runtime/wire), over whatever lies between them; that which is in
-/// the head's own process is a node like the others.
-/// Runs on one strand, and so does whatever it is given. Does not block.
+/// The head of a cluster: its nodes, its jobs, the life of its actors and their names. No call of an actor or a task
+/// passes through the head.
+/// Nodes, jobs, actors and groups outlive the head in Records. Which caller holds an actor, waits for resources or has
+/// leased a worker is known to the nodes, and they report it to a head that has started again.
+/// Head and nodes exchange control messages (runtime/wire) over whatever connects them. The node in the head's own
+/// process is a node like the others.
+/// Owned by Membership. Everything runs on one strand, also the callbacks that the head is given. Does not block. End:
+/// the destructor; timers that are still set do nothing then.
 class Head {
  public:
-  /// Tells a node something; never calls back from inside.
+  /// Sends a message to a node. Never calls the head from inside.
   using Tell = async::UniqueFunction<void(wire::Message)>;
 
-  /// `own`: the node in the head's own process. Without `records` nothing outlives it.
+  /// `own`: the node in the head's own process. Without `records` nothing outlives the head.
   explicit Head(async::Executor& executor, NodeId own = {}, Records* records = nullptr);
   Head(Head&&) = delete;
-  /// Goes on where another head stopped, before all else. What cannot be is set aside.
-  /// Its nodes have kReturnTime to come back, each by return_node() and what it reports; then they are lost. Until all
-  /// are back or lost, nobody is told that something can never be, and no actor ends because nobody holds it.
+  /// Continues where an earlier head stopped. To be called before everything else. Records that do not fit together
+  /// are set aside.
+  /// The nodes of the earlier head have kReturnTime to come back, each by return_node() and its reports; after that
+  /// they are lost. Until each of them is back or lost, no request is refused because nothing could ever satisfy it,
+  /// and no actor ends because no caller holds it.
   void restore(Records::Found found);
 
   struct NodeDescription {
-    std::string address;  ///< for other nodes; empty: the head's own
+    std::string address;  ///< where other nodes reach it; empty for the node in the head's own process
     scheduler::Resources total;
     scheduler::Labels labels{};
   };
-  /// The first that it is told is ClusterJoined.
+  /// Adds a node that joins. The first message that the node is sent is ClusterJoined.
   void add_node(NodeId node, const NodeDescription& description, Tell tell);
   bool knows(NodeId node) const { return nodes_.contains(node); }
-  /// A node of the head before this one, which has not come back yet.
+  /// Returns whether this is a node of an earlier head that has not come back yet.
   bool expects(NodeId node) const { return expected_.contains(node); }
-  /// It has come back, and has not reported all.
+  /// Returns whether the node has come back but has not sent its last report yet.
   bool awaits_report_of(NodeId node) const { return reporting_.contains(node); }
+  /// A node of an earlier head has come back; its reports follow. The first message that it is sent is ClusterJoined.
   void return_node(NodeId node, const NodeDescription& description, Tell tell);
-  /// Its connection has ended: whatever was there is gone.
-  /// `was_silent`: for so long that exclusive actors have ended there.
+  /// The node is given up: everything on it is gone. A node that had not reported everything may come back once more.
+  /// `was_silent`: nothing came from it for so long that its exclusive actors have ended by themselves.
   void remove_node(NodeId node, bool was_silent = false);
-  /// Nothing comes from it, perhaps because of this machine's link. What it has is not lost, and questions about where
-  /// it or its actors are reached wait until it is back or lost. It is told what there is to tell.
+  /// Nothing comes from the node, perhaps because the link of the head's machine is down. What is on the node is not
+  /// lost. Questions about where it or its actors are reached wait until it is back or lost. Messages to the node are
+  /// still sent.
   void node_is_away(NodeId node) { away_.insert(node); }
   void node_is_back(NodeId node);
   void on_message(NodeId from, wire::Message message);
-  /// For tests: what it still keeps when all jobs have ended. Empty: nothing.
+  /// For tests: says what is still kept after all jobs have ended. Empty if nothing is.
   std::string leftovers() const;
-  /// For tests, between two events: what is given twice, or to nobody. Empty: nothing.
+  /// For tests, between two events: says what is given twice, or is neither free nor given. Empty if all is well.
   std::string check() const;
-  /// For tests: what its records have to hold now. Of what is written once, the key alone. Nothing during a recovery.
+  /// For tests: what the records have to contain now, by key. A record that is written once only has no value here.
+  /// Returns nullopt during a recovery.
   std::optional<std::map<std::string, std::optional<wire::Message>>> recorded() const;
 
  private:
-  /// Whatever its node does, the process of an exclusive actor has ended by itself then.
+  /// After this time without word from the head the process of an exclusive actor has ended by itself, whatever has
+  /// happened to its node.
   static constexpr Duration kExclusiveTime = std::chrono::seconds{9};
 
   struct Node {
     std::string address;
     Tell tell;
-    std::uint64_t said = 0;       // of what it would say again
-    std::uint64_t confirmed = 0;  // of that
+    std::uint64_t said = 0;       // messages that came from it and that it would repeat to another head
+    std::uint64_t confirmed = 0;  // how many of those it knows to be durable
     std::vector<wire::WaitingTasks> waiting{};
   };
   struct Job {
-    NodeId node;  // its driver's; none: that has ended, and detached actors go on
+    NodeId node;  // the driver's node; unset: the driver has ended, and detached actors go on
     wire::RegisterJob program;
     std::set<NodeId> known_at;
-    std::optional<std::set<NodeId>> stopping;  // its end has begun: nodes that have not stopped it yet
+    std::optional<std::set<NodeId>> stopping;  // nodes that have not stopped the job yet; nullopt: it is not stopping
   };
-  /// An incarnation whose process is, or is being started.
+  /// An incarnation whose process runs or is being started.
   struct Running {
     std::uint32_t incarnation = 0;
     NodeId node;
-    std::vector<scheduler::ActorRequestId> reconnecting;  // of callers that have lost their connection to it
-    bool untold = false;                                  // its node may not know: it has not come back yet
+    std::vector<scheduler::ActorRequestId> reconnecting;  // requests of callers that have lost their connection to it
+    bool untold = false;                                  // its node may not know of it, and has not come back yet
   };
   struct CallerPlace {
     NodeId node;
@@ -102,10 +110,10 @@ class Head {
     NodeId node;
     wire::Asker asker;
   };
-  /// A worker of one node for a caller of another: asked for, or given.
+  /// A lease of one node's worker to a caller of another node, requested or granted.
   struct Lease {
-    NodeId at;
-    NodeId asked_from;  // none: that one was lost
+    NodeId at;          // the worker's node
+    NodeId asked_from;  // the caller's node; unset: it was lost, or has not reported yet
     wire::Asker asker;
     wire::Demand demand;
     bool nested;
@@ -132,7 +140,8 @@ class Head {
   void answer_who_looks_for(NodeId node);
   Result<wire::Rows> list(const wire::ListRows& asked) const;
   wire::Rows list_nodes() const;
-  /// What is in use of what is asked for, by job and demand, so that it is looked up once for all that wait for it.
+  /// Texts that say what is in use of the resources of a demand, by job and demand. Each is made once, for all that
+  /// wait with this demand.
   using Uses = std::map<std::pair<JobId, scheduler::Demand>, std::string>;
   std::string reason_of(const wire::StartActor& making, Uses& known) const;
   const std::string& use_of(const scheduler::Demand& demand, JobId asker, Uses& known) const;
@@ -185,7 +194,7 @@ class Head {
   void forget_if_over(ActorId actor);
   void tick_actors_at(TimePoint when);
   void note_running(ActorId actor, Running running);
-  /// Of a node, in the order of the actors' numbers.
+  /// The incarnations on a node, in the order of their actors' ids.
   std::vector<std::pair<ActorId, std::uint32_t>> running_at(NodeId node) const;
   Running* find_running(ActorId actor, std::uint32_t incarnation);
   const Running* find_running(ActorId actor, std::uint32_t incarnation) const;
@@ -193,14 +202,14 @@ class Head {
   void pass_on_output(const wire::Output& output);
   void tell_holders(ActorId actor, std::uint32_t incarnation, const std::string& reason);
 
-  // Nodes that are to go.
+  // Draining nodes.
   Result<void> drain(const wire::DrainNode& drain);
   void begin_drain(const wire::DrainNode& drain);
   void drain_later();
   void drain_more(NodeId node, TimePoint limit);
   bool may_be_asked_for_program(NodeId node) const;
 
-  // What is written down (head_records.cpp).
+  // Records and recovery (head_records.cpp).
   void on_event(NodeId from, wire::Message message);
   void run_later(Duration after, async::UniqueFunction<void()> then);
   void end_event();
@@ -227,22 +236,23 @@ class Head {
 
   async::Executor& executor_;
   const NodeId own_;
-  Records* const records_;                                // null: nothing is written down
-  std::vector<std::pair<NodeId, wire::Message>> outbox_;  // of the event that is under way
-  std::unordered_set<ActorId> moved_;                     // since the last event: their places, or how they ended
-  std::unordered_set<GroupId> moved_groups_;
-  std::unordered_set<GroupId> removed_groups_;  // of which actors have something still
+  Records* const records_;                                // null: nothing is recorded
+  std::vector<std::pair<NodeId, wire::Message>> outbox_;  // messages of the present event
+  std::unordered_set<ActorId> moved_;           // actors whose place or last end has changed in the present event
+  std::unordered_set<GroupId> moved_groups_;    // groups whose places have changed in the present event
+  std::unordered_set<GroupId> removed_groups_;  // removed groups of which actors still use a part
 
   std::unordered_map<NodeId, Node> nodes_;
-  std::unordered_map<CallerId, CallerPlace> callers_;  // that have asked something
+  std::unordered_map<CallerId, CallerPlace> callers_;  // callers that have asked something
   std::unordered_map<JobId, Job> jobs_;
-  std::unordered_set<JobId> maybe_over_;  // without a driver, and one of their actors has ended
-  std::map<NodeId, TimePoint> draining_;  // until when
-  std::set<NodeId> away_;
-  std::multimap<NodeId, std::pair<NodeId, wire::FindNode>> look_for_away_;  // by the node that is looked for: who asks
+  std::unordered_set<JobId> maybe_over_;  // jobs without a driver of which an actor has ended
+  std::map<NodeId, TimePoint> draining_;  // draining nodes, with their time limits
+  std::set<NodeId> away_;                 // nodes of which node_is_away() was told
+  /// Questions for nodes that are away, by the node that is looked for: the asking node and its question.
+  std::multimap<NodeId, std::pair<NodeId, wire::FindNode>> look_for_away_;
 
   scheduler::ActorTable actors_;
-  std::unordered_map<ActorId, wire::StartActor> makings_;  // how to make those that live or will again
+  std::unordered_map<ActorId, wire::StartActor> makings_;  // how to make the actors that live or will live again
   scheduler::Placement placement_;
   struct Group {
     wire::Asker asker;
@@ -250,39 +260,39 @@ class Head {
     std::string label;
     Strategy strategy;
     std::vector<scheduler::Demand> bundles;
-    std::vector<NodeId> nodes;                 // of each bundle, as far as they have one
-    std::unordered_set<std::uint32_t> unheld;  // that their nodes have not set aside yet
+    std::vector<NodeId> nodes;                 // node of each bundle; unset: the bundle has no place
+    std::unordered_set<std::uint32_t> unheld;  // bundles that their nodes have not set aside yet
     bool answered = false;
-    std::unordered_set<std::uint32_t> restored{};  // whose nodes have not said whether they are there
+    std::unordered_set<std::uint32_t> restored{};  // bundles of the records that their nodes have not reported yet
   };
   void answer_if_held(Group& group);
   std::unordered_map<GroupId, Group> groups_;
   std::unordered_map<ActorId, std::uint32_t> unplaced_;            // incarnations that wait for resources
-  std::unordered_map<ActorId, wire::IncarnationEnded> last_ends_;  // of those that were restarted
+  std::unordered_map<ActorId, wire::IncarnationEnded> last_ends_;  // how an actor's last incarnation ended
   std::unordered_map<ActorId, Running> running_;
   std::unordered_map<NodeId, std::unordered_set<ActorId>> running_at_;
   std::unordered_map<scheduler::ActorRequestId, Request> requests_;
-  std::unordered_map<ActorId, std::vector<std::pair<NodeId, wire::Message>>> early_;  // about actors not heard of yet
-  std::unordered_map<std::uint64_t, Lease> lease_requests_;                           // by number
+  std::unordered_map<ActorId, std::vector<std::pair<NodeId, wire::Message>>> early_;  // messages about unknown actors
+  std::unordered_map<std::uint64_t, Lease> lease_requests_;  // by the number of the request to the worker's node
   std::unordered_map<WorkerId, Lease> leases_;
   std::uint64_t last_request_;
   TimePoint next_tick_ = TimePoint::max();
 
-  std::size_t set_aside_ = 0;  // of its records, by this head and those before it
+  std::size_t set_aside_ = 0;  // records that this head and earlier ones have set aside
   std::shared_ptr<char> alive_ = std::make_shared<char>();
 
-  // Until all is as it was.
+  // The state of a recovery.
   bool recovering_ = false;
-  static constexpr Duration kReturnTime = std::chrono::seconds{10};  // to a head that has started again
+  static constexpr Duration kReturnTime = std::chrono::seconds{10};  // for nodes to return to a restarted head
   struct Expected {
-    std::string address;  // where it was reached
-    TimePoint until;
+    std::string address;  // where other nodes reached it
+    TimePoint until;      // when it is given up
   };
-  std::unordered_map<NodeId, Expected> expected_;
-  std::unordered_map<NodeId, wire::Report> reporting_;  // back, and not all of it told
-  std::unordered_map<WorkerId, NodeId> borrowed_;       // by which nodes
-  std::vector<ActorId> unplaceable_yet_;
-  std::vector<std::pair<NodeId, wire::Message>> put_off_;  // what cannot be decided yet
+  std::unordered_map<NodeId, Expected> expected_;          // nodes that have not come back yet
+  std::unordered_map<NodeId, wire::Report> reporting_;     // nodes that are back, and their reports so far
+  std::unordered_map<WorkerId, NodeId> borrowed_;          // leased workers, and the node that says it has leased them
+  std::vector<ActorId> unplaceable_yet_;                   // actors that none of the nodes known so far could run
+  std::vector<std::pair<NodeId, wire::Message>> put_off_;  // messages that cannot be decided yet, and their senders
 };
 
 }  // namespace pharos::node

@@ -1,6 +1,6 @@
-// Nodes that are to go: nothing new is placed there; actors that may be restarted move, after the calls that they run;
-// those that others may take the place of are stopped, with notice; the others and tasks end by themselves, or when
-// their time is over; then the node ends.
+// Draining nodes. Nothing new is placed on such a node. Actors that may be restarted move to another node after the
+// calls that they run. Actors whose place others may take (StartActor::leaves) are stopped, with notice. The remaining
+// actors and the tasks end by themselves or when the time limit is over. Then the node ends.
 
 #include <algorithm>
 #include <chrono>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLookTime = 200ms;    // between looks whether one is empty
+constexpr auto kLookTime = 200ms;    // between looks whether a draining node is empty
 constexpr Duration kMoveTime = 30s;  // for the call that an actor runs
 
 }  // namespace
@@ -37,7 +37,7 @@ Result<void> Head::drain(const wire::DrainNode& drain) {
   return {};
 }
 
-/// A head that has started again gives it all of its time again.
+/// A head that has started again gives the node the whole time limit once more.
 void Head::begin_drain(const wire::DrainNode& drain) {
   const TimePoint limit =
       drain.limit_ms == 0 ? TimePoint::max() : executor_.now() + std::chrono::milliseconds{drain.limit_ms};
@@ -48,7 +48,7 @@ void Head::begin_drain(const wire::DrainNode& drain) {
 void Head::drain_later() {
   run_later(kLookTime, [this] {
     for (const auto& [node, limit] : draining_) {
-      if (knows(node) && !reporting_.contains(node)) drain_more(node, limit);  // else it is not back yet
+      if (knows(node) && !reporting_.contains(node)) drain_more(node, limit);  // else the node is not back yet
     }
     if (!draining_.empty()) drain_later();
   });
@@ -78,7 +78,8 @@ void Head::drain_more(NodeId node, TimePoint limit) {
   if (there.empty()) tell(node, wire::EndNode{});
 }
 
-/// By the node of an actor that starts, whose driver has ended.
+/// Returns whether another node may still fetch an executable from this one: the driver of the job has ended, and an
+/// actor of the job is still to start.
 bool Head::may_be_asked_for_program(NodeId node) const {
   return std::any_of(makings_.begin(), makings_.end(), [&](const auto& entry) {
     const Job& job = jobs_.at(entry.second.asker.job);

@@ -1,4 +1,4 @@
-// The head's placement groups: who asked for them, and which nodes have set their bundles aside.
+// The head's placement groups: which caller has asked for each, and which nodes have set its bundles aside.
 
 #include <utility>
 
@@ -36,7 +36,7 @@ void Head::place_group(NodeId from, wire::PlaceGroup place) {
     if (group.asker.caller != place.asker.caller) {
       return refuse({ErrorCode::kAlreadyExists, "there is a group of that id"});
     }
-    // Its answer was lost with another head.
+    // The answer to the first request was lost with an earlier head.
     group.asker = place.asker;
     group.asked_from = from;
     group.answered = false;
@@ -66,7 +66,8 @@ void Head::place_group(NodeId from, wire::PlaceGroup place) {
   apply(placement_.place_group(place.group, std::move(spec)));
 }
 
-// Each of its nodes is asked, and the group is there when all have answered: tasks may have what it needs still.
+// Tasks may still use the resources of the bundles. So each node is asked to set its bundles aside, and the group is
+// ready when all nodes have done so.
 void Head::apply(const scheduler::GroupPlaced& placed) {
   Group& group = groups_.at(placed.group);
   moved_groups_.insert(placed.group);

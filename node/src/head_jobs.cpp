@@ -1,4 +1,5 @@
-// The head's jobs: programs, until they and the last of their detached actors have ended.
+// The head's jobs. A job is a running program. It lasts until the driver and the last of its detached actors have
+// ended.
 
 #include <utility>
 #include <vector>
@@ -8,12 +9,13 @@
 
 namespace pharos::node {
 
-// Nothing is started any more.
+// From here on nothing of the job is started.
 void Head::stop_job(JobId job) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end() || found->second.stopping) return;
   Job& stopped = found->second;
-  // What it holds ends, after its destructors, when it is gone.
+  // Detached actors go on, so the nodes do not stop the job. What the driver holds ends, after its destructors, once
+  // the driver is gone.
   if (actors_.has_detached(job)) return tell(stopped.node, wire::JobStopped{job});
   stopped.stopping.emplace(stopped.known_at);
   for (const NodeId node : stopped.known_at) tell(node, wire::StopJob{job});
@@ -25,7 +27,7 @@ void Head::job_stopped(JobId job, NodeId node) {
   if (found->second.stopping->empty()) tell(found->second.node, wire::JobStopped{job});
 }
 
-/// Detached actors go on, and what they hold.
+/// The driver has ended. Its detached actors go on, and so does whatever they hold.
 void Head::leave_driver(JobId id) {
   Job& job = jobs_.at(id);
   job.node = {};
@@ -40,7 +42,7 @@ void Head::end_jobs_without_driver() {
   }
 }
 
-/// Its driver has ended, or the last of the actors that outlived it.
+/// The driver has ended, or the last of the actors that outlived the driver.
 void Head::end_job(JobId job) {
   if (jobs_.contains(job) && actors_.has_detached(job)) return leave_driver(job);
   const auto ended = jobs_.extract(job);

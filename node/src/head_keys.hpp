@@ -6,31 +6,31 @@
 
 namespace pharos::node {
 
-// Where the head's records are in its store.
+// The keys of the head's records in its store.
 
 inline std::string node_key(NodeId node) {
   return "node/" + to_string(node);
 }
-/// That it is to go.
+/// The order to drain a node (DrainNode).
 inline std::string drain_key(NodeId node) {
   return "drain/" + to_string(node);
 }
 inline std::string job_key(JobId job) {
   return "job/" + to_string(job);
 }
-/// How it is made.
+/// How an actor is made (StartActor, or PromiseActor before that).
 inline std::string actor_key(ActorId actor) {
   return "actor/" + to_string(actor);
 }
-/// What became of it.
+/// The life of an actor so far, or how it has ended (ActorLife).
 inline std::string life_key(ActorId actor) {
   return "life/" + to_string(actor);
 }
-/// What was asked for.
+/// The request for a group (PlaceGroup).
 inline std::string group_key(GroupId group) {
   return "group/" + to_string(group);
 }
-/// What it has got.
+/// The places of a group's bundles (GroupPlaces).
 inline std::string places_key(GroupId group) {
   return "places/" + to_string(group);
 }

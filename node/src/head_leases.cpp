@@ -1,4 +1,4 @@
-// Workers of one node for callers of another.
+// Leases of one node's workers to callers of another node.
 
 #include <unordered_set>
 #include <utility>
@@ -10,7 +10,7 @@
 namespace pharos::node {
 namespace {
 
-constexpr std::size_t kOthersMax = 16;  // nodes that are named to one that may lack an executable
+constexpr std::size_t kOthersMax = 16;  // nodes that are named as sources of an executable
 
 }  // namespace
 
@@ -33,7 +33,7 @@ bool Head::on_lease_message(NodeId from, wire::Message& message) {
   return true;
 }
 
-// A node knows a program before it is asked to run it.
+// A node has to know a program before it is asked to run it.
 void Head::show_job(NodeId node, JobId job) {
   Job& shown = jobs_.at(job);
   if (shown.known_at.contains(node)) return;
@@ -46,7 +46,7 @@ void Head::show_job(NodeId node, JobId job) {
 }
 
 void Head::lease_worker(NodeId from, const wire::LeaseWorker& lease) {
-  // Who asks for room now may do so for a caller of another node.
+  // With `only_now` the asking node may ask for a caller of another node.
   if (!lease.only_now) note_caller(lease.asker, from);
   if (!program_goes_on(from, lease.asker)) return;
   const auto demand = checked(lease.demand);
@@ -68,12 +68,12 @@ Result<NodeId> Head::node_for(const scheduler::Demand& demand, const wire::Lease
   return *node;
 }
 
-// One that nobody waits for any more has been ended at its node already.
+// A request that is not known here any more has been ended at the worker's node, so nothing is left to do.
 void Head::grant_lease(NodeId from, const wire::LeaseGranted& granted) {
   const auto asked = lease_requests_.extract(granted.number);
   if (asked.empty()) return;
   Lease& lease = asked.mapped();
-  if (granted.node != from) {  // of another one that it has asked instead
+  if (granted.node != from) {  // the node has found room at another one
     placement_.count_leases(from, -1);
     lease.at = granted.node;
   }
@@ -93,9 +93,9 @@ void Head::refuse_lease(wire::Refused refused) {
   tell(asked.mapped().asked_from, wire::Refused{asked.mapped().asker.number, std::move(refused.why)});
 }
 
-/// Given back by its caller; or its worker has ended, which the caller is told.
+/// The caller has returned the worker; or with `ended` the worker has ended, which the caller is told.
 void Head::end_lease(WorkerId worker, bool broken, const wire::WorkerEnded* ended) {
-  borrowed_.erase(worker);  // its node may not have said yet that it has lent it
+  borrowed_.erase(worker);  // the worker's node may not have reported this lease yet
   const auto found = leases_.extract(worker);
   if (found.empty()) return;
   const Lease& lease = found.mapped();
@@ -107,7 +107,8 @@ void Head::end_lease(WorkerId worker, bool broken, const wire::WorkerEnded* ende
   }
 }
 
-// All of them are one caller's. What is lost the node says again.
+// All of these workers are leased by one caller, so the first lease that is known tells where the message goes. If the
+// message is lost, the worker's node says it again.
 void Head::recall_leases(const wire::RecallLeases& recalled) {
   for (const WorkerId worker : recalled.workers) {
     const auto lease = leases_.find(worker);
@@ -128,7 +129,7 @@ void Head::end_leases_of(CallerId caller) {
   for (const NodeId node : nodes) tell(node, wire::EndCaller{caller});
 }
 
-// What was asked for is asked for elsewhere.
+// Requests that waited at the lost node are made again at another one.
 void Head::lose_leases_at(NodeId node) {
   std::vector<Lease> again;
   std::erase_if(lease_requests_, [&](const auto& entry) {
@@ -140,7 +141,7 @@ void Head::lose_leases_at(NodeId node) {
     tell(entry.second.asked_from, wire::WorkerEnded{entry.first, "its node was lost"});
     return true;
   });
-  // What it had asked for instead of itself nobody waits for now.
+  // The lost node may have asked for callers of other nodes. Nobody waits for these answers any more.
   for (auto& [number, lease] : lease_requests_) {
     if (lease.asked_from == node) lease.asked_from = {};
   }

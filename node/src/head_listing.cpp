@@ -1,4 +1,5 @@
-// What people ask the head: its nodes, actors, groups and jobs as rows of texts, and what a program's actors do.
+// Answers to users' questions: the head's nodes, actors, groups and jobs as rows of texts, and what the actors of a
+// program do.
 
 #include <algorithm>
 #include <limits>
@@ -14,12 +15,13 @@
 namespace pharos::node {
 namespace {
 
-constexpr std::size_t kUsesMax = 32;         // each is a look at all actors that are placed
-constexpr std::size_t kBundlesToldMax = 3;   // of a group: kinds
-constexpr std::size_t kHoldersToldMax = 5;   // of what others wait for
-constexpr std::size_t kInspectedMax = 4096;  // of a program's actors; and as many that wait, as a message has an end
+constexpr std::size_t kUsesMax = 32;        // demands that are explained; each costs a look at all placed actors
+constexpr std::size_t kBundlesToldMax = 3;  // kinds of bundles that are explained for one group
+constexpr std::size_t kHoldersToldMax = 5;  // actors that are named as holders of what others wait for
+// Actors of a program in one answer, and as many more that wait: the size of a message is bounded.
+constexpr std::size_t kInspectedMax = 4096;
 
-/// Those that come first, in their order; of the others there need be no rows.
+/// Sorts and keeps the first `first` entries, and drops the others, which need no rows.
 template <class Each, class Before>
 void keep_first(std::vector<Each>& all, std::size_t first, Before before) {
   const auto end = all.begin() + static_cast<std::ptrdiff_t>(std::min(first, all.size()));
@@ -51,7 +53,7 @@ bool is_placed(const std::vector<NodeId>& nodes) {
   return std::all_of(nodes.begin(), nodes.end(), [](NodeId node) { return bool{node}; });
 }
 
-/// "alive", of "it is alive".
+/// Returns "alive" for "it is alive".
 std::string state_of(std::string_view sentence) {
   for (const std::string_view begin : {"it is ", "it "}) {
     if (sentence.starts_with(begin)) return std::string{sentence.substr(begin.size())};
@@ -61,8 +63,8 @@ std::string state_of(std::string_view sentence) {
 
 }  // namespace
 
-// Filtered before it is cut. Where nothing is filtered, there are rows for what is left alone: of 100 000 actors they
-// would take longer than a head may be silent.
+// Rows are filtered before they are cut. Without a filter only the rows that remain are made: to make those of 100 000
+// actors would take longer than a head may be silent.
 Result<wire::Rows> Head::list(const wire::ListRows& asked) const {
   const std::size_t first =
       asked.filters.empty() ? std::min(asked.limit, kRowsMax) : std::numeric_limits<std::size_t>::max();
@@ -90,7 +92,7 @@ wire::Rows Head::list_nodes() const {
   wire::Rows all{{"id", "address", "state", "has", "actors_have", "tasks_have", "labels"}, {}, 0, 0};
   for (const auto& [id, node] : nodes_) {
     const scheduler::Fleet::Node* const known = placement_.fleet().find(id);
-    if (known == nullptr) continue;  // a program's own, which gives nothing
+    if (known == nullptr) continue;  // a program's own node, which offers no resources
     scheduler::Resources taken = known->ledger.total();
     taken -= known->ledger.left();
     std::vector<std::string> labels;
@@ -114,7 +116,7 @@ std::string Head::reason_of(const wire::StartActor& making, Uses& known) const {
   return reason;
 }
 
-/// ": 1 of 1 GPUs are in use, by actor "a""; nothing, where many others have been looked at.
+/// Returns a text like ": 1 of 1 GPUs are in use, by actor "a""; empty once kUsesMax demands have been explained.
 const std::string& Head::use_of(const scheduler::Demand& demand, JobId asker, Uses& known) const {
   const auto [entry, is_new] = known.try_emplace({asker, demand});
   if (is_new && known.size() <= kUsesMax) entry->second = ": " + describe_use(demand, asker);

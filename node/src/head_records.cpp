@@ -1,14 +1,14 @@
-// What the head writes down, and how another one goes on from it.
+// How the head records its state, and how another head continues from the records.
 //
-// Each event ends with end_event(): what it changed is written, and what the head said in it is heard when that is
-// durable. A head that starts has nodes, jobs, actors and groups from its records, all of them where they were, and
-// their nodes closed. Each node that comes back says, in this order,
-//   1. what the head before this one has not confirmed (said_again.hpp),
-//   2. what there is, as Reports: what the records have there and the node has not was never told to it, and is told
-//      now; what the node has and the records have not is over, and ends,
-//   3. its questions that have no answer,
-// and is open then. The recovery is over when all are back or lost. Only then is anything ended for the want of
-// somebody who may just not have been heard of.
+// Each event ends with end_event(): the changes of the event are written, and its messages are sent once they are
+// durable. A head that starts again has nodes, jobs, actors and groups from its records, each where it was. Its nodes
+// are closed: nothing new is placed there. A node that comes back sends, in this order,
+//   1. the messages that the earlier head has not confirmed (said_again.hpp),
+//   2. Reports of what is on the node. What the records have at this node and the node does not have was never told to
+//      it, and is told now. What the node has and the records do not have is over, and ends,
+//   3. its questions that have no answer.
+// With the last Report the node is opened. The recovery is over when all nodes are back or lost. Only then does the
+// head end anything because nobody holds it or asks for it: before, a caller may just not have been reported yet.
 
 #include <algorithm>
 #include <chrono>
@@ -84,7 +84,7 @@ void Head::confirm_later(NodeId id) {
   });
 }
 
-// What is forgotten may end more.
+// Forgetting an actor may end more actors and jobs, so this repeats until nothing changes.
 void Head::write_changes() {
   std::unordered_set<ActorId> changed;
   const auto take_more = [this] {
@@ -113,7 +113,7 @@ void Head::write_life(ActorId actor) {
   }
 }
 
-/// None: it is not known, or there is nothing but the promise.
+/// Returns nullopt if the actor is not known, or is only promised.
 std::optional<wire::ActorLife> Head::life_record(ActorId actor) const {
   const auto* const spec = actors_.find_spec(actor);
   if (spec == nullptr) return std::nullopt;
@@ -135,7 +135,7 @@ std::optional<wire::ActorLife> Head::life_record(ActorId actor) const {
   }
   const Running* const running = find_running(actor, life.incarnation);
   if (const auto seat = placement_.seat_of(actor); life.has_process && running != nullptr) {
-    // One that was restored at a node that is gone has none.
+    // An actor that was restored at a node which is gone has no seat.
     record.has = seat ? share_of(seat->node, *seat->allotment) : wire::Share{running->node, {}, {}};
     record.group = seat ? seat->group : GroupId{};
     record.bundle = seat ? seat->bundle : 0;
@@ -155,7 +155,7 @@ void Head::write_group(GroupId group) {
   records_->put(places_key(group), *places);
 }
 
-/// None: there is nothing left of it.
+/// Returns nullopt if nothing is left of the group.
 std::optional<wire::GroupPlaces> Head::places_record(GroupId group) const {
   const auto places = placement_.places_of(group);
   if (places.empty()) return std::nullopt;
@@ -183,7 +183,7 @@ std::optional<std::map<std::string, std::optional<wire::Message>>> Head::recorde
   return all;
 }
 
-// ---- A head that goes on
+// ---- Recovery from records
 
 struct Head::Restored {
   struct Actor {
@@ -261,7 +261,7 @@ void Head::restore(Records::Found found) {
   for (const auto& [id, group] : restored.groups) {
     if (group.places == nullptr || !group.places->removed) continue;
     moved_groups_.insert(id);
-    apply(placement_.remove_group(id));  // but for what actors have of it
+    apply(placement_.remove_group(id));  // except for what actors still use of it
   }
   begin_again();
   end_event();
@@ -270,7 +270,7 @@ void Head::restore(Records::Found found) {
 bool Head::restore_node(const wire::JoinCluster& join) {
   const auto total = scheduler::Resources::checked(join.amounts);
   if (!total || !scheduler::check_labels(join.labels)) return false;
-  if (join.address.empty() && join.node != own_) {  // it was in the same process as the head before this one
+  if (join.address.empty() && join.node != own_) {  // this node was in the process of an earlier head
     records_->erase(node_key(join.node));
     return true;
   }
@@ -284,7 +284,7 @@ bool Head::restore_node(const wire::JoinCluster& join) {
 bool Head::restore_group(const wire::PlaceGroup* place, const wire::GroupPlaces* places) {
   if (place == nullptr || places == nullptr) return false;
   if (!jobs_.contains(place->asker.job)) {
-    // Its job is over, and so is what had some of it still: nodes end that, and give it to nobody before.
+    // The job is over. The nodes end the actors that still use the group, and give its resources to nobody before that.
     if (places->removed) moved_groups_.insert(place->group);
     return places->removed;
   }
@@ -375,7 +375,7 @@ bool Head::restore_actor(const wire::ActorLife* life, const wire::StartActor* ma
   return true;
 }
 
-/// What was under way.
+/// Resumes what the earlier head had begun: losses of nodes, placements and restarts.
 void Head::begin_again() {
   std::set<NodeId> lost;
   for (const auto& [actor, running] : running_) lost.insert(running.node);
@@ -450,7 +450,8 @@ void Head::on_report(NodeId from, wire::Report some) {
   for (const auto& [caller, job] : report.callers) note_caller({job, caller, 0}, from);
   end_callers_but(report, from);
   for (const wire::Report::Hold& hold : report.holds) {
-    // The word of the actor's maker may have reached no head yet: then it comes again, behind its node's report.
+    // The message that makes the actor may have reached no head yet. Then the node of its maker sends it again, after
+    // that node's report.
     wire::Report alone;
     alone.holds.push_back(hold);
     if (!put_off_until_made(hold.actor, from, alone)) restore_holds(alone);
@@ -467,7 +468,7 @@ void Head::on_report(NodeId from, wire::Report some) {
   end_recovery_if_over();
 }
 
-// Some are known only by what their node has said again for them, and have ended since.
+// Some callers are known only from messages that their node has sent again for them, and have ended since.
 void Head::end_callers_but(const wire::Report& report, NodeId from) {
   std::unordered_set<CallerId> there;
   for (const auto& [caller, job] : report.callers) there.insert(caller);
@@ -487,7 +488,7 @@ void Head::take_reported_bundles(NodeId from, const wire::Report& report) {
   std::set<std::pair<GroupId, std::uint32_t>> unheld;
   for (const auto& each : report.unheld) unheld.insert(key_of(each));
   std::vector<scheduler::Placement::BundlePlace> places;
-  GroupId of;  // they come group by group
+  GroupId of;  // the bundles are reported group by group
   for (const auto& each : report.bundles) {
     if (std::exchange(of, each.group) != each.group) places = placement_.places_of(each.group);
     if (each.bundle >= places.size() || places[each.bundle].node != from) {
@@ -534,7 +535,7 @@ void Head::take_reported_incarnations(NodeId from, const wire::Report& report) {
 
 void Head::end_recovery_if_over() {
   if (!recovering_ || !expected_.empty() || !reporting_.empty()) return;
-  if (own_ && !knows(own_)) return;  // what was there may have room nowhere else
+  if (own_ && !knows(own_)) return;  // what ran there may have room nowhere else
   recovering_ = false;
   settle_leases();
   apply(actors_.restored([this](CallerId caller) { return callers_.contains(caller); }));
@@ -547,7 +548,7 @@ void Head::end_recovery_if_over() {
   for (auto& [from, message] : std::exchange(put_off_, {})) on_event(from, std::move(message));
 }
 
-/// A lease stands that both sides know of.
+/// Keeps the leases that both nodes have reported, and ends the others.
 void Head::settle_leases() {
   std::vector<WorkerId> unknown;
   for (auto& [worker, lease] : leases_) {

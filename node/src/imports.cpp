@@ -18,19 +18,19 @@ using object_store::Wish;
 constexpr auto kReachTime = 3s;
 constexpr auto kClaimTime = 10s;
 constexpr auto kAgainTime = 200ms;       // between attempts
-constexpr int kAttempts = 4;             // without a byte
+constexpr int kAttempts = 4;             // in a row that bring not a single byte
 constexpr std::size_t kPullsAtOnce = 4;  // each may fill the wire
-constexpr std::size_t kAheadAtOnce = 2;  // of these, that nobody waits for
+constexpr std::size_t kAheadAtOnce = 2;  // a pull that nobody waits for begins below this many
 constexpr std::uint64_t kWarmMin = std::uint64_t{4} << 20;
-constexpr int kHopsMax = 4;  // from one that had it to the one that has it
+constexpr int kHopsMax = 4;  // nodes that are asked one after the other, because each names another one
 
-// kNotFound: there is no such node any more.
+// Keeps kNotFound, which says that there is no such node any more.
 Error not_reached(NodeId node, const Error& why) {
   return {why.code() == ErrorCode::kNotFound ? why.code() : ErrorCode::kUnavailable,
           "node " + to_string(node) + " cannot be reached: " + why.message()};
 }
 
-/// For who wants the object and will not get it.
+/// The error for a caller that wants the object and will not get it.
 Error lost_with_its_node(const ObjectId& id, const Error& why) {
   return {ErrorCode::kObjectLost,
           "object " + to_string(id) + " lies at another node, and does not come: " + why.message(),
@@ -39,8 +39,8 @@ Error lost_with_its_node(const ObjectId& id, const Error& why) {
 
 }  // namespace
 
-/// A pull from a node that does not answer: another pull has its place among kPullsAtOnce meanwhile. It keeps its
-/// memory; so no other pull from that node is begun.
+/// Marks a pull from a node that does not answer, for as long as this object lives. Another pull takes its place among
+/// kPullsAtOnce meanwhile. The pull keeps its memory, so no other pull from that node is begun.
 class Imports::Aside {
  public:
   Aside(Imports& imports, NodeId node) : imports_{imports}, node_{node} {
@@ -78,7 +78,7 @@ void Imports::close() {
 
 // ---- Places for objects of other nodes
 
-// Who passed it on may not be the one that has it.
+// The node that passed the object on may not be the one that has it. Then it names that one, which is asked next.
 async::Async<Result<object_store::Location>> Imports::import(Imports* self, std::uint32_t table, Location object,
                                                              Duration time) {
   for (int hops = 0; hops < kHopsMax; ++hops) {
@@ -91,7 +91,7 @@ async::Async<Result<object_store::Location>> Imports::import(Imports* self, std:
     auto claimed = co_await claim(self, object);
     if (--self->claiming_[object.id] == 0) self->claiming_.erase(object.id);
     if (!claimed) {
-      self->release_if_unused(object);  // that node may have been slower than this one's patience
+      self->release_if_unused(object);  // the claim may still have been made after the time limit
       co_return std::move(claimed).error();
     }
     if (!claimed->elsewhere.node) co_return self->take_in(table, object, *claimed, time);
@@ -109,7 +109,7 @@ async::Async<Result<wire::ObjectClaimed>> Imports::claim(Imports* self, Location
     if (!link) {
       answer = std::move(link).error();
       if (answer.error().code() == ErrorCode::kNotFound) break;
-      // The head does not say where it is: it waits for that node, or is away itself.
+      // The head does not say where the node is: it waits for that node, or is away itself.
       const bool head_waits = answer.error().code() == ErrorCode::kDeadlineExceeded;
       if (head_waits && self->executor_.now() < until) attempt = 0;
       continue;
@@ -119,7 +119,7 @@ async::Async<Result<wire::ObjectClaimed>> Imports::claim(Imports* self, Location
                                        async::Deadline::after(kClaimTime, self->executor_.now()));
     if (answer) break;
     const bool is_silent = answer.error().code() == ErrorCode::kDeadlineExceeded;
-    if (is_silent) self->give_up(object.node, **link);  // that connection has ended, perhaps, and nobody has said so
+    if (is_silent) self->give_up(object.node, **link);  // it may have ended unnoticed
     if (!is_silent && answer.error().code() != ErrorCode::kUnavailable) break;
   }
   if (!answer) {
@@ -135,13 +135,13 @@ async::Async<Result<wire::ObjectClaimed>> Imports::claim(Imports* self, Location
 
 Result<object_store::Location> Imports::take_in(std::uint32_t table, const Location& origin,
                                                 const wire::ObjectClaimed& claimed, Duration time) {
-  if (const auto known = imports_.find(origin.id); known != imports_.end()) {  // another import of it was faster
+  if (const auto known = imports_.find(origin.id); known != imports_.end()) {  // another import was faster
     auto kept = keep_for(table, known->second.here, time);
     if (kept || !object_store::is_lost(kept.error())) return kept;
     by_place_.erase(known->second.here.place);
     imports_.erase(known);
   }
-  if (claimed.size >= kWarmMin) {  // one that has ended meanwhile leaves its memory
+  if (claimed.size >= kWarmMin) {  // an object that has ended meanwhile may leave its memory to this one
     store_->lender.end_outside();
     store_->lender.reclaim();
     look();
@@ -216,15 +216,15 @@ void Imports::look() {
   }
 }
 
-// What is claimed anew meanwhile is not to be released.
+// An object that is being claimed anew must not be released.
 void Imports::release_if_unused(const Location& origin) {
   if (imports_.contains(origin.id) || claiming_.contains(origin.id)) return;
   const auto neighbour = neighbours_.find(origin.node);
-  if (neighbour == neighbours_.end() || neighbour->second.link == nullptr) return;  // it forgets by itself
+  if (neighbour == neighbours_.end() || neighbour->second.link == nullptr) return;  // the claim there ends by itself
   neighbour->second.link->send(wire::ReleaseObject{origin});
 }
 
-// ---- Nodes that have them
+// ---- Nodes that have the objects
 
 async::Async<Result<std::string>> Imports::find_address(Imports* self, NodeId node) {
   if (const auto known = self->neighbours_.find(node); known != self->neighbours_.end()) {
@@ -235,7 +235,7 @@ async::Async<Result<std::string>> Imports::find_address(Imports* self, NodeId no
   co_return std::move(address);
 }
 
-// The first one connects; those that come meanwhile wait for it.
+// The first caller connects. Those that come meanwhile wait for its connection.
 async::Async<Result<std::shared_ptr<net::Peer>>> Imports::reach(Imports* self, NodeId node) {
   Neighbour& there = self->neighbours_[node];
   if (there.link != nullptr) co_return there.link;
@@ -250,7 +250,7 @@ async::Async<Result<std::shared_ptr<net::Peer>>> Imports::reach(Imports* self, N
   if (link) {
     self->background_.spawn(claim_again(self, node, *link));
   } else {
-    neighbour.address.clear();  // it may be elsewhere
+    neighbour.address.clear();  // the node may have another address by now
   }
   for (auto& waiting : std::exchange(neighbour.waiting, {})) {
     if (link) {
@@ -273,12 +273,13 @@ async::Async<Result<std::shared_ptr<net::Peer>>> Imports::connect(Imports* self,
   if (!socket) co_return not_reached(node, socket.error());
   const auto link = self->host_.make_link(*std::move(socket), net::Descriptors::kRefused);
   auto peer = net::Peer::make(self->executor_, link, *self);
-  self->neighbours_[node].link = peer;  // before anybody can hear that it has ended
+  self->neighbours_[node].link = peer;  // before on_peer_closed() can be called for it
   link->start(peer);
   co_return peer;
 }
 
-// What was released while there was no connection, that node has not heard of.
+// The node has not heard of releases while there was no connection. So all claims are made again, and then the node is
+// told to drop the others.
 async::Async<void> Imports::claim_again(Imports* self, NodeId node, std::shared_ptr<net::Peer> link) {
   std::vector<Location> theirs;
   for (const auto& [id, import] : self->imports_) {
@@ -307,7 +308,7 @@ void Imports::on_peer_closed(net::Peer& peer, const Error&) {
   }
 }
 
-// A connection by which no answer comes. Unless it has ended by itself.
+// Closes a connection over which no answer comes, unless it has ended by itself.
 void Imports::give_up(NodeId node, net::Peer& link) {
   const auto neighbour = neighbours_.find(node);
   if (neighbour == neighbours_.end() || neighbour->second.link.get() != &link) return;
@@ -320,7 +321,7 @@ bool Imports::has_any_of(NodeId node) const {
                      [node](const auto& entry) { return entry.second.origin.node == node; });
 }
 
-// It keeps what was claimed for a while.
+// That node keeps the claims for kAwayTime, so this one tries to connect for as long.
 async::Async<void> Imports::reach_again(Imports* self, NodeId node) {
   const TimePoint until = self->executor_.now() + kAwayTime;
   while (self->executor_.now() < until && self->has_any_of(node)) {
@@ -342,11 +343,11 @@ void Imports::ask_whether_lost(NodeId node, async::UniqueFunction<void(bool lost
 
 async::Async<void> Imports::ask_whether_lost(Imports* self, NodeId node, async::UniqueFunction<void(bool lost)> then) {
   const auto address = co_await self->find_(node);
-  if (!address && address.error().code() == ErrorCode::kCancelled) co_return;  // this one ends
+  if (!address && address.error().code() == ErrorCode::kCancelled) co_return;  // this node ends
   then(!address && address.error().code() == ErrorCode::kNotFound);
 }
 
-// Nodes come and go, a program's own above all.
+// Nodes come and go, above all those that belong to one program. So a node that is not used is forgotten.
 void Imports::forget_if_unused(NodeId node) {
   const auto found = neighbours_.find(node);
   if (found == neighbours_.end() || found->second.link != nullptr) return;
@@ -397,7 +398,7 @@ void Imports::begin_pull(Pull next) {
 
 async::Async<void> Imports::pull(Imports* self, ObjectId id, Body body, Done done) {
   auto pulled = co_await pull_all(self, id, body);
-  Import& import = self->imports_.at(id);  // it stays while it is coming
+  Import& import = self->imports_.at(id);  // look() keeps an import that is being pulled
   if (!pulled && import.coming != nullptr) {
     import.coming->give_up(pulled.error());
     if (import.relays != 0) {
@@ -413,7 +414,8 @@ async::Async<void> Imports::pull(Imports* self, ObjectId id, Body body, Done don
   self->begin_pulls();
 }
 
-// From its node, or from whom that one names; from another when that one breaks off. What has come stays.
+// Pulls from the object's own node, or from the node that this one names; when that stream breaks off, from the own
+// node again. If the own node is lost, the nodes that were named are tried last. Chunks that have come stay.
 async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body body) {
   PHAROS_CO_TRY_VOID(self->store_->bytes());
   PHAROS_CO_TRY_VOID(co_await provide(self, body));
@@ -429,7 +431,7 @@ async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body bo
     const auto address = co_await find_address(self, source);
     if (!address && address.error().code() == ErrorCode::kDeadlineExceeded && self->executor_.now() < until) {
       if (!aside) aside.emplace(*self, origin.node);
-      PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));  // the head waits for that node, or is away itself
+      PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));  // the head waits for that node, or is away
       continue;
     }
     const auto pulled = co_await pull_from(self, source, Wish{origin, self->self_, insists}, chunks);
@@ -462,7 +464,7 @@ async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body bo
   co_return lost_with_its_node(id, *why);
 }
 
-/// Unless there is a connection to it, by which its address is the right one.
+/// Forgets the address of a node, unless there is a connection to the node, which shows that the address is right.
 void Imports::ask_anew_where(NodeId node) {
   const auto found = neighbours_.find(node);
   if (found != neighbours_.end() && found->second.link == nullptr) found->second.address.clear();

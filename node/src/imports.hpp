@@ -23,59 +23,65 @@
 
 namespace pharos::node {
 
-/// Objects of other nodes that processes here have a share in. Each has a place in this node's store, as one that is
-/// out: processes keep it and read it like any other, and when it is read it is pulled from its node, or from one that
-/// pulls it just now. While it has a place here its node keeps it for this one, which has claimed it there; so its
-/// memory here may be taken at any time. When nobody here keeps it any more its node is told.
+/// Objects of other nodes that processes here use. Each has a place in this node's store, like an object that is out on
+/// disk: processes keep it and read it like any other. When it is read it is pulled from its own node, or from a node
+/// that is pulling it at this moment.
+/// While an object has a place here, this node has claimed it at its own node, which keeps it. So its memory here may
+/// be taken away at any time. When no process here keeps it any more its own node is told.
 ///
-/// Owned by StoreService; on the node's strand. When the connection to a node breaks, what it has is claimed still
-/// until the head says that the node is lost, or kAwayTime has passed; then what is not in memory here is lost. End:
-/// close(), then closed() soon.
+/// Owned by StoreService. Everything is on the node's strand. When the connection to a node breaks, the claims there
+/// stay valid until the head says that the node is lost or kAwayTime has passed. After that its objects are lost unless
+/// they are in memory here. At most 4 pulls run at once; the others wait.
+/// End: close(), then closed() becomes true soon.
 class Imports final : public net::Peer::Owner {
  public:
   static constexpr auto kGraceTime = std::chrono::seconds{10};  ///< before the head is asked whether a node is lost
+  /// How long claims outlive the connection over which they were made.
   static constexpr Duration kAwayTime = std::chrono::seconds{90};
+  /// How long an imported object is kept for a process that waits for it, and for one that has asked for it ahead.
   static constexpr Duration kKeepTime = std::chrono::seconds{1};
   static constexpr Duration kAheadTime = std::chrono::seconds{30};
 
   using Location = object_store::Location;
   using Place = object_store::Place;
   using Body = object_store::Lender::Body;
-  /// Where a node is reached.
+  /// Returns the address of a node. kNotFound if it is no node of the cluster any more.
   using Find = std::function<async::Async<Result<std::string>>(NodeId node)>;
 
   Imports(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
           Find find);
 
-  /// Where an object lies here, for the process that has this table and keeps it within that time. Also one of this
-  /// node that comes back to it.
+  /// Claims an object and returns where it lies here. It is kept for `time`; by then the process with this pin table
+  /// has to keep it itself. The object may also be one of this node that comes back to it. Fails with kObjectLost if
+  /// the object is gone or its node does not answer.
   static async::Async<Result<Location>> import(Imports* self, std::uint32_t table, Location object, Duration time);
-  /// It does, and need not be waited for.
+  /// The process with this table keeps the object itself, so the import need not keep it any longer.
   void is_kept(std::uint32_t table, const Place& here);
 
-  /// Of an import: what its own node knows it by.
+  /// The location of an imported object at its own node. nullptr if nothing was imported to this place.
   const Location* origin_of(const Place& here) const;
-  /// It need not be kept here: it can be pulled again.
+  /// Returns whether the object in this place can be pulled again, so that its memory here may go.
   bool is_elsewhere(const Place& here) const;
-  /// What somebody waits for is pulled before all that may be needed soon.
+  /// Objects that a caller waits for (kWaitedFor) are pulled before those that may be needed soon (kAhead).
   enum class Urgency : std::uint8_t { kWaitedFor, kAhead };
-  /// Pulls it to its memory here. `done` runs later.
+  /// Pulls an object to its memory here. `done` runs later, never inside this call.
   void bring(const Body& body, Urgency urgency, async::UniqueFunction<void(Result<void>)> done);
-  /// Somebody waits now.
+  /// A caller now waits for an object that was to be pulled ahead.
   void hurry(const Place& here);
 
-  /// One that is here, or on its way.
+  /// The place here of an object that is here or on its way; nullopt if it was not imported.
   std::optional<Location> find(const ObjectId& id) const;
-  /// On its way: those chunks, to be passed on until end_relay().
+  /// The chunks of an object that is being pulled, to be passed on until end_relay(). nullptr if it is not being
+  /// pulled.
   std::shared_ptr<object_store::Chunks> begin_relay(const ObjectId& id);
   void end_relay(const ObjectId& id);
 
-  /// Whether the head says that it is no node of this cluster any more. False too if the head says nothing.
+  /// Asks the head whether this is no node of the cluster any more. `lost` is false, too, if the head does not answer.
   void ask_whether_lost(NodeId node, async::UniqueFunction<void(bool lost)> then);
 
-  /// Tells nodes of what has ended here.
+  /// Forgets objects that have ended here, and tells their nodes.
   void look();
-  /// What was kept for it need not be.
+  /// The process with this table has ended: nothing is kept for it any longer.
   void process_ended(std::uint32_t table);
   bool empty() const { return imports_.empty(); }
   std::size_t size() const { return imports_.size(); }
@@ -88,17 +94,17 @@ class Imports final : public net::Peer::Owner {
     Location origin;
     Location here;
     bool claimed = true;
-    std::shared_ptr<object_store::Chunks> coming{};  // while it is pulled
-    std::size_t relays = 0;                          // that pass on these
+    std::shared_ptr<object_store::Chunks> coming{};  // set while the object is pulled
+    std::size_t relays = 0;                          // streams that pass these chunks on
     async::Completion<void> no_relays{};
-    std::vector<NodeId> others{};  // that had it, or were to get it
+    std::vector<NodeId> others{};  // other nodes that have pulled it or were about to
   };
   struct Neighbour {
     std::string address;
-    std::shared_ptr<net::Peer> link;  // null while there is none
+    std::shared_ptr<net::Peer> link;  // null while there is no connection
     bool connecting = false;
     std::vector<async::Completion<std::shared_ptr<net::Peer>>> waiting;
-    std::size_t pulls_aside = 0;  // from this node, which does not answer
+    std::size_t pulls_aside = 0;  // pulls from this node that wait because it does not answer
   };
   class Aside;
   using Done = async::UniqueFunction<void(Result<void>)>;
@@ -152,12 +158,12 @@ class Imports final : public net::Peer::Owner {
     std::uint32_t table;
     std::uint32_t pin;
   };
-  std::map<std::uint64_t, Kept> kept_;  // for those who asked, oldest first
+  std::map<std::uint64_t, Kept> kept_;  // objects that are kept for the processes that have asked, oldest first
   std::uint64_t last_kept_ = 0;
   std::unordered_map<NodeId, Neighbour> neighbours_;
-  std::size_t pulls_ = 0;     // under way, without those that are aside
-  std::deque<Pull> waiting_;  // that somebody waits for
-  std::deque<Pull> ahead_;
+  std::size_t pulls_ = 0;     // pulls under way, without those that are aside
+  std::deque<Pull> waiting_;  // queued pulls that a caller waits for
+  std::deque<Pull> ahead_;    // queued pulls of objects that may be needed soon
 
   async::AsyncGroup background_;
 };

@@ -37,7 +37,7 @@ void LogFile::append(std::string_view text, std::uint64_t most) {
     behind_gap += text;
     text = behind_gap;
   }
-  if (text.size() > most) {  // of which the end is kept, and nothing of what was before
+  if (text.size() > most) {  // its end is kept, and nothing that was written before it
     end_ += text.size() - most;
     text.remove_prefix(text.size() - most);
     forget();

@@ -10,19 +10,19 @@
 
 namespace pharos::node {
 
-/// What a process has written, in two files that are turned over: when the newer one is full it takes the older one's
-/// place. Bytes are counted from the first that was ever written.
-/// Any thread; append() and read() may wait for a disk. What the disk has no room for is left out, and the text says
-/// how much.
+/// The output of one process, in two files: when the newer file is full it takes the place of the older one. Bytes are
+/// counted from the first one that was ever written.
+/// Owned by Logs and by its work that runs aside (shared). Any thread; append() and read() may wait for a disk. Text
+/// that the disk does not take is left out, and the log says how much is missing.
 class LogFile {
  public:
   explicit LogFile(std::string path) : path_{std::move(path)} {}
 
-  /// Of all that was written at most `most` bytes are kept, and at least half of that.
+  /// Appends text. Of all that was written the log keeps the last bytes: at most `most`, and at least half of that.
   void append(std::string_view text, std::uint64_t most);
-  /// From that byte on, or from the first that is still there.
+  /// Reads at most `most` bytes from byte `from` on, or from the first byte that is still there.
   wire::LogPart read(std::uint64_t from, std::uint32_t most) const;
-  /// The older file, or what there is.
+  /// Removes the older file; if there is none, everything that was written so far.
   void drop_older();
   void remove();
 
@@ -37,14 +37,14 @@ class LogFile {
 
   const std::string path_;
   mutable std::mutex mutex_;
-  std::uint64_t begin_ = 0;   // of the older file
-  std::uint64_t turned_ = 0;  // where the newer one goes on
-  std::uint64_t end_ = 0;
-  std::uint64_t left_out_ = 0;  // since the last that was written
+  std::uint64_t begin_ = 0;     // first byte of the older file
+  std::uint64_t turned_ = 0;    // first byte of the newer file
+  std::uint64_t end_ = 0;       // end of the newer file
+  std::uint64_t left_out_ = 0;  // bytes that were left out since the last one that was written
   std::atomic<std::uint64_t> kept_ = 0;
 };
 
-/// A part of a file; none of its bytes when it cannot be read.
+/// Reads a part of a file. Returns what could be read; empty if the file cannot be read.
 std::string read_part(const std::string& path, std::uint64_t from, std::uint64_t most);
 
 }  // namespace pharos::node

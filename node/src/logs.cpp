@@ -34,7 +34,7 @@ void Logs::write(WorkerId worker, std::string_view text) {
   const auto found = logs_.find(worker);
   if (found == logs_.end()) return;
   Log& log = found->second;
-  // Of what comes too fast the end is kept, as it is on the disk.
+  // If output comes faster than the disk takes it, its end is kept. The log on disk keeps the end, too.
   if (log.unwritten.size() + text.size() > kUnwrittenMax) {
     log.unwritten = "*** " + std::to_string(log.unwritten.size()) + " bytes are missing: the disk was too slow\n";
   }
@@ -136,7 +136,7 @@ void Logs::read(const wire::ReadLog& asked, TakePart take) {
                                "pharos logs lists those that there are."});
   }
   const Log& log = found->second;
-  // What it has written after this is seen by the next question.
+  // If the worker writes more after this, the next question finds it: so `ended` is decided before the file is read.
   const bool ended = !log.reason.empty() && log.unwritten.empty() && !log.being_written;
   run_aside_(
       [reading, file = log.file, from = asked.from, most, ended] {

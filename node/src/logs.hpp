@@ -19,31 +19,33 @@
 
 namespace pharos::node {
 
-/// What the workers of a node have written, and how they ended: also of those that are gone, for as long as the node
-/// lives.
-/// Owned by the node; on its strand. Never waits for the disk: that has kUnwrittenMax bytes of each worker at most, and
-/// of what comes faster the older is left out.
-/// Bounds, on disk: `worker_max` bytes of each, `total_max` of all together. The oldest of those that have ended make
-/// room; when none is left, each that lives has its share, and the largest loses its older half.
+/// The output of a node's workers, and how they ended. Logs of workers that are gone are kept, too, as long as the node
+/// lives and there is room.
+/// Owned by Node; on its strand. Never waits for the disk: up to kUnwrittenMax bytes of each worker wait in memory. If
+/// output comes faster than the disk takes it, the older part of this is left out.
+/// Bounds on disk: `worker_max` bytes for each worker, `total_max` for all together, kEndedMax ended workers. The logs
+/// of the workers that ended first are removed to make room. When no ended worker is left, each living worker has an
+/// equal share, and the largest log loses its older half.
+/// End: the destructor; work that runs aside finishes without it.
 class Logs {
  public:
   static constexpr std::size_t kUnwrittenMax = std::size_t{4} << 20;
   static constexpr std::size_t kEndedMax = 1000;
-  static constexpr std::uint32_t kPartMax = 256 << 10;  ///< of what is read at once
+  static constexpr std::uint32_t kPartMax = 256 << 10;  ///< bytes that are read at once
 
   struct Settings {
-    std::string folder;  ///< empty: nothing is kept
-    std::string own;     ///< where the node itself writes; empty: not into a file
+    std::string folder;  ///< folder of the log files; empty: nothing is kept
+    std::string own;     ///< the file that the node itself writes its log to; empty: it writes to no file
     std::uint64_t worker_max = std::uint64_t{16} << 20;
     std::uint64_t total_max = std::uint64_t{512} << 20;
   };
-  /// As Host::run_aside().
+  /// Does the same as Host::run_aside().
   using RunAside = std::function<void(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done)>;
   Logs(RunAside run_aside, Settings settings, NodeId node, std::string role);
 
   struct Writer {
     WorkerId worker;
-    ActorId actor;  ///< none: it runs tasks
+    ActorId actor;  ///< unset: the worker runs tasks
     std::uint32_t incarnation = 0;
     std::string label;
   };
@@ -52,26 +54,26 @@ class Logs {
   void write(WorkerId worker, std::string_view text);
   void end(WorkerId worker, const std::string& reason);
 
-  /// One for each of them.
+  /// One row for each worker, and one for the node itself if it writes to a file.
   wire::Rows list() const;
-  /// kNotFound: there is none of that id.
   using TakePart = async::UniqueFunction<void(Result<wire::LogPart>)>;
+  /// Reads a part of a log and gives it to `take`; kNotFound if there is no log of that id.
   void read(const wire::ReadLog& asked, TakePart take);
 
  private:
   struct Log {
     Writer writer;
     pid_t pid = 0;
-    std::string reason{};  // empty: it lives
+    std::string reason{};  // how the worker ended; empty: it lives
     std::shared_ptr<LogFile> file;
     std::uint64_t bytes = 0;  // on disk
-    std::string unwritten{};
+    std::string unwritten{};  // text that waits until the disk has taken the text before
     bool being_written = false;
   };
   void write_down(Log& log);
   void make_room();
   void note_bytes(Log& log);
-  /// `done` runs on the strand, with the log, if that is still there; null: it is not.
+  /// Runs `work` aside, then `done` on the strand with the worker's log, or with nullptr if the log is gone.
   template <class Work, class Done>
   void work_at(WorkerId worker, Work work, Done done);
 
@@ -80,7 +82,7 @@ class Logs {
   const NodeId node_;
   const std::string role_;
   std::unordered_map<WorkerId, Log> logs_;
-  std::deque<WorkerId> ended_;  // oldest first
+  std::deque<WorkerId> ended_;  // the worker that ended first comes first
   std::uint64_t total_ = 0;
   bool makes_room_ = false;
   std::shared_ptr<char> alive_ = std::make_shared<char>();

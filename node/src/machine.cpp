@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kShown = 128;  // bytes of what makes no sense
+constexpr std::size_t kShown = 128;  // bytes of a malformed option that an error message shows
 
 std::uint32_t usable_cpus(const MachineLimits& limits) {
   cpu_set_t cpus;
@@ -29,7 +29,7 @@ std::uint32_t usable_cpus(const MachineLimits& limits) {
   return static_cast<std::uint32_t>(std::max(1.0, quota > 0 ? std::min(allowed, std::ceil(quota)) : allowed));
 }
 
-/// Objects lie in memory.
+/// Memory for actors and tasks: objects lie in memory, too, so their part is taken off.
 ByteCount memory_beside_objects(const MachineLimits& limits, const DaemonOptions& options) {
   const ByteCount objects =
       options.object_store == 0 ? object_store::default_capacity() : ByteCount{options.object_store};
@@ -37,7 +37,7 @@ ByteCount memory_beside_objects(const MachineLimits& limits, const DaemonOptions
   return all > objects ? all - objects : ByteCount{};
 }
 
-/// Without NVIDIA's library there is a list of them still, which says no more than how many there are.
+/// Without NVIDIA's library the driver's folder in /proc still shows how many GPUs there are, and nothing else.
 std::vector<Gpu> found_gpus(const fs::path& root) {
   auto found = find_gpus();
   if (found) {
@@ -53,7 +53,7 @@ std::vector<Gpu> found_gpus(const fs::path& root) {
   return std::vector<Gpu>(none ? 0 : static_cast<std::size_t>(count));
 }
 
-/// The one that CUDA knows by this name: "1", or "GPU-8a2f" for one whose UUID begins like that.
+/// The GPU that CUDA knows by this name: an index like "1", or the beginning of a UUID like "GPU-8a2f".
 const Gpu* find_gpu(const std::vector<Gpu>& gpus, const std::string& name) {
   std::size_t index = 0;
   const auto read = std::from_chars(name.data(), name.data() + name.size(), index);
@@ -65,7 +65,7 @@ const Gpu* find_gpu(const std::vector<Gpu>& gpus, const std::string& name) {
   return found == gpus.end() ? nullptr : &*found;
 }
 
-/// What all of them are, as a label says it: "NVIDIA-A100-SXM4-80GB". Empty: of more than one type, or not known.
+/// The type of all these GPUs, as a label: "NVIDIA-A100-SXM4-80GB". Empty if they are of different types, or unknown.
 std::string type_of(const std::vector<std::string>& names, const std::vector<Gpu>& gpus) {
   std::string type;
   for (const std::string& name : names) {
@@ -82,7 +82,7 @@ std::vector<std::string> numbers_below(std::size_t end) {
   return numbers;
 }
 
-/// As CUDA reads it: up to the first that is none.
+/// Reads CUDA_VISIBLE_DEVICES as CUDA does: up to the first entry that names no device.
 std::vector<std::string> names_in(std::string_view visible) {
   std::vector<std::string> names;
   while (!visible.empty()) {
@@ -94,7 +94,7 @@ std::vector<std::string> names_in(std::string_view visible) {
   return names;
 }
 
-/// Devices may be declared where there are none.
+/// Cuts the GPUs of the machine to the number that the resources declare. GPUs may be declared where there are none.
 Result<void> cut_to_declared(Machine& machine, const std::string& text, const char* visible) {
   const std::int64_t gpus = machine.resources.gpus();
   if (gpus % scheduler::Resources::kWhole != 0) {

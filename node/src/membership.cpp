@@ -23,17 +23,18 @@ constexpr auto kRejoinTime = 5s;
 constexpr Duration kFirstPause = 50ms;  // before the head is looked for again
 constexpr Duration kLongestPause = 500ms;
 constexpr auto kReopenTime = 500ms;
-// After so much silence the end of a connection is the network's doing, and not that of the process at its other end.
+// If a connection ends after so much silence, the network has ended it, and not the process at its other end.
 constexpr auto kQuietTime = 5s;
 constexpr std::uint32_t kQuietTicks = 5;
-/// A connection that outlived a silence may still end of it: TCP gives up late, or the other end has given up before.
+// A connection that outlived a silence may still end because of it: TCP gives up late, or the other end has given up
+// before.
 constexpr Duration kAfterQuiet = std::chrono::seconds{5};
-// A head without records takes nobody back that has been silent for longer than 70 s, and none that was started again
-// does.
+// A head without records takes no node back that was silent for longer than 70 s, and after a restart it takes back no
+// node at all. So it is useless to look for such a head for longer.
 constexpr Duration kAwayMaxWithoutRecords = 90s;
-constexpr std::size_t kOutputQueuedMax = std::size_t{16} << 20;  // to a node, of what workers elsewhere write
+constexpr std::size_t kOutputQueuedMax = std::size_t{16} << 20;  // to a node; more output is dropped
 
-/// So that a thousand nodes do not come in the same moment.
+/// Varies a pause at random, so that a thousand nodes do not come back at the same moment.
 Duration about(Duration pause) {
   return pause / 2 + Duration{static_cast<std::int64_t>(random_u64() % static_cast<std::uint64_t>(pause.count()))};
 }
@@ -58,7 +59,8 @@ Membership::Membership(async::Executor& executor, Host& host, Settings settings,
   joined_ = true;
 }
 
-/// Endless while it is away: what workers write waits in their pipes.
+/// Bytes that the head has not read. As much as can be while it is away, so that the output of workers waits in their
+/// pipes.
 std::size_t Membership::queued_to_head() const {
   const bool is_here = head_address_.empty();
   const bool is_away = is_here ? head_ == nullptr : head_link_ == nullptr || coming_back_;
@@ -70,7 +72,7 @@ Head::NodeDescription Membership::own_description() const {
   return {.address = {}, .total = node_.machine().resources, .labels = node_.machine().labels};
 }
 
-// Never at once: what one says to the other is heard when the one is done.
+// Messages between head and node are posted: each hears the other only when the other's event is done.
 Head::Tell Membership::tell_own_node() {
   return [this](wire::Message message) {
     executor_.post([this, message = std::move(message)]() mutable { node_.on_head_message(std::move(message)); });
@@ -100,7 +102,7 @@ std::shared_ptr<net::Peer> Membership::link_to(Fd socket) {
   return peer;
 }
 
-// A node that has not joined has nobody to tell of a job.
+// A node that has not joined has no head to which it could report a job.
 void Membership::add_driver(Fd socket) {
   if (joined_) {
     node_.add_driver(std::move(socket));
@@ -149,7 +151,7 @@ async::Async<Result<void>> Membership::start(Membership* self) {
   co_return {};
 }
 
-/// It cannot write down what it does.
+/// The head cannot write to its records any more, so another one is made from what they contain.
 async::Async<void> Membership::replace_head(Membership* self, Error why) {
   log(LogLevel::kError, "the head cannot write, and starts again from what it has written", {kv("error", why)});
   self->head_.reset();
@@ -182,7 +184,7 @@ void Membership::add_node(Fd socket) {
   const Number number = ++last_far_node_;
   far_nodes_.emplace(number, FarNode{.peer = peer, .machine = std::move(machine), .id = {}});
   far_links_.emplace(peer.get(), number);
-  silence_.add(number, "", executor_.now());  // until it has joined
+  silence_.add(number, "", executor_.now());  // as on this machine until it has joined
   tick_later();
 }
 
@@ -209,7 +211,7 @@ void Membership::admit(Number number, const wire::JoinCluster& join, std::uint64
   const Head::NodeDescription description{.address = join.address, .total = *total, .labels = join.labels};
   if (join.again) {
     if (resume(number, join, request)) return;
-    // What it had on an earlier connection does not go on.
+    // The session cannot go on, so the node on its earlier connection is lost.
     if (const auto before = number_of(join.node)) {
       const auto link = far_nodes_.at(*before).peer;
       lose(*before, false);
@@ -221,7 +223,7 @@ void Membership::admit(Number number, const wire::JoinCluster& join, std::uint64
     return;
   }
   if (!join.again && head_->knows(join.node)) return refuse({ErrorCode::kAlreadyExists, "the node has joined before"});
-  if (!join.again) head_->remove_node(join.node);  // it has heard nothing of the head before, which ended just then
+  if (!join.again) head_->remove_node(join.node);  // its first join was recorded by a head that ended before the answer
   node.id = join.node;
   node.session = std::make_shared<Session>(random_u64());
   node.session->begin(node.peer);
@@ -234,7 +236,7 @@ void Membership::admit(Number number, const wire::JoinCluster& join, std::uint64
     } else if (Session::belongs(message)) {
       session->say(std::move(message));
     } else if (const auto& link = session->link(); link != nullptr && link->queued() < kOutputQueuedMax) {
-      link->send(message);  // else it is lost
+      link->send(message);  // else the output is dropped
     }
   };
   if (join.again) {
@@ -244,7 +246,8 @@ void Membership::admit(Number number, const wire::JoinCluster& join, std::uint64
   }
 }
 
-/// False: the node has no session with this head that can go on. One that has not reported all has to do so anew.
+/// Continues the session of a node that has come back. Returns false if the node has no session with this head that can
+/// go on. A node that has not reported everything has to report again.
 bool Membership::resume(Number number, const wire::JoinCluster& join, std::uint64_t request) {
   const auto before = number_of(join.node);
   if (!before || head_->awaits_report_of(join.node)) return false;
@@ -319,7 +322,7 @@ async::Async<Result<wire::ClusterJoined>> Membership::ask_to_join(Membership* se
   const auto* const joined = std::get_if<wire::ClusterJoined>(&answer.message);
   if (joined == nullptr) co_return Error{ErrorCode::kInternal, "the head gave an answer that fits no node"};
   if (joined->resumed && !self->session_.can_resume(joined->heard)) {
-    self->session_ = Session{};  // the head takes this node for a new one at the next attempt, and says what was lost
+    self->session_ = Session{};  // so that the head gives this node up at the next attempt
     co_return Error{ErrorCode::kExhausted, "this node has said more than it keeps while the head was away"};
   }
   if (!joined->lost) self->node_.pass_on_beat(asked);
@@ -329,8 +332,9 @@ async::Async<Result<wire::ClusterJoined>> Membership::ask_to_join(Membership* se
   co_return *joined;
 }
 
-/// The connection may have ended since: then nothing goes on yet. What has come behind the answer has been counted, and
-/// nothing is said between the end of the old session and the report with which a new one begins.
+/// The head has taken this node. If the connection has ended since, nothing goes on yet. Messages that came after the
+/// answer have been counted already, so a new session begins with that count. Nothing is said between the end of the
+/// old session and the reports with which the new one begins.
 void Membership::go_on_with(const wire::ClusterJoined& joined, std::uint64_t heard_before) {
   if (joined.resumed) {
     if (head_link_ == nullptr) return;
@@ -368,7 +372,7 @@ async::Async<Result<void>> Membership::try_to_join(Membership* self, ReachedAt r
   PHAROS_CO_TRY(const auto cluster, co_await ask_to_join(self, std::move(socket), false, deadline));
   self->node_.note_cluster(cluster);
   self->admit_waiting_drivers();
-  // It may have ended since, with more said than the answer.
+  // The connection may have ended since.
   if (self->head_link_ == nullptr) self->lose_head(Error{ErrorCode::kUnavailable, "the head has ended"});
   co_return {};
 }
@@ -377,15 +381,15 @@ void Membership::lose_head(const Error& why) {
   head_link_.reset();
   session_.pause();
   if (!joined_ || std::exchange(coming_back_, true)) return;
-  // One that has just been heard, and will not be started again, has ended.
+  // A head without records that was heard just now has ended for good. Otherwise a head may still be there.
   const TimePoint now = executor_.now();
   const bool may_be_there = head_lasts_ || now - head_spoke_ >= kQuietTime || now < after_silence_;
   if (!may_be_there) return ends_.lost(why);
   background_.spawn(come_back(this, why));
 }
 
-/// What was sent to this node before a cut, or while this process was stopped, may come just before the end of the
-/// connection: the head has been silent all the same.
+/// A message has come from the head. It may have been sent before a cut of the network, or while this process was
+/// stopped, and the connection may end just after it. So a silence before it still counts for some seconds.
 void Membership::note_head_spoke() {
   const TimePoint now = executor_.now();
   if (joined_ && now - head_spoke_ >= kQuietTime) after_silence_ = now + kQuietTime;
@@ -409,7 +413,8 @@ async::Async<void> Membership::come_back(Membership* self, Error why) {
       continue;
     }
     const std::uint64_t returns_before = self->returns_;
-    // A head has much to do when it starts, on a slow disk perhaps: it is given up with the connection alone.
+    // A head that starts has much to do, perhaps on a slow disk. So the answer has all the time that is left; only the
+    // end of the connection ends the attempt before.
     const auto patience = async::Deadline::after(away_max - (self->executor_.now() - since), self->executor_.now());
     const auto joined = co_await ask_to_join(self, *std::move(socket), true, patience);
     if (!joined) {

@@ -25,56 +25,59 @@
 
 namespace pharos::node {
 
-/// A node's place in its cluster: beside the head, which other nodes join here; or joined to a head elsewhere. Carries
-/// what head and nodes tell each other, and sees when one of them is gone:
-/// - A node is lost when its connection ends because its process does, or when nothing has come from it for too long
-///   (Silence). A head that hears nothing from any other machine suspects its own link, and waits.
-/// - A connection that ends after some seconds of silence is the network's fault. The node may come back until it is
-///   lost: both ends go on with their session, and say again what the other has not heard (Session). Nothing else
-///   changes: neither Head nor Node hears of it.
-/// - A node whose connection to the head has ended keeps all that it has, and looks for a head at that address again.
-///   The same head goes on with the session, or says that it has given the node up. Another head that has the records
-///   of the first one knows the node, and is told what there is (Head::restore).
-/// - When a head that keeps no records ends the connection, and was not silent before, it has ended, and so does the
-/// node.
-/// - A head that cannot write any more is made anew of what is durable, and its nodes come back to it as to another.
+/// Connects a node with its cluster. The node is either beside the head, which other nodes join here, or it has joined
+/// a head elsewhere. Membership carries the messages between head and nodes, and notices when one of them is gone:
+/// - A node is lost when its connection ends because its process has ended, or when nothing has come from it for too
+///   long (Silence). A head that hears nothing from any other machine suspects its own link, and waits.
+/// - If a connection ends after some seconds of silence, the network has ended it. The node may come back until it is
+///   lost. Then both ends continue their session and send again what the other end has not heard (Session). Neither
+///   Head nor Node hears of the break.
+/// - A node whose connection to the head has ended keeps everything that it has, and looks for a head at the same
+///   address. The same head continues the session, or says that it has given the node up. Another head that has the
+///   records of the first one knows the node, and is told what is on it (Head::restore).
+/// - When the connection to a head without records ends, and that head was not silent before, the head has ended. Then
+///   the node ends, too.
+/// - A head that cannot write any more is replaced by one that is made from what is durable. Its nodes return to it as
+///   to another head.
 /// Owned by the daemon. Everything runs on one strand.
-/// End: close(), then whatever is posted runs until closed().
+/// End: close(); then the executor has to run what is posted until closed() is true.
 class Membership final : public net::Peer::Owner {
  public:
-  /// Blocks; not on the strand.
+  /// Opens the store of the records. It blocks, so it is not called on the strand.
   using OpenRecords = std::function<Result<std::unique_ptr<storage::KvStore>>()>;
   struct Settings {
     Node::Settings node;
-    OpenRecords open_records{};  ///< of the head; none: nothing outlives it, and start() is not called
-    Duration away_max = std::chrono::minutes{10};  ///< without a head
+    OpenRecords open_records{};                    ///< empty: nothing outlives the head, and start() is not called
+    Duration away_max = std::chrono::minutes{10};  ///< how long the node looks for a head that is gone
   };
-  /// What the owner is told, at most one of them, once.
+  /// Callbacks to the owner. At most one of them is called, and once.
   struct Ends {
-    std::function<void(const Error& why)> lost;  ///< there is no head, and will be none
-    std::function<void()> given_up;              ///< the cluster goes on without this node, which may join as another
-    std::function<void()> told_to{};             ///< somebody wants it to end
+    std::function<void(const Error& why)> lost;  ///< the head is gone, and no other one has come
+    std::function<void()> given_up;              ///< the cluster has given this node up, which may join as another one
+    std::function<void()> told_to{};             ///< a user, or the head, wants the node to end
   };
 
-  /// Beside its head, unless the settings name one elsewhere.
+  /// The head is in this process, unless the settings name one elsewhere.
   Membership(async::Executor& executor, Host& host, Settings settings, Ends ends);
 
   Node& node() { return node_; }
   const Node& node() const { return node_; }
-  /// Null: it is elsewhere, or not there now.
+  /// nullptr if the head is elsewhere, or is not there at the moment.
   const Head* head() const { return head_.get(); }
-  /// Null: nothing outlives the head.
+  /// nullptr if nothing outlives the head.
   const Records* records() const { return records_.get(); }
 
-  /// The head, from its records.
+  /// Starts the head of this process from its records. Fails if they cannot be opened or read.
   static async::Async<Result<void>> start(Membership* self);
-  /// Joins the head elsewhere, which may be about to start. `reached_at` says where other nodes reach this one, given a
-  /// connection to the head.
+  /// Joins the head elsewhere. Tries again until the deadline while that head cannot be reached, since it may be about
+  /// to start. `reached_at` is given a connection to the head, and returns the address where other nodes reach this
+  /// one.
   using ReachedAt = std::function<Result<std::string>(int socket)>;
   static async::Async<Result<void>> join(Membership* self, ReachedAt reached_at, async::Deadline deadline);
-  /// Of a node that has said that it joins.
+  /// Takes the connection of a node that wants to join (Introduction::Purpose::kJoin).
   void add_node(Fd socket);
-  /// Of a driver that has proved itself. Its node knows it once it has joined; kWaitingMax may wait for that.
+  /// Takes the connection of a driver that has proved itself. It waits until the node has joined. At most kWaitingMax
+  /// drivers wait; the connection of the next one is closed.
   void add_driver(Fd socket);
 
   void close();
@@ -82,7 +85,7 @@ class Membership final : public net::Peer::Owner {
     return node_.closed() && background_.size() == 0 && (records_ == nullptr || records_->closed());
   }
 
-  /// For tests, as of Node and Head.
+  /// For tests: the same of Node and Head together.
   std::string leftovers() const { return node_.leftovers() + (head_ == nullptr ? "" : head_->leftovers()); }
   std::string check() const { return node_.check() + (head_ == nullptr ? "" : head_->check()); }
 
@@ -91,11 +94,11 @@ class Membership final : public net::Peer::Owner {
   using Number = Silence::Number;
   struct FarNode {
     std::shared_ptr<net::Peer> peer;     // null: the connection has ended, and the node may come back
-    std::string machine;                 // empty: the head's own
-    NodeId id;                           // none until it has joined
-    std::shared_ptr<Session> session{};  // the same
-    bool away = false;                   // while the head suspects its own link; nothing has come from it since
-    TimePoint quiet_until{};             // a connection that ends before has ended by the silence that was there
+    std::string machine;                 // the machine that it is on; empty: the head's own
+    NodeId id;                           // unset until it has joined
+    std::shared_ptr<Session> session{};  // null until it has joined
+    bool away = false;                   // the head suspects its own link, and nothing has come from the node since
+    TimePoint quiet_until{};             // if the connection ends before this time, a silence has ended it
   };
 
   std::shared_ptr<net::Peer> link_to(Fd socket);
@@ -108,7 +111,7 @@ class Membership final : public net::Peer::Owner {
   std::size_t queued_to_head() const;
   void admit_waiting_drivers();
 
-  // The head here.
+  // The head, if it is in this process.
   static async::Async<Result<std::unique_ptr<storage::KvStore>>> open_records(Membership* self);
   static async::Async<void> replace_head(Membership* self, Error why);
   void admit(Number number, const wire::JoinCluster& join, std::uint64_t request);
@@ -118,7 +121,7 @@ class Membership final : public net::Peer::Owner {
   void note_heard(Number number);
   void suspect_own_link();
 
-  // A head elsewhere.
+  // The head, if it is elsewhere.
   static async::Async<Result<void>> try_to_join(Membership* self, ReachedAt reached_at, async::Deadline deadline);
   static async::Async<Result<wire::ClusterJoined>> ask_to_join(Membership* self, Fd head, bool again,
                                                                async::Deadline deadline);
@@ -139,26 +142,26 @@ class Membership final : public net::Peer::Owner {
   const Ends ends_;
   std::unique_ptr<storage::KvStore> store_;  // null: nothing outlives the head
   std::unique_ptr<Records> records_;
-  std::unique_ptr<Head> head_;            // null: it is elsewhere, or not there now
-  std::uint64_t heads_ = 0;               // that there were, one after the other
-  std::optional<Error> trouble_;          // why it could not be made anew
-  std::shared_ptr<net::Peer> head_link_;  // null: it is here, or not joined
+  std::unique_ptr<Head> head_;            // null: it is elsewhere, or not there at the moment
+  std::uint64_t heads_ = 0;               // heads that were started here, one after the other
+  std::optional<Error> trouble_;          // why the last attempt to replace the head has failed
+  std::shared_ptr<net::Peer> head_link_;  // null: the head is here, or there is no connection to it
   std::string reached_at_;
   bool joined_ = false;
   bool head_lasts_ = false;
-  bool coming_back_ = false;  // the head is gone
-  Session session_;           // with a head elsewhere
-  TimePoint head_spoke_;      // when something came from it
-  TimePoint after_silence_;   // until then the head's last silence explains the end of a connection
-  std::uint64_t returns_ = 0;
+  bool coming_back_ = false;   // the connection to the head has ended, and the node looks for a head
+  Session session_;            // with a head elsewhere
+  TimePoint head_spoke_;       // when the last message came from it
+  TimePoint after_silence_;    // if the connection ends before this time, the head's last silence has ended it
+  std::uint64_t returns_ = 0;  // how often this node has come back to a head
   bool ticks_ = false;
   Number last_far_node_ = 0;
   bool closing_ = false;
-  std::vector<Fd> waiting_;  // drivers
+  std::vector<Fd> waiting_;  // connections of drivers that wait until the node has joined
   Node node_;
-  std::map<Number, FarNode> far_nodes_;  // in the order in which they came
+  std::map<Number, FarNode> far_nodes_;  // nodes that have joined here, in the order in which they came
   std::unordered_map<const net::Peer*, Number> far_links_;
-  Silence silence_;  // of far nodes
+  Silence silence_;  // how long the far nodes have been silent
   std::shared_ptr<char> alive_ = std::make_shared<char>();
   async::AsyncGroup background_;
 };

@@ -17,9 +17,10 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kIdleWorkerTime = 10s;
-constexpr auto kHeadTime = 10s;  // to answer
+constexpr auto kHeadTime = 10s;  // for the head to answer
 
-// Tasks that wait for tasks keep their processes. Past this many, who waits runs what it waits for itself.
+// Tasks that wait for other tasks keep their processes. Past this many processes a waiting task runs those tasks in its
+// own process.
 std::uint32_t workers_max(std::uint32_t cpus) {
   return 4 * cpus + 4;
 }
@@ -44,7 +45,7 @@ Node::Node(async::Executor& executor, Host& host, const Settings& settings, Tell
 
 Node::~Node() = default;
 
-// Orphans of workers become this process's children, and so do workers whose zygote is gone.
+// Orphans of workers become children of this process, and so do workers whose zygote is gone.
 void Node::on_child_ended(pid_t pid, int status) {
   for (const auto& [id, worker] : workers_) {
     if (worker->pid == pid) process_ended(*worker, status);
@@ -61,7 +62,7 @@ void Node::close() {
   background_.cancel();
   store_.close();
   waiting_hand_overs_.clear();
-  // In an order that is the same in each run: addresses are not.
+  // Peers are closed in an order that is the same in each run of the simulator, unlike that of their addresses.
   std::multimap<std::pair<JobId, CallerId>, std::shared_ptr<net::Peer>> peers;
   for (const auto& [peer, client] : clients_) {
     peers.emplace(std::pair{client.job == nullptr ? JobId{} : client.job->id, client.caller}, client.peer);
@@ -127,7 +128,7 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::ui
   }
   if (!client.caller) return on_zygote_message(*client.job, std::move(parcel));
   if (store_.on_message(client.peer, client.caller, parcel, request)) return;
-  if (client.worker == nullptr && client.job->driver == nullptr) {  // a driver that was told that all has ended
+  if (client.worker == nullptr && client.job->driver == nullptr) {  // the driver was told that its job has ended
     if (request) from.respond(*request, Error{ErrorCode::kRuntimeStopped, "the program has ended"});
     return;
   }
@@ -186,7 +187,7 @@ bool Node::on_worker_message(const Client& client, net::Parcel& parcel) {
 void Node::on_peer_closed(net::Peer& peer, const Error&) {
   const auto found = clients_.find(&peer);
   if (found == clients_.end()) return;
-  const Client client = found->second;  // keeps it until this is done
+  const Client client = found->second;  // keeps the peer until this function is done
   clients_.erase(found);
   if (const auto watched = when_gone_.extract(&peer); !watched.empty()) watched.mapped()();
   if (client.job == nullptr) {
@@ -202,12 +203,12 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
   for (const auto& [id, worker] : workers_) {
     if (worker->job == client.job) worker->crash.fail(Error{ErrorCode::kUnavailable, "its zygote has ended"});
   }
-  // Whoever waits for this one is told; the next has a word of its own.
+  // Coroutines that wait for this zygote are told of its end; the next zygote gets a new completion.
   client.job->zygote_ready.fail(Error{ErrorCode::kUnavailable, "the program ended while it was loaded as a zygote"});
   if (!client.job->ended && client.job->loaded) background_.spawn(restart_zygote(this, client.job));
 }
 
-// What it asked for and what it started is nobody's now.
+// The caller has ended: its requests are forgotten, and its leases and holds end.
 void Node::end_caller(const Client& client) {
   std::erase_if(lease_requests_, [&](const auto& entry) { return entry.second.client.caller == client.caller; });
   forget_questions([&](const Client& each) { return each.caller == client.caller; });
@@ -321,7 +322,7 @@ void Node::on_head_message(wire::Message message) {
   }
 }
 
-/// Where another node is reached.
+/// Asks the head for the address of another node.
 async::Async<Result<std::string>> Node::find_node(Node* self, NodeId node) {
   const std::uint64_t number = ++self->last_number_;
   async::Completion<std::string> found;

@@ -35,75 +35,78 @@
 
 namespace pharos::node {
 
-/// One machine's node: its jobs, each with a zygote, and their workers. What concerns actors as such it passes on to
-/// the head.
-/// Owned by the daemon. Everything runs on one strand.
-/// End: close(), then whatever is posted runs until closed(), then the daemon kills the processes that are left.
+/// The node of one machine: its jobs, each with a zygote (a process of the program, stopped before `main`, from which
+/// workers are forked), their workers, leases of workers, and the sockets between callers and workers. Questions about
+/// actors are passed on to the head.
+/// Owned by Membership. Everything runs on one strand.
+/// End: close(); then the executor has to run what is posted until closed() is true; then the daemon kills the
+/// processes that are left.
 class Node final : public net::Peer::Owner {
  public:
   struct Settings {
     NodeId id;
-    std::string address;       ///< where its Unix socket is
+    std::string address;       ///< address of the node's Unix socket
     std::string head_address;  ///< empty: the head is in this process
     Machine machine;
     StoreService::Settings object_store;
     Logs::Settings logs{};
-    double memory_threshold = 0.95;  ///< more than this part of memory in use, and workers are killed
+    double memory_threshold = 0.95;  ///< fraction of memory in use above which workers are killed
   };
-  /// Never calls back from inside.
+  /// Sends a message to the head. Never calls the node from inside.
   using Tell = async::UniqueFunction<void(wire::Message)>;
+  /// Returns how many bytes the head has not read.
   using Queued = async::UniqueFunction<std::size_t()>;
 
-  /// `queued_to_head`: bytes that the head has not read.
   Node(async::Executor& executor, Host& host, const Settings& settings, Tell tell_head, Queued queued_to_head);
   ~Node() override;
 
   const Machine& machine() const { return settings_.machine; }
   void on_head_message(wire::Message message);
-  /// Another head has taken the place of the one that this node had joined: it is told all that it has to know.
+  /// Another head has taken the place of the one that this node had joined. It is sent everything that it has to know.
   void return_to_head();
-  /// It has joined, or come back to a head.
+  /// The node has joined a head, or come back to one.
   void note_cluster(const wire::ClusterJoined& cluster) { cluster_cpus_ = cluster.cpus; }
-  /// Another node, which has said what it wants: a worker for a caller of its own, whose socket it is from here on, or
-  /// something of the object store.
+  /// Serves a connection whose other end has said what it is for: a worker for a caller there, objects or their claims,
+  /// an executable, or a user's question. For a worker, the socket becomes the one between caller and worker.
   void serve_far(const Introduction& introduction, Fd socket);
-  /// The same for an object: what there is of it.
+  /// Answers a node that wants to pull an object: see StoreService::offer().
   void offer(const object_store::Wish& wish, Host::TakeOffer then) { store_.offer(wish, std::move(then)); }
 
-  /// A driver that has proved itself.
+  /// Takes the connection of a driver that has proved itself.
   std::shared_ptr<net::Peer> add_driver(Fd socket);
-  /// Runs when this driver's connection has ended.
+  /// Sets a callback that runs when this driver's connection has ended.
   void when_gone(const std::shared_ptr<net::Peer>& driver, std::function<void()> then);
-  /// The head has been heard from, elsewhere.
+  /// The head elsewhere has answered a beat, which is passed on to exclusive actors: they end when they hear no beat
+  /// for too long.
   void pass_on_beat(wire::Beat beat);
-  /// What people have done who end it.
+  /// Sets the callback that runs when a user tells this node to end (EndNode).
   void when_told_to_end(std::function<void()> then) { end_ = std::move(then); }
-  /// What runs here is to be elsewhere by then, as people say by DrainNode.
+  /// Asks the head to drain this node within that time, as a user does with DrainNode.
   void leave(Duration grace);
-  /// Why this node takes in no job.
+  /// From here on every driver that registers a job is refused with this error.
   void refuse_jobs(Error why) { refusal_ = std::move(why); }
 
-  /// A child of this process, or an orphan that came to it.
+  /// A child of this process has ended, or an orphan that this process has inherited.
   void on_child_ended(pid_t pid, int status);
   void close();
   bool closed() const { return background_.size() == 0 && store_.closed(); }
 
-  /// For tests: what it still keeps when all jobs have ended. Empty: nothing.
+  /// For tests: says what is still kept after all jobs have ended. Empty if nothing is.
   std::string leftovers() const;
-  /// For tests, between two events: what is given twice, or to nobody. Empty: nothing.
+  /// For tests, between two events: says what is given twice, or is neither free nor given. Empty if all is well.
   std::string check() const;
-  /// For tests: those that have a process here.
+  /// For tests: the incarnations that have a process here.
   std::vector<std::pair<ActorId, std::uint32_t>> incarnations() const;
 
  private:
   struct Job;
   struct Worker;
-  /// What a connection is, once it has proved itself and said or been told what it is for.
+  /// A connection whose other end has proved itself, and what it is for. It has no job until its driver registers one.
   struct Client {
     std::shared_ptr<net::Peer> peer;
     std::shared_ptr<Job> job;
-    std::shared_ptr<Worker> worker;  // null: the job's driver or zygote
-    CallerId caller;                 // none: the zygote
+    std::shared_ptr<Worker> worker;  // null: this is the job's driver or zygote
+    CallerId caller;                 // unset: this is the zygote
   };
 
   // Connections.
@@ -117,10 +120,10 @@ class Node final : public net::Peer::Owner {
   void on_zygote_message(Job& job, net::Parcel parcel);
   void end_caller(const Client& client);
 
-  // What people ask.
+  // Questions of users.
   bool on_question(const Client& client, wire::Message& message, std::uint64_t request);
   void list_own(const Client& client, const wire::ListRows& asked, std::uint64_t request);
-  /// Of the node's stacks, as they come.
+  /// A table of the stacks of this node's processes, while it is filled.
   struct StackTable;
   static async::Async<void> list_stacks(Node* self, std::shared_ptr<net::Peer> from, wire::ListRows asked,
                                         std::uint64_t request);
@@ -167,7 +170,7 @@ class Node final : public net::Peer::Owner {
   static async::Async<void> stop_job(Node* self, std::shared_ptr<Job> job, std::uint64_t request);
   static async::Async<void> stop_here(Node* self, JobId job);
   static async::Async<void> stop_workers(Node* self, std::shared_ptr<Job> job);
-  /// An answer to Inspect, while workers are asked.
+  /// An answer to Inspect, while the workers and the head are asked.
   struct Inspection;
   static async::Async<void> inspect(Node* self, Client client, std::uint64_t request);
   wire::InspectedStore inspect_store() const;
@@ -175,9 +178,9 @@ class Node final : public net::Peer::Owner {
   void note_what_actors_wait_for(const Job& job, std::vector<wire::InspectedWorker>& in) const;
   static async::Async<void> inspect_worker(std::shared_ptr<Inspection> inspection, std::shared_ptr<Worker> worker,
                                            async::Deadline deadline);
-  /// `moves`: another incarnation of its actor follows elsewhere.
+  /// `moves`: the next incarnation of its actor starts elsewhere.
   void end_worker(const std::shared_ptr<Worker>& worker, Duration grace = {}, bool moves = false);
-  /// The head says so.
+  /// The head drains this node: see Head::drain().
   void drain();
   void kill_worker(Worker& worker);
   static void process_ended(Worker& worker, int status);
@@ -185,12 +188,13 @@ class Node final : public net::Peer::Owner {
   std::shared_ptr<Worker> find_worker(WorkerId worker) const;
   std::shared_ptr<Worker> find_incarnation(ActorId actor, std::uint32_t incarnation) const;
 
-  // Sockets that workers are given.
+  // Sockets that are handed over to workers.
   struct Served {
     wire::ServeCaller serve;
     Fd socket;
   };
-  /// Makes it when its turn has come; nothing: nobody wants it any more. The worker is null when it is gone.
+  /// Makes a socket for a worker when the turn of this hand-over has come. nullopt: no caller wants it any more.
+  /// `worker` is null if the worker is gone.
   using MakeServed = async::UniqueFunction<std::optional<Served>(const std::shared_ptr<Worker>& worker)>;
   bool hand_over(WorkerId worker, MakeServed make);
   void begin_hand_over(std::uint64_t number);
@@ -270,7 +274,7 @@ class Node final : public net::Peer::Owner {
   Tell tell_head_;
   Queued queued_to_head_;
   std::uint32_t cluster_cpus_ = 0;
-  wire::Beat last_beat_;  // that the head has answered
+  wire::Beat last_beat_;  // the last beat that the head has answered
   std::optional<Error> refusal_;
   std::function<void()> end_;
 
@@ -278,26 +282,26 @@ class Node final : public net::Peer::Owner {
   std::unordered_map<const net::Peer*, std::function<void()>> when_gone_;
   std::unordered_map<JobId, std::shared_ptr<Job>> jobs_;
   std::unordered_map<WorkerId, std::shared_ptr<Worker>> workers_;
-  std::map<wire::BuildId, std::vector<async::Completion<void>>> coming_programs_;  // and who else waits for one
+  std::map<wire::BuildId, std::vector<async::Completion<void>>> coming_programs_;  // and jobs that wait for them
 
-  /// A caller's request: for a worker, or one that the head was asked to answer.
+  /// A request of a caller: for a lease, or a question that was passed on to the head.
   struct Asked {
-    Client client;                           // without a peer: a caller of another node, and the head has the number
-    std::optional<std::uint64_t> request;    // none: nobody waits for an answer
-    wire::Amounts amounts{};                 // of a lease
-    wire::Message question = wire::Done{};   // to the head
-    bool reaching = false;                   // it is answered, and that node is being reached
-    WorkerId granted{};                      // which is reached
-    scheduler::LeaseRequestId waits_here{};  // for the same; other nodes were asked for it, too
-    std::optional<TimePoint> asked_again{};  // for the first time: the actor could not be reached
-    TimePoint asked_at{};                    // for the last time, of these
+    Client client;                           // without a peer: a caller of another node, for which the head asks
+    std::optional<std::uint64_t> request;    // number for the answer, the head's for its own; nullopt: nobody waits
+    wire::Amounts amounts{};                 // resources of a lease
+    wire::Message question = wire::Done{};   // the question to the head
+    bool reaching = false;                   // the head has answered, and the node that it named is being reached
+    WorkerId granted{};                      // the leased worker that is being reached
+    scheduler::LeaseRequestId waits_here{};  // the request that waits here while the head looks for room elsewhere
+    std::optional<TimePoint> asked_again{};  // when the actor could not be reached for the first time
+    TimePoint asked_at{};                    // when the head was asked again for the last time
   };
-  /// Whoever asked does not wait for answers any more.
+  /// Forgets the questions of clients that do not wait for answers any more.
   void forget_questions(const std::function<bool(const Client&)>& of);
   void answer(const Asked& asked, const wire::Message& message);
   void refuse(const Asked& asked, Error why);
 
-  // What another head will have to know.
+  // State that another head has to be told.
   void tell_head(wire::Message message);
   void note_holds(CallerId caller, const wire::Message& message);
   void note_found(const Asked& asked, ActorId found);
@@ -311,22 +315,22 @@ class Node final : public net::Peer::Owner {
   void hand_over_actor(WorkerId worker, const wire::ActorAlive& alive, Asked asked);
   void hand_over_leased(const std::shared_ptr<Worker>& worker, const Asked& asked);
 
-  /// An incarnation that is being started, or waits for what tasks have of its resources.
+  /// An incarnation that is being started, or waits for resources that tasks still use.
   struct Starting {
     wire::StartIncarnation start;
-    std::optional<wire::EndIncarnation> end;  // is wanted already
+    std::optional<wire::EndIncarnation> end;  // set if it is to end as soon as it has started
     bool begun = false;                       // it has its resources
   };
-  /// Of a placement group: what its actors have is a part of it.
+  /// A bundle of a placement group. Its actors use parts of its reservation.
   struct Bundle {
     scheduler::ReservationId reservation;
     bool held = false;
-    std::vector<scheduler::ReservationId> starting{};  // once it is held
+    std::vector<scheduler::ReservationId> starting{};  // incarnations that start once the bundle is held
   };
   std::map<BundleKey, Bundle> bundles_;
-  std::multimap<BundleKey, scheduler::ReservationId> leaving_;  // given up, and a process has some of it still
+  std::multimap<BundleKey, scheduler::ReservationId> leaving_;  // released bundles that a process still uses
   scheduler::Leases leases_;
-  std::deque<scheduler::LeaseEffect> lease_effects_;  // that are still to be applied
+  std::deque<scheduler::LeaseEffect> lease_effects_;  // effects that are still to be applied
   bool applies_ = false;
   std::unordered_map<scheduler::LeaseRequestId, Asked> lease_requests_;
   struct HandOver {
@@ -337,23 +341,23 @@ class Node final : public net::Peer::Owner {
   std::unordered_map<std::uint64_t, HandOver> waiting_hand_overs_;
   bool looks_for_slow_workers_ = false;
   bool ends_idle_workers_ = false;
-  std::optional<wire::NodeLoad> told_load_ = wire::NodeLoad{};  // none: the head counts something else
+  std::optional<wire::NodeLoad> told_load_ = wire::NodeLoad{};  // nullopt: the head may count something else
   std::size_t told_waiting_ = 0;
   std::optional<TimePoint> tells_load_at_{};
   bool drains_ = false;
-  std::optional<TimePoint> recalls_at_;  // leases that others wait for
-  int quiet_looks_ = 0;                  // for such leases, since anything has changed
+  std::optional<TimePoint> recalls_at_;  // when to look next whether leases are to be recalled
+  int quiet_looks_ = 0;                  // such looks in a row that recalled nothing, since the last change
   scheduler::Overflow overflow_;
-  bool looks_elsewhere_ = false;           // soon
-  bool has_rounds_ = false;                // of the overflow
-  std::map<std::uint64_t, Asked> asked_;   // the head, by number
-  std::deque<wire::Message> unconfirmed_;  // that is said again; oldest first
-  std::uint64_t confirmed_ = 0;            // of what was said to the present head
+  bool looks_elsewhere_ = false;           // a timer for look_elsewhere() is set
+  bool has_rounds_ = false;                // a timer for the next round of the overflow is set
+  std::map<std::uint64_t, Asked> asked_;   // questions to the head, by number
+  std::deque<wire::Message> unconfirmed_;  // messages that another head is told again, oldest first
+  std::uint64_t confirmed_ = 0;            // how many of these messages the present head has confirmed
   std::unordered_map<CallerId, std::unordered_map<ActorId, std::int64_t>> holds_;
-  std::unordered_set<ActorId> promised_;  // and not asked to start
-  /// A worker of another node.
+  std::unordered_set<ActorId> promised_;  // actors that were promised and not asked to start yet
+  /// A lease of another node's worker.
   struct FarLease {
-    Client client;  // who has it
+    Client client;  // the caller that has leased it
     NodeId node;
     std::string address;
     wire::Amounts amounts;
@@ -365,13 +369,13 @@ class Node final : public net::Peer::Owner {
     NodeId node;
     async::Completion<std::string> found;
   };
-  std::unordered_map<std::uint64_t, NodeQuestion> node_questions_;  // to the head, by number
+  std::unordered_map<std::uint64_t, NodeQuestion> node_questions_;  // questions to the head, by number
   std::uint64_t last_number_ = 0;
-  std::size_t passed_on_ = 0;  // questions, to other nodes
+  std::size_t passed_on_ = 0;  // questions that other nodes are asked at the moment
   Logs logs_;
   bool watches_memory_ = false;
-  std::optional<Host::MemoryUse> memory_;   // when it was last looked at
-  std::optional<TimePoint> kernel_killed_;  // somebody, for memory
+  std::optional<Host::MemoryUse> memory_;   // memory use at the last look
+  std::optional<TimePoint> kernel_killed_;  // when the kernel was last seen to have killed a process for memory
   StoreService store_;
 
   async::AsyncGroup background_;

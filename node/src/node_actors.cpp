@@ -18,8 +18,8 @@ Error too_many_wait() {
 
 constexpr auto kReachTime = 3s;
 constexpr auto kAskAgainTime = 200ms;
-constexpr auto kHeadWaits = 3s;       // before it answers, more than for the word of how a process has ended
-constexpr auto kReachPatience = 15s;  // with an actor: longer than it takes to find that its node is lost
+constexpr auto kHeadWaits = 3s;       // a head that answers later than this has waited for a node that was away
+constexpr auto kReachPatience = 15s;  // to reach an actor: longer than it takes to find that its node is lost
 
 scheduler::Allotment allotment_of(const wire::Amounts& amounts, const std::vector<wire::GpuShare>& gpus) {
   return {scheduler::Resources{amounts}, shares_of(gpus)};
@@ -27,13 +27,13 @@ scheduler::Allotment allotment_of(const wire::Amounts& amounts, const std::vecto
 
 }  // namespace
 
-// ---- Who asks for one
+// ---- Callers that ask for an actor
 
 void Node::on_actor_alive(const wire::ActorAlive& alive) {
   const auto asked = asked_.find(alive.number);
   if (asked == asked_.end() || asked->second.reaching) return;
   const Client client = asked->second.client;
-  // The head has not said so at once: it has waited for that node.
+  // The head has not answered at once, so it has waited for that node, which has all its time again.
   if (executor_.now() - asked->second.asked_at >= kHeadWaits) asked->second.asked_again.reset();
   if (const auto worker = find_incarnation(alive.actor, alive.incarnation); worker != nullptr && !worker->crashed) {
     return hand_over_actor(worker->id, alive, std::move(asked_.extract(asked).mapped()));
@@ -42,7 +42,7 @@ void Node::on_actor_alive(const wire::ActorAlive& alive) {
     asked->second.reaching = true;
     return background_.spawn(reach_actor(this, alive));
   }
-  // It has just ended, and the head is about to know; of a crash, when it is known where.
+  // The process has just ended, and the head is about to hear of it; after a crash, once it is known where it crashed.
   ask_again(alive, Error{ErrorCode::kUnavailable, "its process has just ended"});
 }
 
@@ -69,7 +69,7 @@ async::Async<void> Node::reach_actor(Node* self, wire::ActorAlive alive) {
                                   .actor = alive.actor.value()};
   auto socket = co_await connect_far(self, alive.node, alive.address, introduction);
   if (!socket) {
-    // Its node is being lost, or is in trouble for a moment: the head will know.
+    // The actor's node is being lost, or is in trouble for a moment. The head will know, so it is asked again.
     const auto slept = co_await async::sleep(kAskAgainTime);
     if (slept) self->ask_again(alive, socket.error());
     co_return;
@@ -101,7 +101,7 @@ void Node::ask_again(const wire::ActorAlive& alive, const Error& why) {
   tell_head(question);
 }
 
-/// A socket to a worker of another node, which has been told whose it is.
+/// Returns a socket to a worker of another node. That node has been told for which caller it is.
 async::Async<Result<Fd>> Node::connect_far(Node* self, NodeId node, std::string address, Introduction introduction) {
   const auto deadline = async::Deadline::after(kReachTime, self->executor_.now());
   const std::string place = address.empty() ? self->settings_.head_address : address;
@@ -128,7 +128,7 @@ void Node::serve_far(const Introduction& introduction, Fd socket) {
   }
 }
 
-// One that is not here has just ended: the caller sees its connection end, and asks again.
+// A worker that is not here has just ended. The caller sees its connection end, and asks again.
 void Node::serve_far_caller(const Introduction& introduction, Fd socket) {
   const CallerId caller{introduction.caller};
   const ActorId actor{introduction.actor};
@@ -145,7 +145,7 @@ void Node::serve_far_caller(const Introduction& introduction, Fd socket) {
 
 // ---- Incarnations
 
-// The head has given it these resources; tasks may have them still.
+// The head has given these resources to the incarnation, but tasks may still use them.
 void Node::reserve(wire::StartIncarnation start) {
   const scheduler::ReservationId reservation{++last_number_};
   const BundleKey key{start.group, start.bundle};
@@ -192,7 +192,8 @@ void Node::release_bundle(const BundleKey& key) {
   release_unused();
 }
 
-// A head that has started again gives bundles up whose processes are only about to end.
+// A head that has started again may release a bundle before the processes in it have ended. So a bundle is given back
+// only when no process uses it.
 void Node::release_unused() {
   std::vector<scheduler::ReservationId> unused;
   std::erase_if(leaving_, [&](const auto& entry) {
@@ -223,7 +224,7 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
   }
   const auto end = self->starting_.extract(reservation).mapped().end;
   if (!worker) {
-    if (job != nullptr && job->broken) {  // it would fail again
+    if (job != nullptr && job->broken) {  // a restart would fail again
       self->tell_head(wire::ActorConstructed{start.actor, start.incarnation, worker.error()});
     }
     self->incarnation_ended(start.actor, start.incarnation, reservation, worker.error().message());
@@ -233,7 +234,8 @@ async::Async<void> Node::start_incarnation(Node* self, scheduler::ReservationId 
   (*worker)->bundle = {start.group, start.bundle};
   (*worker)->exclusive = start.exclusive && !self->settings_.head_address.empty();
   (*worker)->may_restart = start.may_restart;
-  // First: what the head said long ago, and came late, begins nothing.
+  // The last beat goes first. If the head's order has come too late, the worker finds that beat too old, and ends
+  // before it constructs the actor.
   if ((*worker)->exclusive) (*worker)->control->send(self->last_beat_);
   (*worker)->control->send(wire::ConstructActor{start.actor,
                                                 start.incarnation,

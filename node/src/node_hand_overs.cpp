@@ -1,10 +1,10 @@
-// Sockets on their way to workers: how many at once is scheduler::HandOvers' to say.
+// Sockets on their way to workers. scheduler::HandOvers says how many may be on their way at once.
 
 #include "node_records.hpp"
 
 namespace pharos::node {
 
-/// False: too many wait.
+/// Returns false if too many wait.
 bool Node::hand_over(WorkerId worker, MakeServed make) {
   const std::uint64_t number = ++last_number_;
   const auto turn = hand_overs_.add(worker, number, executor_.now());
@@ -29,7 +29,8 @@ void Node::begin_hand_over(std::uint64_t number) {
   background_.spawn(serve(this, std::move(worker), *std::move(served)));
 }
 
-// It says that it has it; a request to one that has died ends with its connection.
+// Sends the socket and waits until the worker says that it has it. If the worker has died, the request ends with its
+// connection.
 async::Async<void> Node::serve(Node* self, std::shared_ptr<Worker> worker, Served served) {
   std::vector<Fd> descriptors;
   descriptors.push_back(std::move(served.socket));
@@ -58,7 +59,7 @@ void Node::look_for_slow_workers() {
   });
 }
 
-/// A worker and a user of this machine.
+/// Connects a worker with a user of this machine. Returns the worker's end; nullopt if no connection could be made.
 std::optional<Node::Served> Node::connect(const Worker& worker, const Client& user, std::uint64_t request,
                                           const wire::ActorAlive& alive, wire::Holding holding) {
   auto pair = host_.make_connection();

@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kInspectTime = 700ms;  // for workers to answer; less than whoever asks the node waits
+constexpr auto kInspectTime = 700ms;  // for workers to answer; less than the asking caller waits
 
 }  // namespace
 
@@ -35,7 +35,7 @@ async::Async<void> Node::inspect(Node* self, Client client, std::uint64_t reques
     ++inspection->missing;
     self->background_.spawn(inspect_worker(inspection, worker, deadline));
   }
-  // Those that do not answer are told as such.
+  // Workers that have not answered in time are listed without `answered`.
   [[maybe_unused]] const auto all = co_await inspection->done.wait(deadline);
   self->inspections_.erase(number);
   for (wire::InspectedWorker& actor : inspection->actors) {
@@ -58,7 +58,7 @@ wire::InspectedStore Node::inspect_store() const {
   for (wire::InspectedProcess& process : store.processes) {
     const auto client = std::find_if(clients_.begin(), clients_.end(),
                                      [&](const auto& each) { return each.second.caller == process.caller; });
-    if (client == clients_.end()) continue;  // it outlives its Runtime
+    if (client == clients_.end()) continue;  // the process has outlived its Runtime
     if (const auto& worker = client->second.worker) {
       process.pid = worker->pid;
       process.label = worker->label;
@@ -76,7 +76,7 @@ void Node::add_far_workers(const Job& job, std::vector<wire::InspectedWorker>& t
   }
 }
 
-// The head has given these to this node, and tasks have them still.
+// Such an actor has its place on this node, but tasks still use the resources.
 void Node::note_what_actors_wait_for(const Job& job, std::vector<wire::InspectedWorker>& in) const {
   for (const auto& [reservation, starting] : starting_) {
     if (starting.begun || starting.start.job != job.id) continue;

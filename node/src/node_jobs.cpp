@@ -14,15 +14,15 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kZygoteTime = 55s;            // to load the program; less than a driver waits
-constexpr auto kFarStopTime = 1s;            // more, for the word that all nodes have stopped
-constexpr std::uint32_t kFarLeasesMin = 16;  // that a driver without CPUs beside it asks for at once
-constexpr auto kZygoteLife = 30s;
+constexpr auto kFarStopTime = 1s;            // beyond kStopTime, to hear that all nodes have stopped
+constexpr std::uint32_t kFarLeasesMin = 16;  // leases that a driver asks for at once if its node has no CPUs
+constexpr auto kZygoteLife = 30s;            // after which a zygote has lived for long
 
 }  // namespace
 
 async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> driver, net::Parcel parcel,
                                       std::uint64_t request) {
-  if (!self->clients_.contains(driver.get())) co_return;  // it has ended meanwhile
+  if (!self->clients_.contains(driver.get())) co_return;  // the driver has ended meanwhile
   if (self->refusal_) {
     driver->respond(request, *self->refusal_);
     co_return;
@@ -36,7 +36,7 @@ async::Async<void> Node::register_job(Node* self, std::shared_ptr<net::Peer> dri
   self->jobs_.emplace(job->id, job);
   self->clients_.insert_or_assign(driver.get(), Client{driver, job, nullptr, job->caller});
   self->tell_head(wire::AddJob{job->id, job->program});
-  // A node that gives nothing runs nothing.
+  // A node that offers no resources runs nothing, so it needs no zygote.
   if (!self->settings_.machine.resources.empty()) {
     const auto loaded = co_await load_program(self, job);
     if (!loaded) {
@@ -61,7 +61,8 @@ async::Async<Result<void>> Node::load_program(Node* self, std::shared_ptr<Job> j
   }
   job->warning = ready->cannot_fork;
   job->loaded = true;
-  if (job->zygote == nullptr && !job->ended) self->background_.spawn(restart_zygote(self, job));  // it has just ended
+  // The zygote may have ended just after it was ready.
+  if (job->zygote == nullptr && !job->ended) self->background_.spawn(restart_zygote(self, job));
   co_return {};
 }
 
@@ -134,14 +135,14 @@ async::Async<void> Node::stop_job(Node* self, std::shared_ptr<Job> job, std::uin
 async::Async<void> Node::stop_here(Node* self, JobId id) {
   if (const auto found = self->jobs_.find(id); found != self->jobs_.end()) {
     const auto job = found->second;
-    if (std::exchange(job->stopping, true) && !job->stopped) co_return;  // another head has said so, too
+    if (std::exchange(job->stopping, true) && !job->stopped) co_return;  // an earlier head has told this node already
     co_await stop_workers(self, job);
     job->stopped = true;
   }
   self->tell_head(wire::JobStopped{id});
 }
 
-// The head says whether the job has ended with it, or detached actors go on, here perhaps.
+// The head decides whether the job has ended with its driver, or detached actors go on, perhaps on this node.
 void Node::end_driver(const std::shared_ptr<Job>& job) {
   if (job->ended || job->driver == nullptr) return;
   const Client driver{std::exchange(job->driver, nullptr), job, nullptr, job->caller};
@@ -151,7 +152,8 @@ void Node::end_driver(const std::shared_ptr<Job>& job) {
   end_caller(driver);
 }
 
-// Its detached actors may have brought it back since it ended: that is another one under the same id.
+// Detached actors may bring the job back to this node later, as another Job with the same id. So records are compared
+// by their Job, and not by the id.
 void Node::end_job(const std::shared_ptr<Job>& job) {
   if (std::exchange(job->ended, true)) return;
   const JobId id = job->id;

@@ -13,19 +13,20 @@ namespace pharos::node {
 using namespace std::chrono_literals;
 
 namespace {
-constexpr auto kLoadTime = 100ms;         // between two words of what tasks have
-constexpr auto kLinesTime = 1s;           // of who waits, for people
-constexpr std::size_t kLinesMax = 16;     // of that
-constexpr auto kPatience = 10ms;          // for a worker here, before other nodes are asked
-constexpr auto kRoundTime = 100ms;        // of asking those that had none again
+constexpr auto kLoadTime = 100ms;         // between two reports of what tasks use
+constexpr auto kLinesTime = 1s;           // between two reports of what tasks wait for, which only users look at
+constexpr std::size_t kLinesMax = 16;     // lines of waiting tasks in such a report
+constexpr auto kPatience = 10ms;          // with a full node, before other nodes are asked for room
+constexpr auto kRoundTime = 100ms;        // between two rounds of asking for lines that found no room
 constexpr auto kRecallTime = 5ms;         // between two looks whether leases are to be recalled
-constexpr int kQuietLooksMax = 20;        // in which nothing is recalled
-constexpr auto kQuietRecallTime = 100ms;  // between two of those behind them
-constexpr auto kRecallTimeOfEach = 5us;   // that waits, longer
-// For tasks that run while their node drains: the most that EndWorker can say. Who drains a node may give it a limit.
+constexpr int kQuietLooksMax = 20;        // looks in a row that recall nothing, before they become rarer
+constexpr auto kQuietRecallTime = 100ms;  // between two looks after that
+constexpr auto kRecallTimeOfEach = 5us;   // added to both for each request that waits
+// Tasks that run while their node drains get the longest time that EndWorker can say. The user who drains a node may
+// set a limit.
 constexpr Duration kDrainTime = std::chrono::milliseconds{std::numeric_limits<std::uint32_t>::max()};
 
-// Of this code callers ask again, after a pause.
+// Callers retry after a pause when they get kOverloaded.
 Error drains() {
   return {ErrorCode::kOverloaded, "the node drains, and takes no more tasks"};
 }
@@ -38,7 +39,7 @@ bool Node::on_lease_request(const Client& client, const wire::LeaseWorker& lease
     return true;
   }
   const bool nested = client.worker != nullptr;
-  if (!is_for_here(*demand, lease.demand)) {  // another node's, or nobody's
+  if (!is_for_here(*demand, lease.demand)) {  // the head finds another node, or refuses
     const std::uint64_t number = ++last_number_;
     const wire::LeaseWorker question{lease.demand, {client.job->id, client.caller, number}, nested};
     asked_.emplace(number, Asked{client, request, lease.demand.amounts, question});
@@ -59,7 +60,7 @@ bool Node::on_lease_request(const Client& client, const wire::LeaseWorker& lease
   return true;
 }
 
-/// Nothing speaks for another node.
+/// Returns whether the demand fits this node and does not ask for another one.
 bool Node::is_for_here(const scheduler::Demand& demand, const wire::Demand& asked) const {
   const NodeId here = settings_.id;
   return !drains_ && !asked.spread && (!asked.near || asked.near == here) && (!demand.only || demand.only == here) &&
@@ -68,8 +69,8 @@ bool Node::is_for_here(const scheduler::Demand& demand, const wire::Demand& aske
                      [&](const scheduler::LabelRule& rule) { return rule.holds_for(settings_.machine.labels); });
 }
 
-// What one effect leads to comes behind the others: each grant that comes to nothing is the next one's, however many
-// wait.
+// An effect may lead to more effects, which are appended and applied after the others. So the calls do not nest,
+// however many grants fail and go to the next request.
 void Node::apply(const scheduler::LeaseEffects& effects) {
   lease_effects_.insert(lease_effects_.end(), effects.begin(), effects.end());
   if (std::exchange(applies_, true)) return;
@@ -114,7 +115,7 @@ void Node::grant(const scheduler::Grant& grant) {
   const Asked asked = request->second;
   lease_requests_.erase(request);
   if (asked.client.peer != nullptr) return hand_over_leased(worker, asked);
-  if (!asked.request) {  // the head that asked is no more
+  if (!asked.request) {  // the head that asked is gone
     return apply(leases_.returned(worker->id, asked.client.caller, executor_.now()));
   }
   worker->user = nullptr;
@@ -126,7 +127,7 @@ void Node::grant(const scheduler::Grant& grant) {
 void Node::hand_over_leased(const std::shared_ptr<Worker>& worker, const Asked& asked) {
   worker->user = asked.client.peer;
   worker->far_user = {};
-  // Of this code callers ask again, after a pause.
+  // Callers retry after a pause when they get kOverloaded.
   const auto refuse_it = [asked](std::string why) {
     asked.client.peer->respond(*asked.request, Error{ErrorCode::kOverloaded, std::move(why)});
   };
@@ -142,7 +143,7 @@ void Node::hand_over_leased(const std::shared_ptr<Worker>& worker, const Asked& 
   apply(leases_.returned(worker->id, asked.client.caller, executor_.now()));
 }
 
-// While nobody but a single program has tasks here, nothing is looked at.
+// While a single caller has all leases here, and no other caller and no actor waits, there is nothing to recall.
 void Node::recall_later() {
   if (!leases_.has_to_recall()) return;
   const auto waiting = static_cast<std::int64_t>(leases_.waiting());
@@ -171,7 +172,7 @@ void Node::recall(const scheduler::Recall& recalled) {
   }
 }
 
-// Short tasks change it all the time.
+// Short tasks change the load all the time, so the head is told after a pause.
 void Node::tell_load_later() {
   const bool is_known = told_load_ && leases_.tasks().amounts() == told_load_->tasks;
   if (is_known && leases_.waiting() == told_waiting_) return;
@@ -231,7 +232,8 @@ std::vector<std::string> Node::names_of(const std::vector<scheduler::GpuShare>& 
 
 // ---- Requests that may be served elsewhere
 //
-// They stay in their line here while the head is asked for room at another node, and have what comes first.
+// Such a request keeps its place in the line here while the head is asked for room at another node. It takes whichever
+// comes first.
 
 void Node::wait_for_room(scheduler::LeaseRequestId request, const scheduler::Demand& demand) {
   if (demand.only || !lease_requests_.contains(request)) return;
@@ -275,7 +277,8 @@ void Node::forget_questions(const std::function<bool(const Client&)>& of) {
   });
 }
 
-/// Whether it is to be reached.
+/// Another node has granted a request that also waits here. Returns whether that worker is to be reached for a caller
+/// of this node.
 bool Node::take_from_elsewhere(const wire::LeaseGranted& granted) {
   const Asked asked = asked_.at(granted.number);
   overflow_.found_room(asked.waits_here);
@@ -291,7 +294,7 @@ bool Node::take_from_elsewhere(const wire::LeaseGranted& granted) {
   return waited && !for_far;
 }
 
-/// False: it is being served here.
+/// Takes a request out of the line. Returns false if it is being served here already.
 bool Node::leaves_line(scheduler::LeaseRequestId request) {
   auto effects = leases_.withdraw(request);
   if (!effects) return false;
@@ -305,8 +308,8 @@ void Node::leave(Duration grace) {
   tell_head(wire::DrainNode{settings_.id, static_cast<std::uint32_t>(milliseconds)});
 }
 
-/// Tasks that run may end; those behind them go back to where they came from, and leases are returned. Who waits for
-/// one asks again, and is served elsewhere.
+/// Tasks that run may end. Tasks queued behind them go back to their callers, and the leases are returned. Callers that
+/// wait for a lease are refused with kOverloaded; they ask again, and are served elsewhere.
 void Node::drain() {
   drains_ = true;
   std::vector<scheduler::LeaseRequestId> waiting;
@@ -324,7 +327,7 @@ void Node::drain() {
   }
 }
 
-// ---- Workers for callers of other nodes, and theirs for callers here
+// ---- Leases between nodes: workers here for callers elsewhere, and workers elsewhere for callers here
 
 bool Node::on_far_lease_message(wire::Message& message) {
   if (const auto* const lease = std::get_if<wire::LeaseWorker>(&message)) {
@@ -377,7 +380,7 @@ void Node::lease_to_far(const wire::LeaseWorker& lease) {
   }
 }
 
-// All of them are one caller's; of some it may not know yet.
+// All of these workers are leased by one caller. Some of the leases may not be known here yet.
 void Node::recall_far(const wire::RecallLeases& recalled) {
   for (const WorkerId worker : recalled.workers) {
     const auto held = far_leases_.find(worker);
@@ -387,7 +390,7 @@ void Node::recall_far(const wire::RecallLeases& recalled) {
 
 async::Async<void> Node::reach_leased(Node* self, wire::LeaseGranted granted) {
   const auto found = self->asked_.find(granted.number);
-  if (found == self->asked_.end()) {  // its caller has ended, which the head may have known before this was asked
+  if (found == self->asked_.end()) {  // the caller has ended, perhaps before the head was asked
     self->tell_head(wire::ReturnLease{granted.worker, {}});
     co_return;
   }
@@ -403,7 +406,7 @@ async::Async<void> Node::reach_leased(Node* self, wire::LeaseGranted granted) {
   if (asked.empty()) co_return;
   if (!socket) {
     self->tell_head(wire::ReturnLease{granted.worker, client.caller});
-    // Of this code callers ask again, after a pause.
+    // Callers retry after a pause when they get kOverloaded.
     self->refuse(asked.mapped(), Error{ErrorCode::kOverloaded, socket.error().message()});
     co_return;
   }
@@ -414,8 +417,8 @@ async::Async<void> Node::reach_leased(Node* self, wire::LeaseGranted granted) {
                        std::move(descriptors));
 }
 
-// One that still runs a task of a lessee who cannot be answered would hold up the next one, and one that is to end
-// takes nothing more.
+// A worker whose lessee's connection has broken may still run a task of that lessee, whose reply cannot arrive. The
+// next lessee would have to wait for it. Such a worker ends instead, and so does one that was told to end.
 void Node::take_back(const wire::ReturnLease& returned, CallerId lessee) {
   const auto worker = find_worker(returned.worker);
   if (worker == nullptr || (!returned.broken && !worker->told_to_end)) {

@@ -1,8 +1,8 @@
-// A node that has too little memory kills workers before the kernel kills anybody: one at a time, those first that cost
-// least (victims.hpp).
+// When memory is short, the node kills workers before the kernel kills any process: one at a time, the cheapest first
+// (victims.hpp).
 //
-// 1. No worker is killed before the last one's process is gone, and memory was read again after that.
-// 2. Whoever waits for a killed worker is told so, with numbers.
+// 1. The next worker is killed only after the process of the last one is gone and memory has been read again.
+// 2. Callers that wait for a killed worker are told why it was killed, with numbers.
 
 #include <algorithm>
 #include <chrono>
@@ -20,9 +20,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kWatchTime = 250ms;
-constexpr auto kAskTime = 100ms;     // for workers to say what they run; memory fills meanwhile
-constexpr auto kEndPatience = 10s;   // with a process that was killed, before it is told that it does not end
-constexpr auto kBlameTime = 1500ms;  // between the kernel's killing somebody and the news of a worker's end
+constexpr auto kAskTime = 100ms;     // for workers to say what they run; short, because memory fills meanwhile
+constexpr auto kEndPatience = 10s;   // with a process that was killed, before the log says that it does not end
+constexpr auto kBlameTime = 1500ms;  // between a kill by the kernel and the report of a worker's end, at most
 
 std::string describe(const Host::MemoryUse& use) {
   return to_string(use.used) + " of the " + to_string(use.total) +
@@ -44,7 +44,7 @@ async::Async<void> Node::watch_memory(Node* self) {
         self->kill_for_memory(*victim);
         const bool gone = co_await wait_until_gone(self, victim);
         if (!gone) break;
-        continue;  // 1
+        continue;  // rule 1
       }
       if (!std::exchange(told_in_vain, true)) {
         log(LogLevel::kWarn, "memory is short, and there is no worker to kill",
@@ -59,7 +59,7 @@ async::Async<void> Node::watch_memory(Node* self) {
   self->watches_memory_ = false;
 }
 
-/// False: nobody knows.
+/// Reads the memory use. Returns false if it is not known.
 bool Node::look_at_memory() {
   const auto use = host_.memory_use();
   if (use && memory_ && use->kills > memory_->kills) kernel_killed_ = executor_.now();
@@ -101,7 +101,8 @@ async::Async<std::shared_ptr<Node::Worker>> Node::find_victim(Node* self) {
   co_return chosen ? workers[*chosen] : nullptr;
 }
 
-/// Of the workers in there. Those that do not say it in time may run something that nobody can run again.
+/// Asks the workers of the inspection what they run. A worker that does not answer in time may run something that
+/// cannot be run again.
 async::Async<void> Node::ask_what_runs(Node* self, std::shared_ptr<Inspection> inspection) {
   const auto deadline = async::Deadline::after(kAskTime, self->executor_.now());
   for (const wire::InspectedWorker& entry : inspection->answer.workers) {
@@ -109,12 +110,12 @@ async::Async<void> Node::ask_what_runs(Node* self, std::shared_ptr<Inspection> i
     ++inspection->missing;
     self->background_.spawn(inspect_worker(inspection, worker, deadline));
   }
-  inspection->take_one();  // nobody asks the head
+  inspection->take_one();  // the answer of the head, which is not asked
   [[maybe_unused]] const auto all = co_await inspection->done.wait(deadline);
 }
 
 void Node::kill_for_memory(Worker& worker) {
-  if (find_worker(worker.id) == nullptr) return;  // it has just ended by itself
+  if (find_worker(worker.id) == nullptr) return;  // the worker has just ended by itself
   const ByteCount its = host_.memory_of(worker.pid);
   const auto percent = static_cast<int>(std::lround(settings_.memory_threshold * 100));
   worker.killed_because = "the node killed it because memory was short: it had " + to_string(its) + ", and " +
@@ -124,12 +125,12 @@ void Node::kill_for_memory(Worker& worker) {
       {kv("worker", worker.label), kv("pid", worker.pid), kv("bytes", its), kv("used", memory_->used),
        kv("total", memory_->total)});
   kill_worker(worker);
-  // Nobody is to be given an idle one any more.
+  // An idle worker must not be leased to a caller any more.
   const bool idle = !worker.actor && !leases_.lessee_of(worker.id) && leases_.held_by(worker.id).empty();
   if (idle) apply(leases_.worker_ended(worker.id));
 }
 
-/// False: the node ends.
+/// Returns false if the node ends.
 async::Async<bool> Node::wait_until_gone(Node* self, std::shared_ptr<Worker> worker) {
   for (;;) {
     const auto gone = co_await worker->process_gone.wait(async::Deadline::after(kEndPatience, self->executor_.now()));
@@ -139,7 +140,8 @@ async::Async<bool> Node::wait_until_gone(Node* self, std::shared_ptr<Worker> wor
   }
 }
 
-/// Of one that was killed by SIGKILL, not from here. The kernel was faster than the watch.
+/// For a worker that was killed by SIGKILL, but not by this node: notes whether the kernel has killed it for memory,
+/// faster than the watch.
 void Node::note_if_kernel_killed(Worker& worker) {
   if (!memory_ || !look_at_memory() || !kernel_killed_ || *kernel_killed_ + kBlameTime < executor_.now()) return;
   worker.killed_because = "the kernel killed it because memory ran out: the node has " + to_string(memory_->least);

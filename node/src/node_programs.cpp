@@ -18,9 +18,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kAgainTime = 300ms;     // between attempts
-constexpr auto kFetchPatience = 5min;  // without a byte more: a thousand nodes may want it at once
+constexpr auto kFetchPatience = 5min;  // without a new byte: a thousand nodes may fetch the program at once
 
-/// Whether another attempt may succeed.
+/// Returns whether another attempt may succeed.
 bool may_pass(const Error& why) {
   return why.code() == ErrorCode::kUnavailable || why.code() == ErrorCode::kDeadlineExceeded ||
          why.code() == ErrorCode::kOverloaded || why.code() == ErrorCode::kCorrupt;
@@ -45,7 +45,7 @@ async::Async<void> Node::load_far_program(Node* self, std::shared_ptr<Job> job, 
   job->coming = false;
   if (loaded) {
     loaded = co_await load_program(self, job);
-    // One that ended may have been killed; a program that cannot be loaded ends again.
+    // A zygote that ended may have been killed, so it is started again. A program that cannot be loaded ends each time.
     while (!loaded && loaded.error().code() == ErrorCode::kUnavailable &&
            ++job->zygote_restarts <= kZygoteRestartsMax) {
       self->drop_zygote(*job);
@@ -110,7 +110,8 @@ void Node::take_program(Job& job, ProgramHere here) {
   job.program.folder = std::move(here.folder);
 }
 
-// The driver's node first. One that has not got it whole itself, or is not reached, is asked again after the others.
+// The driver's node is asked first. A node that is not reached, or does not have the whole executable yet, is asked
+// again after the others.
 async::Async<Result<void>> Node::fetch_program(Node* self, std::shared_ptr<Job> job, std::vector<NodeId> sources) {
   const auto into = std::make_shared<ArrivingProgram>(job->program.build_id);
   std::uint64_t had = 0;
@@ -152,7 +153,8 @@ async::Async<Result<void>> Node::fetch_some(Node* self, std::shared_ptr<Job> job
   co_return co_await fetched.wait(async::Deadline::never());
 }
 
-// What is not here is said not to be, but for one that is coming: the connection ends, and is made again.
+// If the executable is still on its way to this node, the connection ends and the other node connects again. If it is
+// not here otherwise, the other node is told so.
 void Node::serve_program(JobId id, Fd socket) {
   const auto job = jobs_.find(id);
   if (job != jobs_.end() && job->second->coming && !job->second->executable) return;

@@ -1,4 +1,5 @@
-// What people ask: of this node, by way of it of another one, or of the head.
+// Questions of users. A question is about this node, about another node that is asked by way of this one, or about the
+// head.
 
 #include <algorithm>
 #include <chrono>
@@ -12,12 +13,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kOtherNodeTime = 8s;  // less than whoever asks waits
+constexpr auto kOtherNodeTime = 8s;  // for another node to answer; less than the asking user waits
 constexpr std::size_t kPassedOnMax = 64;
 constexpr auto kExplainTime = 1500ms;    // for a process to say what it does
-constexpr auto kStacksTime = 3s;         // for its stacks: 2 s, and to read the symbols of a large program
-constexpr auto kLookTime = 3s;           // after which no other process is looked at
-constexpr std::size_t kLookedAtMax = 4;  // at once: each costs a process that reads symbols
+constexpr auto kStacksTime = 3s;         // to read stacks: 2 s, and the time to read the symbols of a large program
+constexpr auto kLookTime = 3s;           // after which no further process is looked at
+constexpr std::size_t kLookedAtMax = 4;  // processes at once: each costs another process that reads symbols
 constexpr std::size_t kStacksMax = std::size_t{3} << 20;  // bytes in an answer
 
 // Columns of the table of stacks.
@@ -86,14 +87,15 @@ void Node::list_own(const Client& client, const wire::ListRows& asked, std::uint
 
 struct Node::StackTable {
   wire::Rows rows;
-  std::size_t next = 0;     // that nobody looks at yet
-  std::size_t lookers = 0;  // that go on
+  std::size_t next = 0;     // the first row that no coroutine looks at yet
+  std::size_t lookers = 0;  // coroutines that have not ended
   std::size_t bytes = 0;
   async::Deadline until = async::Deadline::never();
   async::Completion<void> done;
 };
 
-/// Workers, and programs that have begun here. What they do is not filled in.
+/// Rows for the workers of this node, and for the drivers that have registered here. The columns for what they do are
+/// empty.
 wire::Rows Node::list_processes() const {
   wire::Rows all{{"id", "what", "actor", "node", "pid", "runs", "seconds", "waits", "stacks"}, {}, 0, 0};
   const std::string here = to_string(settings_.id);
@@ -180,7 +182,7 @@ async::Async<void> Node::look_at(Node* self, std::shared_ptr<StackTable> table, 
 
 // ---- Questions to other nodes
 
-/// Else it is passed on, or refused.
+/// Returns true if the question is about this node. Otherwise passes the question on to its node, or refuses it.
 template <class Question>
 bool Node::is_answered_here(const Client& client, Question& question, std::uint64_t request) {
   if (!question.node || question.node == settings_.id) return true;

@@ -1,5 +1,5 @@
-// What a node keeps, so that a head that has started again can be told: who holds which actors, what was asked, and
-// what was said that no answer or report repeats.
+// State that a node keeps in order to tell a head that has started again: which caller holds which actors, the
+// questions that have no answer, and the messages that neither a question nor a report repeats.
 
 #include <algorithm>
 #include <map>
@@ -10,16 +10,16 @@
 namespace pharos::node {
 namespace {
 
-constexpr std::size_t kReportMax = 16384;  // entries of one
+constexpr std::size_t kReportMax = 16384;  // entries of one report
 
-/// None: it makes none.
+/// The actor that a question makes or promises; ActorId{} for any other question.
 ActorId actor_made_by(const wire::Message& question) {
   if (const auto* const start = std::get_if<wire::StartActor>(&question)) return start->actor;
   if (const auto* const promise = std::get_if<wire::PromiseActor>(&question)) return promise->actor;
   return {};
 }
 
-/// Reports, as many as it takes.
+/// Collects entries in as many reports as they need.
 class Reports {
  public:
   template <class Entry>
@@ -47,7 +47,7 @@ void Node::return_to_head() {
   for (const auto& [id, job] : jobs_) {
     if (job->asks_to_stop && job->driver != nullptr) tell_head_(wire::StopJob{id});
   }
-  // Who asked by way of the head before this one will ask again.
+  // Callers of other nodes that asked by way of the earlier head will ask again, so their requests leave the line.
   std::vector<scheduler::LeaseRequestId> of_others;
   for (auto& [id, asked] : lease_requests_) {
     if (asked.client.peer != nullptr) continue;
@@ -65,7 +65,7 @@ void Node::return_to_head() {
 std::vector<wire::Report> Node::report() const {
   Reports reports;
   for (const auto& [id, job] : jobs_) reports.add(&wire::Report::jobs, id);
-  std::map<CallerId, JobId> callers;  // in an order that is the same in each run
+  std::map<CallerId, JobId> callers;  // for an order that is the same in each run of the simulator
   for (const auto& [peer, client] : clients_) {
     if (client.job != nullptr && client.caller) callers.emplace(client.caller, client.job->id);
   }
@@ -95,14 +95,14 @@ std::vector<wire::Report> Node::report() const {
   for (const auto& [number, asked] : asked_) {
     if (asked.granted) reports.add(&wire::Report::borrowed, asked.granted);
     const ActorId made = actor_made_by(asked.question);
-    if (made && !holds(asked.client.caller, made)) {  // any more
+    if (made && !holds(asked.client.caller, made)) {  // the caller has let go of it before the answer
       reports.add(&wire::Report::holds, wire::Report::Hold{asked.client.caller, made, 0});
     }
   }
   return std::move(reports).all();
 }
 
-// ---- Who holds what, as the head counts it
+// ---- Which caller holds which actors, as the head counts it
 
 void Node::note_holds(CallerId caller, const wire::Message& message) {
   if (const auto* const promise = std::get_if<wire::PromiseActor>(&message)) {
@@ -117,7 +117,7 @@ void Node::note_holds(CallerId caller, const wire::Message& message) {
   }
 }
 
-// What this undoes is not asked for again.
+// A message that takes a question back: the question must not be asked again.
 void Node::forget_undone(const wire::Message& message) {
   const auto* const broken = std::get_if<wire::BreakPromise>(&message);
   const auto* const removed = std::get_if<wire::RemoveGroup>(&message);
@@ -133,7 +133,7 @@ void Node::forget_undone(const wire::Message& message) {
   refuse(forgotten, Error{ErrorCode::kCancelled, removed != nullptr ? "the group was removed" : "it was given up"});
 }
 
-/// `found`: none, it was refused.
+/// `found` is the actor of the answer; ActorId{} if the question was refused.
 void Node::note_found(const Asked& asked, ActorId found) {
   const CallerId caller = asked.client.caller;
   if (const auto* const promise = std::get_if<wire::PromiseActor>(&asked.question)) {
@@ -165,7 +165,7 @@ void Node::forget_holds(CallerId caller) {
   for (const auto& [actor, count] : held.mapped()) promised_.erase(actor);
 }
 
-/// Of an actor whose node was lost. They may be connected to it still.
+/// Tells the callers here that hold an actor that its node was lost. They may still be connected to the actor.
 void Node::tell_holders(const wire::IncarnationEnded& ended) {
   std::map<CallerId, std::shared_ptr<net::Peer>> holders;
   for (const auto& [peer, client] : clients_) {

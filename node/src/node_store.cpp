@@ -13,13 +13,13 @@ using object_store::Mapping;
 using object_store::SharedFile;
 
 constexpr std::uint32_t kTables = 1024;       // processes and nodes that use the store at once
-constexpr std::uint32_t kPinsAtFirst = 4088;  // of a table: as many as end with a page
+constexpr std::uint32_t kPinsAtFirst = 4088;  // pins of a new table: as many as end with a page
 
-// Addresses for objects that are elsewhere, and cost nothing: a multiple of the capacity.
+// There are more addresses than memory, for objects that are on disk or at other nodes. Addresses cost nothing.
 constexpr std::uint64_t kAddressesOverCapacity = 16;
 constexpr std::uint64_t kAddressesMin = std::uint64_t{64} << 30;
 
-// As many as this machine's processes may have.
+// Takes as many addresses as the processes of this machine may have.
 ByteCount addresses_for(ByteCount capacity) {
   std::uint64_t bytes = std::max(capacity.bytes() * kAddressesOverCapacity, kAddressesMin);
   struct rlimit limit {};
@@ -104,7 +104,7 @@ void NodePins::drop(std::uint32_t pin) {
 }
 
 void NodePins::close() {
-  // Nobody's heir, nobody's holder.
+  // A node is neither heir nor holder of an object, so there are no unclaimed results to care for.
   static_cast<void>(store_->lender.process_ended(table_));
   free_.clear();
   pins_ = 0;

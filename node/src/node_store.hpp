@@ -13,17 +13,18 @@
 
 namespace pharos::node {
 
-/// A node's object store: its memory, and who has what of it. Shared by the node's strand and what that runs aside; the
-/// strand's but for the files and the ledger.
+/// The memory of a node's object store, and the books of which process has what of it. Shared by StoreService, Imports,
+/// Exports and the work that they run aside. Used on the node's strand only, except for the files and the ledger.
 struct NodeStore {
-  /// Of 0 bytes: as much as the machine has to spare.
+  /// Makes a store. A capacity of 0 bytes means object_store::default_capacity().
   static Result<std::shared_ptr<NodeStore>> make(ByteCount capacity);
 
-  /// A process, or another node, that will use it: the number of its table, which has room for some pins.
+  /// Opens a pin table for a process or another node, and returns its number. The table has room for the first pins.
+  /// kExhausted if there is no free table.
   Result<std::uint32_t> open(CallerId whose);
-  /// Slots that were lent just now, before anybody writes there.
+  /// Gives storage to the ledger entries of slots that were lent just now, before anyone writes to them.
   Result<void> provide_slots(std::uint32_t first, std::uint32_t count) const;
-  /// All objects, in this process's memory.
+  /// The memory of all objects, mapped into this process.
   Result<std::span<std::byte>> bytes();
 
   object_store::SharedFile ledger_file;
@@ -32,10 +33,11 @@ struct NodeStore {
   object_store::Ledger ledger;
   object_store::Lender lender;
   std::unique_ptr<object_store::SpillFile> disk = nullptr;  ///< made when it is first needed
-  std::optional<object_store::Mapping> mapped{};            ///< the same
+  std::optional<object_store::Mapping> mapped{};            ///< made by bytes() when it is first needed
 };
 
-/// Pins that the node itself has: for another node, or for what it does itself. The strand's.
+/// Pins that the node itself has in the ledger, for another node or for its own work. Used on the node's strand only.
+/// At most kPinsMax pins. close() drops all of them; the destructor does not.
 class NodePins {
  public:
   static Result<NodePins> open(std::shared_ptr<NodeStore> store, CallerId whose);
@@ -44,11 +46,11 @@ class NodePins {
     std::uint32_t number;
     object_store::Ledger::Pinned object;
   };
-  /// None: the object has ended. kExhausted: there are too many.
+  /// Pins an object. Returns nullopt if the object has ended; kExhausted if there are too many pins.
   Result<std::optional<Pin>> take(object_store::PinKind kind, const object_store::Location& object);
   void drop(std::uint32_t pin);
   std::uint32_t table() const { return table_; }
-  /// Whoever they were for is no more.
+  /// The node that the pins were for is gone: drops all pins and the table.
   void close();
 
  private:
@@ -57,7 +59,7 @@ class NodePins {
   std::shared_ptr<NodeStore> store_;
   std::uint32_t table_;
   std::vector<std::uint32_t> free_;
-  std::uint32_t pins_ = 0;  // those from here on have never been used
+  std::uint32_t pins_ = 0;  // pins from this number on have never been used
 };
 
 }  // namespace pharos::node

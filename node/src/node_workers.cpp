@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kWorkerTime = 30s;  // from the request to the worker's proof
 constexpr auto kZygoteEndTime = 5ms;
-constexpr auto kReasonTime = 50ms;  // between a connection's end and the word of how the process ended
+constexpr auto kReasonTime = 50ms;  // between the end of a connection and the report of how the process ended
 constexpr auto kCrashTime = 2s;     // to find out where a worker crashed
 constexpr std::size_t kOutputQueuedMax = std::size_t{1} << 20;
 constexpr std::size_t kFarOutputUnshownMax = std::size_t{16} << 20;
@@ -60,7 +60,7 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::start_worker(Node* sel
                                                                        std::vector<std::string> gpus) {
   auto deadline = async::Deadline::after(kWorkerTime, self->executor_.now());
   for (;;) {
-    // A zygote that ended comes back within this time, or not at all.
+    // A zygote that has ended is started again within this time, or not at all.
     while (job->zygote == nullptr || !job->loaded) {
       if (job->coming) deadline = async::Deadline::after(kWorkerTime, self->executor_.now());
       if (job->broken) co_return Error{*job->broken}.with("on node " + to_string(self->settings_.id));
@@ -73,7 +73,7 @@ async::Async<Result<std::shared_ptr<Node::Worker>>> Node::start_worker(Node* sel
     const auto zygote = job->zygote;
     auto worker = co_await fork_worker(self, job, actor, label, incarnation, gpus, deadline);
     if (worker || job->ended) co_return worker;
-    // The zygote may have ended with the request unread. Its end is known at about the same time.
+    // The zygote may have ended without reading the request. Its end is known at about the same time.
     PHAROS_CO_TRY_VOID(co_await async::sleep(kZygoteEndTime));
     if (job->zygote == zygote) co_return worker;
   }
@@ -158,12 +158,12 @@ void Node::send_output(Job& job, wire::Output output) {
   job.driver->send(output);
 }
 
-// Of another node's worker.
+// Output of a worker at another node.
 void Node::forward_output(const wire::Output& output) {
   const auto of_job = jobs_.find(output.job);
   if (of_job == jobs_.end() || of_job->second->driver == nullptr) return;
   Job& job = *of_job->second;
-  // A driver that shows nothing misses lines of other machines, rather than hold their workers up.
+  // If a driver shows nothing, it misses lines of other machines; otherwise it would block the workers there.
   if (job.unshown_bytes < kFarOutputUnshownMax) send_output(job, output);
 }
 
@@ -185,7 +185,7 @@ void Node::end_worker(const std::shared_ptr<Worker>& worker, Duration grace, boo
 }
 
 void Node::kill_worker(Worker& worker) {
-  worker.gone = true;  // for one whose process is not known yet
+  worker.gone = true;  // if its process is not known yet, it is killed as soon as it is
   if (!worker.handle) return;
   host_.kill_worker(worker.handle.get(), worker.pid);
 }
@@ -195,11 +195,11 @@ void Node::process_ended(Worker& worker, int status) {
   worker.process_gone.complete();
 }
 
-// Its connection has ended. How its process ended is known a moment later.
+// The worker's connection has ended. How its process ended is known a moment later.
 async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> worker) {
   auto reaped = co_await worker->reaped.wait(async::Deadline::after(kReasonTime, self->executor_.now()));
   if (!reaped) {
-    // A process that closed its connection but lives on serves nobody.
+    // A process that has closed its connection but lives on is of no use to any caller.
     self->kill_worker(*worker);
     reaped = co_await worker->reaped.wait(async::Deadline::after(kReasonTime, self->executor_.now()));
   }
@@ -208,7 +208,8 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
     self->note_if_kernel_killed(*worker);
   }
   if (!worker->killed_because.empty()) reason = worker->killed_because;
-  if (worker->handle) self->host_.kill_worker(worker->handle.get(), worker->pid);  // what it left behind
+  // The worker may have left processes behind.
+  if (worker->handle) self->host_.kill_worker(worker->handle.get(), worker->pid);
   worker->output->drain();
   worker->error_output->drain();
   if (worker->crashed) {
@@ -235,7 +236,7 @@ async::Async<void> Node::conclude_worker(Node* self, std::shared_ptr<Worker> wor
   worker->concluded.complete();
 }
 
-// Its workers here: actors after their destructors.
+// Ends the workers of a job on this node, actors after their destructors.
 async::Async<void> Node::stop_workers(Node* self, std::shared_ptr<Job> job) {
   std::vector<std::shared_ptr<Worker>> workers;
   for (const auto& [id, worker] : self->workers_) {

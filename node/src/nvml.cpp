@@ -8,7 +8,8 @@
 namespace pharos::node {
 namespace {
 
-// What nvml.h says, as far as it is used here. NVIDIA keeps these as they are: what changes gets a new name, _v2.
+// Declarations of nvml.h, as far as they are used here. NVIDIA does not change them: a changed function gets a new
+// name, with _v2.
 using Device = struct nvmlDevice_st*;
 using Status = int;
 struct Memory {
@@ -19,7 +20,7 @@ struct Memory {
 constexpr Status kSuccess = 0;
 constexpr unsigned kTextMax = 96;
 
-/// The library, open and started.
+/// The library, loaded and initialised. The destructor shuts it down and unloads it.
 class Nvml {
  public:
   static Result<std::unique_ptr<Nvml>> open() {
@@ -44,7 +45,7 @@ class Nvml {
     if (const Status failed = count_(&count); failed != kSuccess) return failure("counting GPUs", failed);
     std::vector<Gpu> gpus;
     for (unsigned i = 0; i < count; ++i) {
-      // One that this process may not use has no number for CUDA either.
+      // A GPU that this process may not use is skipped: CUDA gives it no number either.
       Device device = nullptr;
       if (device_(i, &device) == kSuccess) gpus.push_back(describe(device));
     }
@@ -68,7 +69,7 @@ class Nvml {
     complete_ = complete_ && function != nullptr;
   }
 
-  // What it does not tell is left empty.
+  // A property that the library does not tell is left empty.
   Gpu describe(Device device) const {
     Gpu gpu;
     std::array<char, kTextMax> text{};

@@ -8,15 +8,15 @@
 
 namespace pharos::node {
 
-/// One of this machine's. Its number is its place among them.
+/// A GPU of this machine. Its number is its place in the list of find_gpus().
 struct Gpu {
   std::string type;  ///< "NVIDIA A100-SXM4-80GB"
   std::string uuid;  ///< "GPU-8a2f…"
   ByteCount memory;
 };
 
-/// This machine's GPUs, as NVIDIA's library for that tells (NVML), which comes with the driver and is loaded for the
-/// question alone. kNotFound: there is no such library; kUnavailable: it says that it cannot tell.
+/// The GPUs of this machine, as NVIDIA's management library (NVML) lists them. The library comes with the driver. It is
+/// loaded for this call and unloaded again. kNotFound if there is no such library; kUnavailable if it fails.
 Result<std::vector<Gpu>> find_gpus();
 
 }  // namespace pharos::node

@@ -28,8 +28,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kPartBytes = std::size_t{256} << 10;
 constexpr ByteCount kProgramMax = 4_GiB;
-constexpr ByteCount kLeftFree = 64_MiB;  // of the disk
-constexpr std::size_t kUnusedMax = 4;    // that are kept for the next job
+constexpr ByteCount kLeftFree = 64_MiB;  // stays free on the disk
+constexpr std::size_t kUnusedMax = 4;    // unused executables that are kept for later jobs
 
 std::string path_of(const std::string& folder, const wire::BuildId& build) {
   std::string path = folder + "/";
@@ -42,7 +42,7 @@ Result<void> make_folder(const std::string& path) {
   return Error::from_errno("making the folder " + path, errno);
 }
 
-// What is no executable, or cannot be read, is as good as another build.
+// A file that is no executable, or cannot be read, is treated like another build.
 Fd open_at_its_path(const wire::RegisterJob& program) {
   Fd file{::open(program.executable.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   struct stat status {};
@@ -56,7 +56,7 @@ Fd open_received(const std::string& folder, const wire::RegisterJob& program) {
   Fd file{::open(path_of(folder, program.build_id).c_str(), O_RDONLY | O_CLOEXEC)};
   if (file) {
     ::flock(file.get(), LOCK_SH);
-    ::futimens(file.get(), nullptr);  // it is used now
+    ::futimens(file.get(), nullptr);  // unused_in() sorts by the time of the last use
   }
   return file;
 }
@@ -71,7 +71,7 @@ Result<std::string> folder_for(const std::string& folder, const wire::RegisterJo
   return instead;
 }
 
-/// Executables that no job has open; the one that was used last is the first.
+/// Executables that no job has open. The one that was used last comes first.
 std::vector<fs::path> unused_in(const std::string& folder) {
   std::vector<std::pair<fs::file_time_type, fs::path>> unused;
   std::error_code error;
@@ -114,7 +114,7 @@ Result<void> make_room(const std::string& folder, ByteCount size) {
 
 }  // namespace
 
-// ---- Here
+// ---- Opening
 
 Result<ProgramHere> open_program(const std::string& folder, const wire::RegisterJob& program) {
   Fd executable = open_at_its_path(program);
@@ -136,7 +136,7 @@ void send_program(object_store::Stream& to, const Fd& executable) {
   while (sent < size) {
     const auto part = std::span{room}.first(std::min<std::size_t>(kPartBytes, size - sent));
     const ssize_t read = ::pread(executable.get(), part.data(), part.size(), static_cast<off_t>(sent));
-    if (read != static_cast<ssize_t>(part.size())) return;  // it sees the connection end, and asks again
+    if (read != static_cast<ssize_t>(part.size())) return;  // the receiver sees the connection end, and asks again
     const std::uint64_t checksum = object_store::checksum_of(part);
     const std::uint64_t said = failpoint(Failpoint::kProgramSent) ? ~checksum : checksum;
     if (!to.send(bytes_of(said), part)) return;
@@ -181,7 +181,7 @@ Result<void> ArrivingProgram::begin(const std::string& folder, std::uint64_t siz
   path_ = path_of(folder, build_) + "-" + to_hex(random_u64()) + ".part";
   file_ = Fd{::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0700)};
   if (!file_) return Error::from_errno("making " + path_, errno);
-  // Taken now: others may want what is free.
+  // The room is taken before the bytes come, because others may use up the disk meanwhile.
   if (::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size)) != 0 && errno == ENOSPC) {
     drop();
     return Error::from_errno("making room for " + to_string(ByteCount{size}) + " in " + folder, ENOSPC);
@@ -209,7 +209,7 @@ Result<void> ArrivingProgram::receive_rest(object_store::Stream& from) {
   return {};
 }
 
-// A file that is open for writing cannot be run, so it is closed before it can be found.
+// A file that is open for writing cannot be run, so it is closed before it gets its name.
 Result<void> ArrivingProgram::finish(const std::string& folder) {
   const auto build = process::build_id_of(file_.get());
   if (!build || *build != build_) {

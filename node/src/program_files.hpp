@@ -9,42 +9,47 @@
 #include <pharos/object_store/transfer.hpp>
 #include <pharos/wire/message.hpp>
 
-/// Programs of other nodes: their executables, in a folder of this node's, each named by its build id. One comes over a
-/// connection that carries nothing else:
+/// Executables of programs whose drivers are at other nodes. They lie in a folder of this node, each named by its build
+/// id. An executable comes over a connection that carries nothing else:
 ///
-///   receiver                        sender: the node of the program's driver
-///   Introduction: of which job  ->
-///                               <-  the executable's size; 0: the job has ended
-///   how much of it has come     ->
-///                               <-  a part's checksum, and the part; until the end
+///   receiver                           sender: a node that has the executable
+///   Introduction, with the job's id ->
+///                                   <- size of the executable; 0: the job has ended
+///   number of bytes that are here   ->
+///                                   <- checksum and bytes of a part, repeated until the end
 ///
-/// 1. A file has its name when it is complete and that build, and not before; nothing else is run.
-/// 2. It is locked as long as a job has it open, and is not removed meanwhile.
-/// All of this blocks, except what is marked.
+/// 1. A file gets its name only when it is complete and has that build id. No other file is run.
+/// 2. A file is locked as long as a job has it open, and is not removed meanwhile.
+/// All functions here block, except those that say that they do not.
 namespace pharos::node {
 
-/// A program as this machine can run it.
+/// An executable that this machine can run.
 struct ProgramHere {
   Fd executable;
-  std::string folder;  ///< where it starts: its own, or one of this node's where there is no such
+  std::string folder;  ///< folder that its workers start in: the program's, or one of this node if that does not exist
 };
-/// At its path, or as it was received in `folder` before. kNotFound: this build is not here.
+/// Opens the executable of a program: at its own path if that build is there, or in `folder` if it was received before.
+/// kNotFound if this build is not here.
 Result<ProgramHere> open_program(const std::string& folder, const wire::RegisterJob& program);
 
-/// None: its job has ended.
+/// Sends an executable; without one, says that its job has ended. Ends silently when the stream breaks: the receiver
+/// sees that, and asks again.
 void send_program(object_store::Stream& to, const Fd& executable);
 
-/// An executable that is being received. What came before a connection broke is not sent again.
-/// Used by one thread after the other; arrived() by any. Its end removes what there is of it, unless it is complete.
+/// An executable that is being received. Bytes that came before a connection broke are not sent again.
+/// Shared by the node and the thread that receives. receive() is used by one thread at a time, arrived() by any. The
+/// destructor removes the file unless it is complete.
 class ArrivingProgram {
  public:
   explicit ArrivingProgram(const wire::BuildId& build) : build_{build} {}
   ArrivingProgram(ArrivingProgram&&) = delete;
   ~ArrivingProgram();
 
-  /// In this folder, always the same. kUnavailable and kCorrupt: another attempt may succeed.
+  /// Receives into this folder, which must be the same each time. After kUnavailable or kCorrupt another attempt may
+  /// succeed. kNotFound: the job has ended. kExhausted: there is no room on the disk. kUnsupported: the executable is
+  /// too large.
   Result<void> receive(object_store::Stream& from, const std::string& folder);
-  /// Bytes. Does not block.
+  /// The number of bytes that have come. Does not block.
   std::uint64_t arrived() const { return arrived_.load(std::memory_order_relaxed); }
 
  private:
@@ -54,7 +59,7 @@ class ArrivingProgram {
   void drop();
 
   const wire::BuildId build_;
-  std::string path_;  // until it has its name
+  std::string path_;  // path of the incomplete file; empty if there is none
   Fd file_;
   std::uint64_t size_ = 0;
   std::atomic<std::uint64_t> arrived_ = 0;

@@ -26,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kInherited = 3;  // the zygote's number for its socket
+constexpr int kInherited = 3;  // descriptor number of the zygote's socket
 constexpr auto kReachTime = 3s;
 const std::string kNodeHost = "PHAROS_NODE_HOST=";
 
@@ -147,7 +147,8 @@ void ReactorHost::serve_program(Fd socket, Fd executable) {
 
 void ReactorHost::kill_worker(int handle, pid_t pid) {
   ::syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);
-  // What it started and left in its process group. The group's number is not reused while the group has members.
+  // Kills also the processes that the worker has left in its process group. The group's number is not reused while the
+  // group has members.
   ::kill(-pid, SIGKILL);
 }
 
@@ -163,7 +164,7 @@ Result<Host::OutputPipe> ReactorHost::make_output(Output::Ready may_send, Output
 
 // ---- Memory
 
-// Not what it shares with others, which its end would not free.
+// Counts only memory that the process does not share: its end would not free the rest.
 ByteCount ReactorHost::memory_of(pid_t process) {
   std::ifstream file{"/proc/" + std::to_string(process) + "/status"};
   for (std::string name; file >> name; file.ignore(1024, '\n')) {
@@ -177,7 +178,7 @@ ByteCount ReactorHost::memory_of(pid_t process) {
 
 namespace {
 
-/// Sees the end of a pipe whose other end a process has.
+/// Notices when a process has closed its end of a pipe.
 class PipeEnd final : public net::Reactor::Watcher {
  public:
   PipeEnd(Fd pipe, async::UniqueFunction<void()> ended) : pipe_{std::move(pipe)}, ended_{std::move(ended)} {}
@@ -207,7 +208,7 @@ Result<Fd> ReactorHost::make_spill_file(const std::string& folder) {
 }
 
 void ReactorHost::run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) {
-  constexpr std::size_t kThreads = 2;  // one works on checksums while the other waits for the disk
+  constexpr std::size_t kThreads = 2;  // one thread can compute checksums while the other waits for the disk
   constexpr std::size_t kQueueMax = std::size_t{1} << 20;
   if (aside_ == nullptr) aside_ = std::make_unique<async::BlockingPool>(kThreads, kQueueMax);
   const auto submitted = aside_->submit(

@@ -14,17 +14,18 @@
 
 namespace pharos::node {
 
-/// A machine of its own: sockets, processes, shared memory.
-/// Owned by the daemon; on the thread that polls the reactor.
+/// The real machine as a Host: sockets, processes, pipes, disks, and threads for whatever blocks.
+/// Owned by the daemon; used on the thread that polls the reactor. End: close(), then the reactor has to be polled
+/// until closed() is true.
 class ReactorHost final : public Host {
  public:
   struct Settings {
     net::Identity node;
-    net::Key token{};               ///< the cluster's
-    std::string programs_folder{};  ///< for those that come from other nodes
+    net::Key token{};               ///< the cluster's token
+    std::string programs_folder{};  ///< folder for executables that come from other nodes
   };
   ReactorHost(net::Reactor& reactor, const Settings& settings);
-  /// Where other nodes reach this one: programs are told so, and may listen there (PHAROS_NODE_HOST).
+  /// Sets the address at which other nodes reach this one. Programs find it in PHAROS_NODE_HOST, and may listen there.
   void set_place(const std::string& host) { place_ = host; }
 
   Result<net::SocketPair> make_connection() override;
@@ -54,7 +55,7 @@ class ReactorHost final : public Host {
   void pull(std::string address, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
             Pulled done) override;
   void serve_pull(Fd socket, MakeOffer make) override;
-  /// Breaks off what goes to and comes from other nodes; then, soon, nothing of it runs any more.
+  /// Breaks off all transfers to and from other nodes.
   void close();
   bool closed() const;
 
@@ -76,7 +77,7 @@ class ReactorHost final : public Host {
   const MachineLimits limits_;
   std::string place_;
   std::unique_ptr<async::BlockingPool> aside_;  // null until first needed
-  std::unique_ptr<Transfers> transfers_;        // the same
+  std::unique_ptr<Transfers> transfers_;        // null until first needed
   async::AsyncGroup background_;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kAside = "aside/";
 constexpr std::size_t kPage = 1024;
-constexpr ByteCount kWriteBytesMax{1u << 20};  // then the next events have a write of their own
+constexpr ByteCount kWriteBytesMax{1u << 20};  // a larger write takes no further events
 
 std::string bytes_of(const wire::Message& record) {
   const std::vector<std::byte> bytes = wire::encode(record);
@@ -69,7 +69,7 @@ void Records::commit(Effect effect) {
   if (failed_) return;
   if (batch_.empty() && pending_.empty()) return effect();
   const bool writes = !pending_.empty();
-  // What is being written cannot be added to; what changes nothing waits for what is there.
+  // The first batch is being written, so nothing can be added to it. An event without changes waits for the last batch.
   if (!batch_.empty() && (pending_.size() < 2 || pending_.back().batch.bytes() > kWriteBytesMax)) {
     pending_.emplace_back();
   }

@@ -15,51 +15,57 @@
 
 namespace pharos::node {
 
-/// What a head must not lose, in a store; and what it has to say, which is held back until what it rests on is durable.
+/// The head's durable state, in a store. Also holds the head's messages back until the changes that they rest on are
+/// durable.
 ///
-/// 1. What one event changes is durable together or not at all.
-/// 2. What a head says runs in the order in which it was said, after all changes before it are durable.
-/// 3. After a write has failed nothing is said any more: the head is to be made anew of what is durable.
+/// 1. The changes of one event become durable together or not at all.
+/// 2. Effects (the messages of events) run in the order in which they were committed, each after all changes before it
+///    are durable.
+/// 3. After a failed write no effect runs any more. WhenFailed is told, and the head has to be replaced by one that is
+///    made from what is durable.
 ///
-/// One write is under way at a time; what comes meanwhile is in the next one.
-/// Owned by the head's owner, and outlives the head. Everything on the head's strand. End: close(), then whatever is
-/// posted runs until closed().
+/// One write is under way at a time; changes that come meanwhile are in the next one. There is no bound: if the disk is
+/// slow, changes pile up in memory.
+/// Owned by Membership, and outlives the head. Everything is on the head's strand. End: close(); then the executor has
+/// to run what is posted until closed() is true.
 class Records {
  public:
   using Effect = async::UniqueFunction<void()>;
   using WhenFailed = async::UniqueFunction<void(const Error& why)>;
-  /// A key, and what it stands for.
+  /// A key and its record.
   using Record = std::pair<std::string, wire::Message>;
 
   Records(async::Executor& executor, storage::KvStore& store, WhenFailed when_failed)
       : store_{store}, when_failed_{std::move(when_failed)}, background_{executor} {}
   Records(Records&&) = delete;
 
-  /// All that is there. What makes no sense is put aside, below `aside/`, and counted.
+  /// All records of a store. A record that cannot be decoded is moved below `aside/`, and counted.
   struct Found {
     std::vector<Record> records;
     std::size_t set_aside = 0;
   };
   static async::Async<Result<Found>> load(storage::KvStore* store);
 
-  // ---- Of the event that is under way
+  // ---- Changes of the event that is under way
 
   void put(std::string key, const wire::Message& record);
   void erase(std::string key) { batch_.erase(std::move(key)); }
-  /// It makes no sense: it is kept for people to look at, and never read again.
+  /// Moves a record that does not fit the others below `aside/`: users can look at it there, and it is never read
+  /// again.
   void set_aside(const Record& record);
-  /// The event's end. `effect` is what the head says of it.
+  /// Ends the event. `effect` runs once the changes of this event and those before are durable; at once, inside this
+  /// call, if there are none to wait for.
   void commit(Effect effect);
 
-  /// What the store's disk has left.
+  /// Bytes that are left on the store's disk.
   ByteCount free_space() const { return store_.free_space(); }
 
-  /// All that it was told is durable.
+  /// Returns whether all changes so far are durable.
   bool idle() const { return !failed_ && batch_.empty() && pending_.empty(); }
 
-  /// close(), until it is closed and gone.
+  /// Closes the records, waits until they are closed, and destroys them.
   static async::Async<void> end(std::unique_ptr<Records> records);
-  /// Nothing more is said. What is under way may become durable or not.
+  /// No effect runs any more. The write under way may become durable or not.
   void close() {
     closed_ = true;
     background_.cancel();
@@ -68,14 +74,14 @@ class Records {
 
  private:
   struct Pending {
-    storage::Batch batch;  // of one or more events
+    storage::Batch batch;  // changes of one or more events
     std::vector<Effect> effects;
   };
   static async::Async<void> write(Records* self);
 
   storage::KvStore& store_;
   WhenFailed when_failed_;
-  storage::Batch batch_;         // of the event that is under way
+  storage::Batch batch_;         // changes of the event that is under way
   std::deque<Pending> pending_;  // the first is being written
   bool failed_ = false;
   bool closed_ = false;

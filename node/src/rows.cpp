@@ -6,13 +6,13 @@
 namespace pharos::node {
 namespace {
 
-constexpr std::size_t kBytesMax = 3 << 20;  // of the cells; a message has an end
+constexpr std::size_t kBytesMax = 3 << 20;  // of all cells, because the size of a message is bounded
 constexpr std::string_view kBetween = ", ";
 
 using Row = std::vector<std::string>;
 
 std::size_t bytes_of(const Row& row) {
-  constexpr std::size_t kCellBytes = 16;  // its place, and what rounds it up
+  constexpr std::size_t kCellBytes = 16;  // its pointer in the encoded message, and the padding
   std::size_t bytes = kCellBytes;
   for (const std::string& cell : row) bytes += kCellBytes + cell.size();
   return bytes;

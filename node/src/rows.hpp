@@ -9,14 +9,15 @@
 
 namespace pharos::node {
 
-constexpr std::uint32_t kRowsMax = 10'000;  // of one answer
+constexpr std::uint32_t kRowsMax = 10'000;  // rows in one answer
 
-/// What a cell that lists several things says: "zone=a, disk=ssd". A filter holds for such a cell if it does for one of
-/// these.
+/// The text of a cell that lists several parts: "zone=a, disk=ssd". A filter matches such a cell if it matches one of
+/// the parts.
 std::string listed(const std::vector<std::string>& parts);
 
-/// The rows that were asked for: in order, filtered before they are cut; `matching` may say that there are more. A
-/// filter of the column "*" holds for a row if it does for one of its cells. kInvalidArgument: there is no such column.
+/// Filters, sorts and then cuts rows: at most `asked.limit` of them, kRowsMax, and 3 MiB. `matching` counts also those
+/// that were cut. A filter of the column "*" matches a row if one of its cells is equal to the value. kInvalidArgument
+/// if there is no column of a filter's name.
 Result<wire::Rows> select_rows(wire::Rows all, const wire::ListRows& asked);
 
 }  // namespace pharos::node

@@ -7,8 +7,8 @@
 
 namespace pharos::node {
 
-/// What a node says again to a head that has started again, unless the one before has confirmed it: what a Report and
-/// the questions that have no answer do not say.
+/// Returns whether a node repeats this message to a head that has started again, unless the earlier head has confirmed
+/// it. These are the messages whose content is neither in a Report nor in the questions without an answer.
 inline bool is_said_again(const wire::Message& message) {
   if (const auto* const made = std::get_if<wire::ActorConstructed>(&message)) return made->failure.has_value();
   return std::holds_alternative<wire::AddJob>(message) || std::holds_alternative<wire::EndJob>(message) ||

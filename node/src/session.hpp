@@ -10,39 +10,42 @@
 
 namespace pharos::node {
 
-/// One end of what a head and one of its nodes tell each other, over as many connections as that takes. Each end keeps
-/// what it has said until it knows that the other end has heard it (beats say so), and says the rest again over the
-/// next connection. So each message is heard once and in order, also when a connection ends with some on their way.
-/// Beats, joins and what workers print do not belong to a session: lines that are on their way when a connection ends
-/// are lost.
-/// Owned by Membership; one strand.
-/// Bound: of what is not confirmed kUnheardMax messages are kept. The session cannot be resumed when the other end
-/// needs an older one.
+/// One end of the conversation between a head and one of its nodes, over one connection after the other. Each end keeps
+/// its messages until it knows that the other end has heard them (beats say how many), and sends the rest again over
+/// the next connection. So each message is heard once and in order, even if a connection ends while messages are on
+/// their way.
+/// Beats, joins and the output of workers do not belong to a session: output that is on its way when a connection ends
+/// is lost.
+/// Owned by Membership; on its strand.
+/// Bound: at most kUnheardMax unconfirmed messages are kept. If the other end needs an older one, the session cannot be
+/// resumed.
 class Session {
  public:
   static constexpr std::size_t kUnheardMax = std::size_t{1} << 18;
 
-  /// `number`: the head's name for it; 0: it has none yet.
+  /// `number` is the head's name for the session; 0: it has no number yet.
   explicit Session(std::uint64_t number = 0) : number_{number} {}
 
+  /// Returns whether a message of this kind belongs to a session.
   static bool belongs(const wire::Message& message);
   std::uint64_t number() const { return number_; }
   void set_number(std::uint64_t number) { number_ = number; }
 
-  /// Null: there is no connection now.
+  /// nullptr while there is no connection.
   const std::shared_ptr<net::Peer>& link() const { return link_; }
 
-  /// Its first connection.
+  /// Begins the session on its first connection.
   void begin(std::shared_ptr<net::Peer> link) { link_ = std::move(link); }
-  /// There is no connection for a while.
+  /// The connection has ended. Messages are kept from here on, and not sent.
   void pause() { link_.reset(); }
-  /// The other end has heard `heard` messages: the rest is there still.
+  /// Returns whether the session can go on if the other end has heard `heard` messages: the rest must still be here.
   bool can_resume(std::uint64_t heard) const { return number_ != 0 && heard >= confirmed_ && heard <= said(); }
-  /// Another connection, by which the rest is said again. Only if can_resume(heard).
+  /// Goes on with another connection, and sends the rest again. Only if can_resume(heard).
   void resume(std::shared_ptr<net::Peer> link, std::uint64_t heard);
 
+  /// Sends a message, or keeps it for the next connection.
   void say(wire::Message message);
-  /// The other end has heard so many.
+  /// The other end has heard `heard` messages, which need not be kept any longer.
   void confirm(std::uint64_t heard);
   /// A message has come from the other end.
   void note_heard() { ++heard_; }
@@ -52,10 +55,10 @@ class Session {
   std::uint64_t said() const { return confirmed_ + unheard_.size(); }
 
   std::uint64_t number_;
-  std::shared_ptr<net::Peer> link_;  // null: there is no connection now
-  std::deque<wire::Message> unheard_;
-  std::uint64_t confirmed_ = 0;  // messages that were said before these, and are not kept
-  std::uint64_t heard_ = 0;
+  std::shared_ptr<net::Peer> link_;    // null while there is no connection
+  std::deque<wire::Message> unheard_;  // messages that are kept, oldest first
+  std::uint64_t confirmed_ = 0;        // messages before these, which are not kept
+  std::uint64_t heard_ = 0;            // messages that have come from the other end
 };
 
 }  // namespace pharos::node

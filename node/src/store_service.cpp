@@ -18,20 +18,20 @@ using namespace std::chrono_literals;
 using object_store::Ledger;
 using object_store::SpillFile;
 
-constexpr std::size_t kPartPieces = 4;  // of an object that several threads write or read
+constexpr std::size_t kPartPieces = 4;  // pieces in each part of an object that several threads write or read
 constexpr std::size_t kPartsMax = 8;
-constexpr std::size_t kListedMax = 1000;  // objects, for people
+constexpr std::size_t kListedMax = 1000;  // objects in a listing for users
 constexpr std::size_t kAheadsMax = 64;    // imports that nobody waits for
 constexpr auto kFullTime = 1s;
-constexpr auto kLookTime = 20ms;  // between looks for memory that somebody waits for
-constexpr auto kTrimTime = 2ms;   // to hear what processes give back, before objects go to disk
-constexpr auto kReaderTime = 1s;  // between looks for what only others keep
-constexpr auto kKeepTime = 30s;   // before processes are asked for what they have leased and do not use
-constexpr auto kClaimTime = 5s;   // to hear of results whose maker has died
-constexpr auto kIdleTime = 5s;    // before memory that is free goes back to the system
-constexpr auto kDiskTime = 1s;    // after an error of the disk
+constexpr auto kLookTime = 20ms;  // between looks for memory that a request waits for
+constexpr auto kTrimTime = 2ms;   // for processes to return what they do not use, before objects go to disk
+constexpr auto kReaderTime = 1s;  // between looks for objects that have ended and of which no process tells
+constexpr auto kKeepTime = 30s;   // before processes are asked to return slabs that they do not use
+constexpr auto kClaimTime = 5s;   // for heirs to take results whose maker has died
+constexpr auto kIdleTime = 5s;    // before free memory goes back to the system
+constexpr auto kDiskTime = 1s;    // after an error of the disk, before it is tried again
 
-// Of the capacity, in percent: above, objects go to disk until it is less than the second.
+// Percentages of the capacity: when more than the first is lent, objects go to disk until it is less than the second.
 constexpr std::uint64_t kSpillAbove = 80;
 constexpr std::uint64_t kSpillUntil = 75;
 
@@ -140,7 +140,7 @@ wire::InspectedStore StoreService::inspect() const {
 
 template <class Work, class Done>
 void StoreService::run_aside(Work work, Done done) {
-  // The work may outlast this, but not the memory that it needs.
+  // The work may outlast this object, so it shares the store.
   auto result = std::make_shared<std::optional<decltype(work(*store_))>>();
   host_.run_aside([store = store_, work = std::move(work), result]() mutable { result->emplace(work(*store)); },
                   [life = std::weak_ptr<void>{life_}, done = std::move(done), result]() mutable {
@@ -148,7 +148,7 @@ void StoreService::run_aside(Work work, Done done) {
                   });
 }
 
-// So that both threads have something to do.
+// An object is split into parts so that all threads of the pool have work.
 template <class Work, class Done>
 void StoreService::run_in_parts(std::uint64_t size, Work work, Done done) {
   const std::size_t pieces = object_store::pieces_of(size);
@@ -253,7 +253,7 @@ void StoreService::offer(const object_store::Wish& wish, Host::TakeOffer then) {
   exports_->offer(wish, std::move(then));
 }
 
-// What is pinned by this node itself.
+// Brings back an object that this node itself has pinned, in order to send it to another node.
 void StoreService::bring(const Location& here, async::UniqueFunction<void(Result<void>)> then) {
   const std::uint64_t request = ++last_request_;
   own_requests_.emplace(request, std::move(then));
@@ -275,12 +275,12 @@ async::Async<void> StoreService::import(StoreService* self, Asker asker, Locatio
   self->look_again_at(self->executor_.now() + kReaderTime);
 }
 
-// As many as may wait for the others, and no more.
+// More than kAheadsMax are ignored: an import ahead is only a hint.
 void StoreService::import_ahead(const Asker& asker, const Location& object) {
   if (aheads_ < kAheadsMax) background_.spawn(import_ahead(this, asker, object));
 }
 
-// Into memory that nobody needs for anything else now.
+// Pulls an object before it is needed, but only while no request waits for memory.
 async::Async<void> StoreService::import_ahead(StoreService* self, Asker asker, Location object) {
   ++self->aheads_;
   const auto here = co_await Imports::import(self->imports_.get(), asker.table, object, Imports::kAheadTime);
@@ -303,7 +303,8 @@ bool StoreService::is_there(const Asker& asker) const {
   return process != processes_.end() && process->second.peer == asker.peer;
 }
 
-// What was kept for it in the meantime, nobody else will let go.
+// If the asker has ended during an import, the import may have kept the object for it just after that. So this lets go
+// of it.
 void StoreService::forget_if_ended(const Asker& asker) {
   if (!processes_.contains(asker.table)) imports_->process_ended(asker.table);
 }
@@ -324,7 +325,7 @@ void StoreService::answer(const Asker& asker, Error error) {
   }
 }
 
-// In their order: one that needs much is not passed by those that need little.
+// Requests are served in their order, so that large ones are not passed by small ones for ever.
 void StoreService::serve_waiting() {
   while (!waiting_.empty() && (!is_there(waiting_.front().asker) || serve(waiting_.front()))) {
     waiting_.pop_front();
@@ -374,14 +375,14 @@ bool StoreService::serve(const Waiting& waiting, const Location& location) {
     return true;
   }
   const auto body = store_->lender.begin_return(location.place);
-  if (!body && body.error().code() == ErrorCode::kNotFound) return false;  // it left just now, and is being noted
+  if (!body && body.error().code() == ErrorCode::kNotFound) return false;  // has_left() is still to come
   if (!body) return refuse(waiting, body.error());
   returning_[location.place].push_back(waiting.asker);
   bring_back(*body, Imports::Urgency::kWaitedFor);
   return true;
 }
 
-// Once its time is over.
+// A request that memory is too short for is refused only once its time is over, or if it can never fit.
 bool StoreService::refuse(const Waiting& waiting, Error error) {
   const auto* const slot_bytes = std::get_if<std::uint64_t>(&waiting.what);
   const bool too_large = slot_bytes != nullptr && *slot_bytes > store_->lender.capacity().bytes();
@@ -396,7 +397,8 @@ bool StoreService::refuse(const Waiting& waiting, Error error) {
 
 // ---- Memory
 
-// For the first of those that wait: what costs least first.
+// Makes room for the first request that waits. The cheapest way comes first: free memory, then memory that processes do
+// not use, then objects that go to disk.
 void StoreService::make_room() {
   const auto* const slot_bytes = std::get_if<std::uint64_t>(&waiting_.front().what);
   const auto size_of = [&](const Location& object) { return store_->ledger.slot(object.place.slot).size.load(); };
@@ -487,7 +489,7 @@ bool StoreService::spill(std::uint64_t bytes) {
   return leaving >= bytes;
 }
 
-// An object that is on disk, or at another node: its memory.
+// Takes the memory of an object that is on disk or at another node.
 void StoreService::take_out(const Body& body, const std::optional<SpillFile::Kept>& kept, Result<void> written) {
   run_aside(
       [body, kept, written = std::move(written)](NodeStore& store) -> Result<Left> {
@@ -495,7 +497,7 @@ void StoreService::take_out(const Body& body, const std::optional<SpillFile::Kep
           store.disk->drop(*kept);
           return written.error();
         }
-        // Or it was called back, or has ended.
+        // False if a reader has called the object back, or if it has ended.
         const bool is_out = store.ledger.note_out(body.location.place);
         if (is_out) {
           failpoint(Failpoint::kObjectOut);
@@ -512,7 +514,7 @@ void StoreService::has_left(const Body& body, Result<Left> left) {
   leaving_bytes_ -= body.slot_bytes;
   leaving_.erase(body.location.place);
   if (left) {
-    if (executor_.now() >= spill_again_) spill_error_.reset();  // or another failed meanwhile
+    if (executor_.now() >= spill_again_) spill_error_.reset();  // unless another write has failed meanwhile
     if (left->is_out) store_->lender.left(body.location.place);
     if (left->kept) on_disk_.emplace(body.location.place, *std::move(left->kept));
     look_again_at(executor_.now() + kReaderTime);
@@ -522,7 +524,7 @@ void StoreService::has_left(const Body& body, Result<Left> left) {
   log(LogLevel::kWarn, "an object could not go to disk", {kv("error", left.error())});
   spill_error_ = std::move(left).error();
   spill_again_ = executor_.now() + kDiskTime;
-  // Copies of what is in memory are worth less than room.
+  // The disk needs room more than it needs copies of objects that are in memory.
   end_outside();
   const std::size_t dropped = drop_copies([&](const Place& place) { return !store_->lender.is_outside(place); });
   if (dropped != 0) spill_again_ = executor_.now();
@@ -543,7 +545,7 @@ void StoreService::bring_back(const Body& body, Imports::Urgency urgency) {
         }
         PHAROS_TRY_VOID(store.disk->read(kept, first, count, store.objects, body.offset));
         if (first != 0 || body.slot_bytes == body.size) return {};
-        // Whoever leases the slot writes there again, up to its end.
+        // The slot is written again up to its end when a process leases it later, so all of it gets storage.
         return store.objects.allocate(body.offset + body.size, body.slot_bytes - body.size);
       },
       [this, body](const Result<void>& read) { has_returned(body, read); });
@@ -555,7 +557,7 @@ void StoreService::has_returned(const Body& body, const Result<void>& read) {
   if (read) {
     store_->ledger.note_provided(place.slot, body.slot_bytes);
     failpoint(Failpoint::kObjectReturned);
-    store_->ledger.note_back(place);  // and its copy on disk is good for the next time
+    store_->ledger.note_back(place);  // the copy on disk stays for the next time
   } else {
     store_->lender.return_failed(place);
   }
@@ -573,7 +575,8 @@ void StoreService::has_returned(const Body& body, const Result<void>& read) {
   progress();
 }
 
-// On disk, whether they are out or not.
+// Ends objects that no process uses any more, and drops their copies on disk. Also looks at objects in memory that have
+// a copy.
 void StoreService::end_outside() {
   store_->lender.end_outside();
   drop_copies([&](const Place& place) {
@@ -604,7 +607,7 @@ std::size_t StoreService::drop_copies(Condition which) {
   return dropped;
 }
 
-// There is more room, or the disk works: who waits has more time.
+// There is more room, or the disk works again. So requests that wait get their whole time once more.
 void StoreService::progress() {
   for (Waiting& waiting : waiting_) waiting.until = executor_.now() + kFullTime;
   store_->lender.reclaim();

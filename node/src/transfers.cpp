@@ -21,7 +21,7 @@ using object_store::Wish;
 constexpr std::size_t kReceivingThreads = 4;
 constexpr std::size_t kSendingThreads = 16;
 constexpr std::size_t kWaitingMax = 256;
-constexpr timeval kSilenceMax{.tv_sec = 10, .tv_usec = 0};  // without a byte
+constexpr timeval kSilenceMax{.tv_sec = 10, .tv_usec = 0};  // time in which no byte moves
 constexpr auto kOfferTime = 60s;                            // an object may have to come from a disk
 
 }  // namespace
@@ -108,7 +108,7 @@ void Transfers::receive(Fd socket, const Wish& wish, std::shared_ptr<object_stor
 
 void Transfers::send(Fd socket, Host::MakeOffer make) {
   const auto shared = std::make_shared<Host::MakeOffer>(std::move(make));
-  // What is not accepted closes the connection, and its node tries again.
+  // If the pool does not accept the job the connection closes, and the other node tries again.
   static_cast<void>(sending_.submit([this, socket = std::move(socket), shared](async::BlockingPool::Turn turn) mutable {
     if (turn == async::BlockingPool::Turn::kRefused) return;
     SocketStream stream{*this, std::move(socket)};
@@ -124,7 +124,7 @@ void Transfers::send_on_thread(SocketStream& stream, const std::shared_ptr<Host:
   if (offer->instead) {
     object_store::send_on(stream, offer->instead);
   } else {
-    // Whether it has come is the receiver's to say.
+    // The receiver notices by itself if not all has come.
     static_cast<void>(object_store::send_chunks(stream, *offer->chunks));
     offer->chunks.reset();
   }
@@ -159,7 +159,7 @@ void Transfers::send_program(Fd socket, Fd executable) {
 
 // ---- Offers
 
-/// A question to the strand, while this thread waits.
+/// A question to the node's strand, while the thread of the pool waits for the answer.
 struct Transfers::Asked {
   std::mutex mutex;
   std::condition_variable changed;

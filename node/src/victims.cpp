@@ -7,7 +7,7 @@
 namespace pharos::node {
 namespace {
 
-constexpr std::uint64_t kNegligible = 32;  // that part of what another one has: nothing is won by it
+constexpr std::uint64_t kNegligible = 32;  // less than 1/32 of the largest worker's memory is not worth a kill
 
 }  // namespace
 

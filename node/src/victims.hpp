@@ -11,14 +11,16 @@ namespace pharos::node {
 
 /// A worker that could be killed because memory is short.
 struct Candidate {
-  bool idle = false;           ///< nobody has it
-  bool may_run_again = false;  ///< what it runs has a retry, or a restart, left
-  TimePoint since;             ///< when it began with that
-  ByteCount memory{};          ///< that would be free then
+  bool idle = false;           ///< no caller has leased it
+  bool may_run_again = false;  ///< its task has a retry left, or its actor a restart
+  TimePoint since;             ///< when it began with its task or actor
+  ByteCount memory{};          ///< memory that its end would free
 };
 
-/// Which one costs least: an idle one, else one whose work is done again, else any; of those the newest, which has done
-/// the least. One that has next to nothing, beside another, only when it is the last. None: there is none.
+/// Chooses the worker whose end costs least, and returns its index; nullopt if there are no candidates. An idle worker
+/// comes first, then one whose work can run again, then any other. Among equals the one that began last is chosen,
+/// because it has done the least work. A worker with hardly any memory, compared with the largest, is chosen only if
+/// there is no other.
 std::optional<std::size_t> choose_victim(std::span<const Candidate> candidates);
 
 }  // namespace pharos::node

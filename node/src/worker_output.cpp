@@ -32,7 +32,8 @@ void WorkerOutput::on_ready(std::uint32_t) {
   read_what_may_be_sent();
 }
 
-// A grandchild may hold the other end and write for ever.
+// A process that the worker has started may hold the other end and write for ever. So no more is read than the pipe can
+// hold.
 void WorkerOutput::drain() {
   const int held = pipe_ ? ::fcntl(pipe_.get(), F_GETPIPE_SZ) : 0;
   for (int read = 0; read < held && read_some(); read += static_cast<int>(kReadMax)) {
@@ -42,7 +43,7 @@ void WorkerOutput::drain() {
   pipe_.reset();
 }
 
-// However often it is written to meanwhile, it is tried again once.
+// However often the worker writes while nothing may be sent, a single timer is set.
 void WorkerOutput::read_what_may_be_sent() {
   while (pipe_ && may_send_()) {
     if (!read_some()) return;
@@ -56,7 +57,7 @@ void WorkerOutput::read_what_may_be_sent() {
   });
 }
 
-/// False: there is nothing to read now.
+/// Returns false if there is nothing to read at the moment.
 bool WorkerOutput::read_some() {
   char buffer[kReadMax];
   ssize_t n = -1;

@@ -12,8 +12,10 @@
 namespace pharos::node {
 
 /// One of a worker's output streams: reads the pipe, and hands over whole lines.
-/// Owned by the worker's record. Bounds: holds one line of at most `kLineMax`; a longer one is handed over in pieces.
-/// While the driver does not keep up the pipe is not read, so the worker waits in its write.
+/// Owned by Node::Worker; on the thread that polls the reactor. Bound: holds at most `kLineMax` bytes of a line that is
+/// not complete; a longer line is handed over in pieces. While the driver does not keep up the pipe is not read, so the
+/// worker blocks in its write.
+/// End: drain(), or the destructor, which loses what was not read.
 class WorkerOutput final : public Host::Output,
                            public net::Reactor::Watcher,
                            public std::enable_shared_from_this<WorkerOutput> {
@@ -37,7 +39,7 @@ class WorkerOutput final : public Host::Output,
   Ready may_send_;
   Sink sink_;
   std::string text_;
-  bool tries_again_ = false;  // soon
+  bool tries_again_ = false;  // a timer for the next attempt is set
 };
 
 }  // namespace pharos::node

@@ -12,7 +12,7 @@ namespace {
 
 using Checksum = XXH64_hash_t (*)(const void* bytes, std::size_t size);
 
-// Both give the same.
+// Both functions return the same checksum.
 Checksum fastest_here() {
 #ifdef __x86_64__
   if (__builtin_cpu_supports("avx2") != 0) return &pharos_checksum_avx2;

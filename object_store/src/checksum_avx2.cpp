@@ -1,5 +1,5 @@
-// The same checksum, with the instructions that most machines have by now. Nothing but C is included here: what a C++
-// header defines inline must not be compiled for machines that may not be this one.
+// The same checksum, compiled for AVX2. This file includes only C headers, because inline functions of C++ headers must
+// not be compiled with instructions that the machine may lack: the linker could choose them for the whole program.
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

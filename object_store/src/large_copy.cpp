@@ -40,14 +40,14 @@ void copy_streaming(std::byte* to, const std::byte* from, std::size_t count) {
     _mm_stream_si128(target + 3, d);
   }
   std::memcpy(to, from, count);
-  _mm_sfence();  // before anybody is told
+  _mm_sfence();  // makes the bytes visible before another thread is told of them
 }
 
 bool machine_is_busy() {
   static const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
   std::FILE* const file = std::fopen("/proc/loadavg", "re");
   if (file == nullptr) return true;
-  long running = 0;  // this thread among them
+  long running = 0;  // including this thread
   const int read = std::fscanf(file, "%*f %*f %*f %ld/", &running);
   std::fclose(file);
   return read != 1 || running >= cores;
@@ -67,7 +67,7 @@ struct SpareCore::Thread {
   std::mutex mutex;
   std::condition_variable changed;
   Work* work = nullptr;
-  bool takes_part = false;  // the thread: `work` must stay
+  bool takes_part = false;  // the second thread uses `work`, which must stay valid
   bool stops = false;
   std::thread thread = start();
 
@@ -88,13 +88,13 @@ struct SpareCore::Thread {
     changed.notify_all();
     all.take_part();
     std::unique_lock lock{mutex};
-    if (!takes_part) work = nullptr;  // it has not come, and need not
+    if (!takes_part) work = nullptr;  // the second thread has not started, and need not
     changed.wait(lock, [this] { return work == nullptr; });
   }
 
  private:
   std::thread start() {
-    // A program's signals are for its own threads.
+    // The program's signals must be delivered to its own threads, so this thread blocks all of them.
     sigset_t all;
     sigset_t before;
     ::sigfillset(&all);
@@ -124,7 +124,7 @@ struct SpareCore::Thread {
 SpareCore::SpareCore(bool (*busy)()) : busy_{busy}, process_{::getpid()} {}
 
 SpareCore::~SpareCore() {
-  // In a child of fork() there is no such thread, and what it waits with cannot be destroyed.
+  // In a child process made by fork() the thread does not exist, and its condition variable cannot be destroyed.
   if (::getpid() != process_) static_cast<void>(thread_.release());
 }
 

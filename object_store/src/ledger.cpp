@@ -15,7 +15,7 @@ std::size_t whole_pages(std::size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
-// generation 32 | visits 24 | let go 1 | nothing 4 | state 3
+// The layout of a slot's word: generation 32 bits, visits 24, let go 1, unused 4, state 3.
 constexpr std::uint64_t kLetGo = 1 << 7;
 constexpr std::uint64_t kStates = 7;
 constexpr std::uint32_t kVisitsEnd = 1 << 24;
@@ -37,7 +37,7 @@ struct alignas(64) Ledger::Head {
   std::uint64_t magic;
   std::uint32_t slots;
   std::uint32_t tables;
-  std::atomic<std::uint32_t> tables_used;  // tables from here on have never been opened
+  std::atomic<std::uint32_t> tables_used;  // tables from this number on have never been opened
   std::atomic<std::uint32_t> now;
 };
 
@@ -166,7 +166,7 @@ Place Ledger::begin(std::uint32_t number, const ObjectId& id, std::uint64_t size
   SlotHeader& header = slot(number);
   const SlotWord word = unpacked(header.word.load());
   PHAROS_CHECK(word.state == SlotState::kFree, number, static_cast<int>(word.state));
-  // Before the rest: if this process dies from here on, the slot is found half-written.
+  // The state is set first: if this process dies from here on, the node finds the slot half-written.
   header.word.store(packed({.generation = word.generation, .state = SlotState::kWriting}));
   header.holder.store(id.maker.value(), std::memory_order_relaxed);
   header.heir.store(heir.value(), std::memory_order_relaxed);

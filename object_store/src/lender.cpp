@@ -101,7 +101,8 @@ Error Lender::full(std::uint64_t bytes) const {
           "Let go of Refs and of values that are views, or give the cluster's Runtime a larger object_store."};
 }
 
-// A free slab of that size, as large as it may become.
+// Takes a free slab of the same size from idle_. A slab may have lost the memory of some slots, so the rest is counted
+// anew and must have room.
 std::optional<Lender::Idle> Lender::take_warm(const Slab& slab) {
   const std::uint64_t bytes = slab.bytes();
   const auto warm = std::find_if(idle_.rbegin(), idle_.rend(), [&](const Idle& idle) { return idle.bytes == bytes; });
@@ -114,7 +115,7 @@ std::optional<Lender::Idle> Lender::take_warm(const Slab& slab) {
   return taken;
 }
 
-// The same, or a new one.
+// Takes a free slab of the same size, or else new addresses.
 std::optional<Lender::Idle> Lender::take_memory(const Slab& slab) {
   const std::uint64_t bytes = slab.bytes();
   if (auto warm = take_warm(slab)) return warm;
@@ -126,7 +127,8 @@ std::optional<Lender::Idle> Lender::take_memory(const Slab& slab) {
       .offset = *unit * kSlabUnit, .bytes = bytes, .memory = bytes, .slot_bytes = 0, .provided = 0, .waiting = {}};
 }
 
-// A slab that nothing lies in any more.
+// To be called for a slab without objects. It is kept with the memory that it has; if it has none, its addresses become
+// free.
 void Lender::note_idle(const Lent& lent) {
   const Slab& slab = lent.slab;
   if (lent.away == slab.slots) return addresses_.give_back(slab.offset / kSlabUnit, units(slab.bytes()));
@@ -178,7 +180,7 @@ void Lender::give_back(std::uint32_t table, std::uint32_t first_slot) {
   reclaim();
 }
 
-// All its objects, and so those that nobody will end but the node.
+// Ends all objects of the slab that can be ended. Without a leaseholder only the node does that.
 bool Lender::ended(const Slab& slab) const {
   for (std::uint32_t slot = slab.first_slot; slot < slab.first_slot + slab.slots; ++slot) {
     if (ledger_.word_of(slot).state != SlotState::kGone && !ledger_.end(slot)) return false;
@@ -276,7 +278,7 @@ std::vector<Lender::Body> Lender::choose_leaving(std::uint64_t bytes, const std:
   std::vector<Body> leaving;
   std::uint64_t sum = 0;
   for (auto next = candidates.begin(); sum < bytes && next != candidates.end();) {
-    // Some are marked, then all tables looked through once.
+    // Objects are marked in batches, so that the tables are looked through once for each batch.
     std::vector<Candidate> marked;
     std::uint64_t marked_bytes = 0;
     for (; sum + marked_bytes < bytes && next != candidates.end(); ++next) {
@@ -333,7 +335,7 @@ void Lender::return_failed(const Place& place) {
   left(place);
 }
 
-// Of its own slab, which nobody has leased.
+// The slot gets a slab of its own, which no process leases.
 Result<Place> Lender::lend_outside(const ObjectId& id, std::uint64_t size, std::string_view label) {
   Slab slab{.offset = 0, .slot_bytes = slot_bytes_for(size), .first_slot = 0, .slots = 1};
   const auto first = slots_.take(1);
@@ -411,7 +413,7 @@ Lender::Census Lender::census() const {
     ++census.slabs;
     for (std::uint32_t slot = first; slot < first + lent.slab.slots; ++slot) {
       const SlotWord word = ledger_.word_of(slot);
-      // One that is let go ends as soon as somebody looks.
+      // An object that was let go ends at the next look, so it is not counted.
       if (word.state == SlotState::kWriting || (word.has_object() && !word.let_go)) ++census.objects;
       if (word.state == SlotState::kOut) ++census.outside;
     }

@@ -10,8 +10,8 @@ namespace pharos::object_store {
 namespace {
 
 constexpr std::size_t kCopiedAtOnce = std::size_t{4} << 20;
-constexpr int kImports = 3;         // of one object, if it ends each time before it could be kept
-constexpr std::size_t kLooks = 64;  // at slots that were busy, before another slab is leased
+constexpr int kImports = 3;         // attempts, if the object ends each time before this process has kept it
+constexpr std::size_t kLooks = 64;  // busy slots that are checked before another slab is leased
 
 Error node_is_gone() {
   return {ErrorCode::kRuntimeStopped, "the object store's node is gone"};
@@ -29,7 +29,7 @@ Object::~Object() {
   lessee_->let_go(*this);
 }
 
-// The memory stays, or stays where it was brought back to, for as long as there is this view.
+// With the pin set, the memory stays, or will stay where the object is brought back to, as long as the view exists.
 Result<std::shared_ptr<const View>> Object::begin_reading(bool& in_memory) {
   {
     const std::lock_guard lock{mutex_};
@@ -43,7 +43,7 @@ Result<std::shared_ptr<const View>> Object::begin_reading(bool& in_memory) {
   }
   auto view = std::make_shared<const View>(shared_from_this());
   const auto pinned = lessee_->ledger().pin(lessee_->table_, *pin_, PinKind::kRead, location_);
-  PHAROS_CHECK(pinned, location_.place.slot, location_.place.generation);  // it lasts as long as this
+  PHAROS_CHECK(pinned, location_.place.slot, location_.place.generation);  // this share keeps the object from ending
   in_memory = pinned->in_memory;
   const std::lock_guard lock{mutex_};
   if (in_memory) view_ = view;
@@ -95,7 +95,8 @@ WritableObject::~WritableObject() {
 }
 
 std::shared_ptr<Object> WritableObject::seal() && {
-  lessee_->note_populated(location_.place, bytes_.size());  // it was written to
+  lessee_->note_populated(location_.place,
+                          bytes_.size());  // all of it was written, so all its pages are in the page tables
   const auto lessee = std::exchange(lessee_, nullptr);
   return lessee->seal(location_, readable_);
 }
@@ -256,12 +257,12 @@ std::shared_ptr<Object> Lessee::object_with(std::span<const std::byte> bytes) {
   if (abandoned()) return nullptr;
   const std::byte* const begin = bytes.data();
   const std::lock_guard lock{mutex_};
-  // Objects lie beside each other, or in the same place when they are handed over.
+  // Objects do not overlap, but one that was handed over may lie at the same place as a newer share of it.
   for (auto at = objects_.upper_bound(begin); at != objects_.begin();) {
     const auto its = (--at)->second->bytes_;
     if (begin + bytes.size() > its.data() + its.size()) return nullptr;
     if (at->second->handed_over_.load()) continue;
-    if (auto object = at->second->weak_from_this().lock()) return object;  // none: its last share is ending
+    if (auto object = at->second->weak_from_this().lock()) return object;  // null if its last share is being destroyed
   }
   return nullptr;
 }
@@ -289,7 +290,7 @@ void Lessee::let_go(const Object& object) {
   failpoint(Failpoint::kObjectLetGo);
   const std::lock_guard lock{mutex_};
   const Leased* const leased = leased_with(slot);
-  if (leased == nullptr) return;  // of another, from which it was taken over
+  if (leased == nullptr) return;  // the slot belongs to another process, from which the object was taken over
   if (!object.handed_over_.load() && ledger().end(slot)) {
     failpoint(Failpoint::kObjectEnded);
     slot_is_free(slot);
@@ -306,7 +307,7 @@ bool Lessee::give_back_if_idle(Leased& leased) {
   for (std::uint32_t slot = slab.first_slot; its(slot); ++slot) {
     if (ledger().word_of(slot).state != SlotState::kGone && !ledger().end(slot)) return false;
   }
-  // One that an object of this process still refers to, though it has ended, is in neither list.
+  // A slot whose object has ended, but to which an Object of this process still refers, is in neither list.
   Slots& slots = of_size_[slab.slot_bytes];
   const auto count = [&](const auto& list) { return std::count_if(list.begin(), list.end(), its); };
   const auto free = count(slots.free);
@@ -332,7 +333,7 @@ void Lessee::trim() {
 // ---- Reading
 
 Result<std::uint32_t> Lessee::take_pin() {
-  constexpr std::uint32_t kProvided = 4088;  // at once: as many as end with a page
+  constexpr std::uint32_t kProvided = 4088;  // at once; after that many a page of the table ends
   const std::lock_guard lock{mutex_};
   if (!free_pins_.empty()) {
     const std::uint32_t pin = free_pins_.back();
@@ -358,7 +359,7 @@ void Lessee::drop_pin(std::uint32_t pin) {
   free_pins_.push_back(pin);
 }
 
-// None: it has ended.
+// Returns nullopt if the object has ended.
 Result<std::optional<Lessee::Kept>> Lessee::keep(const Location& location) {
   PHAROS_TRY(const std::uint32_t pin, take_pin());
   const auto pinned = ledger().pin(table_, pin, PinKind::kKeep, location);
@@ -400,7 +401,7 @@ Result<std::shared_ptr<Object>> Lessee::borrow(const Location& location) {
     if (!is_here(here)) return Error{ErrorCode::kCorrupt, "the node gave an object that lies at another"};
     auto object = borrow_here(here);
     if (object) (*object)->note_origin(location.node);
-    // It keeps it for a moment, which this thread may have missed.
+    // The node keeps the object only for a moment, which this thread may have missed.
     if (object || object.error().code() != ErrorCode::kObjectLost || attempt == kImports) return object;
   }
 }
@@ -409,7 +410,7 @@ Result<std::shared_ptr<Object>> Lessee::take_over(const Location& location) {
   if (abandoned()) return child_of_fork();
   PHAROS_TRY(const auto kept, keep(location));
   if (!kept) return lost(location);
-  // While it is kept its slot is not used again, so that the holder's word is this object's.
+  // While the object is pinned, its slot is not used again, so the word of the holder belongs to this object.
   const bool taken = ledger().take_over(location, self_.caller);
   failpoint(Failpoint::kObjectTaken);
   drop_pin(kept->pin);

@@ -23,7 +23,7 @@ constexpr std::uintptr_t kPageBytes = 4096;
 constexpr std::uint64_t kCapacityMin = std::uint64_t{64} << 20;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// What can be had without taking it from others.
+// How much memory the system can give without swapping.
 std::uint64_t available_memory() {
   std::ifstream file{"/proc/meminfo"};
   for (std::string name; file >> name; file.ignore(1024, '\n')) {
@@ -56,7 +56,7 @@ Result<SharedFile> SharedFile::adopt(Fd file) {
 }
 
 Result<void> SharedFile::allocate(std::uint64_t begin, std::uint64_t bytes) const {
-  // The system would rather kill somebody than refuse.
+  // The kernel would rather kill a process than refuse memory, so the available memory is checked first.
   if (const std::uint64_t available = available_memory(); bytes > available) {
     return Error{ErrorCode::kExhausted,
                  "shared memory: " + to_string(ByteCount{bytes}) + " were asked for, and the system has " +
@@ -89,7 +89,7 @@ Result<Mapping> Mapping::make(const SharedFile& file, std::uint64_t begin, std::
                              "A limit on address space (ulimit -v) must leave room for the whole object store.");
   }
   ::madvise(at, bytes, MADV_DONTDUMP);
-  ::madvise(at, bytes, MADV_HUGEPAGE);  // where the machine gives them to shared memory
+  ::madvise(at, bytes, MADV_HUGEPAGE);  // has an effect only if huge pages are enabled for shared memory
   return Mapping{{static_cast<std::byte*>(at), bytes}};
 }
 
@@ -97,13 +97,12 @@ Mapping::~Mapping() {
   if (!memory_.empty()) ::munmap(memory_.data(), memory_.size());
 }
 
-// As if they were read: the system then enters sixteen at a time, and since there is nothing to be noticed about
-// writing to memory that has no file on a disk, they may be written to as well. As if they were written it is one by
-// one.
+// The pages are entered for reading: the kernel then enters sixteen pages at a time, and allows writing too, because it
+// need not track writes to memory without a file on disk. For writing it would enter the pages one by one.
 void enter_pages(std::span<std::byte> memory) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / kPageBytes * kPageBytes;
   const auto end = reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size();
-  // Linux before 5.14 does not know it, and enters them when they are used.
+  // Linux before 5.14 does not know this advice, and enters pages at their first use.
   ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
 }
 

@@ -6,7 +6,7 @@
 namespace pharos::object_store {
 namespace {
 
-constexpr std::uint64_t kSlabBytes = std::uint64_t{4} << 20;  // of slabs that have more than one slot
+constexpr std::uint64_t kSlabBytes = std::uint64_t{4} << 20;  // the size of slabs with more than one slot
 constexpr std::uint64_t kObjectBytesMax = std::uint64_t{1} << 60;
 
 }  // namespace

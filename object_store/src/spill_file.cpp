@@ -16,7 +16,7 @@
 namespace pharos::object_store {
 namespace {
 
-constexpr std::uint64_t kBlock = 4096;  // what goes past the system's cache is made of these
+constexpr std::uint64_t kBlock = 4096;  // direct I/O reads and writes whole blocks
 constexpr std::uint64_t kBlocksMax = std::uint64_t{1} << 40;
 
 std::uint64_t blocks_of(std::uint64_t bytes) {
@@ -32,7 +32,7 @@ Piece make_piece() {
   return Piece{static_cast<std::byte*>(std::aligned_alloc(kBlock, kPieceBytes))};
 }
 
-// All of it; false with errno, which is 0 at the end of the file.
+// Transfers all bytes. Returns false on failure with errno set, to 0 at the end of the file.
 template <class Bytes, class Call>
 bool transfer(Call call, int fd, Bytes* bytes, std::size_t count, std::uint64_t offset) {
   while (count != 0) {
@@ -56,7 +56,7 @@ Result<Fd> SpillFile::open_in(const std::string& folder) {
   for (const int direct : {O_DIRECT, 0}) {
     if (Fd file{::open(folder.c_str(), kFlags | O_TMPFILE | direct, 0600)}) return file;
   }
-  // A file system that has no files without a name.
+  // For file systems that do not support files without a name.
   std::string name = folder + "/pharos-spill-XXXXXX";
   Fd file{::mkostemp(name.data(), O_CLOEXEC)};
   if (!file) {
@@ -122,7 +122,7 @@ Result<void> SpillFile::read(const Kept& kept, std::size_t first, std::size_t co
 
 void SpillFile::drop(const Kept& kept) {
   const std::uint64_t blocks = blocks_of(kept.size);
-  // Where the file system cannot take the space back, it is used again at least.
+  // If the file system cannot free the space, the space is at least used again for other objects.
   ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(kept.offset),
               static_cast<off_t>(blocks * kBlock));
   const std::lock_guard lock{mutex_};

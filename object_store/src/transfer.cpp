@@ -14,21 +14,21 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kMagic = 0x726566736e61'7254;
-constexpr auto kRelayTime = 10s;  // without a chunk from whoever brings it to the relay
+constexpr auto kRelayTime = 10s;  // how long a relay waits for the next chunk that it passes on
 constexpr std::size_t kReasonMax = 1000;
 
 struct Wanted {
   std::uint64_t magic = 0;
   Location object;
   std::uint64_t from = 0;     // NodeId
-  std::uint64_t insists = 0;  // or 1
+  std::uint64_t insists = 0;  // 0 or 1
 };
 static_assert(sizeof(Wanted) == 64, "nothing between the fields that would be sent unset");
 struct Offered {
   std::uint64_t size = 0;
-  std::uint64_t instead = 0;  // NodeId: it has none for this one now
-  std::uint32_t code = 0;     // 0: it is there
-  std::uint32_t message = 0;  // so many bytes follow that say why not
+  std::uint64_t instead = 0;  // NodeId of the node to ask instead; 0 if there is none
+  std::uint32_t code = 0;     // ErrorCode; 0 if the object is offered
+  std::uint32_t message = 0;  // how many bytes of the reason follow
 };
 struct ChunkHeader {
   std::uint64_t index = 0;
@@ -116,7 +116,7 @@ Result<void> send_chunks(Stream& to, Chunks& chunks) {
   return {};
 }
 
-// Who has gone meanwhile need not be told.
+// If the receiver has gone, it needs no answer.
 void send_on(Stream& to, NodeId instead) {
   const Offered offered{.instead = instead.value()};
   static_cast<void>(to.send(bytes_of(offered)));

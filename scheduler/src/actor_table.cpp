@@ -15,10 +15,10 @@ constexpr Duration kFirstBackoff = 100ms;
 constexpr Duration kLongestBackoff = 10s;
 constexpr Duration kLivedForLong = 60s;
 
-/// Before the next restart, after so many since it last lived for long.
+/// The pause before the next restart, after `restarts` restarts since an incarnation last lived for long.
 Duration backoff_after(std::uint32_t restarts) {
   if (restarts == 0) return 0s;
-  constexpr std::uint32_t kDoublingsMax = 7;  // 12.8 s: more would change nothing, or overflow
+  constexpr std::uint32_t kDoublingsMax = 7;  // 12.8 s; more doublings would change nothing, and could overflow
   return std::min<Duration>(kLongestBackoff, kFirstBackoff * (1 << std::min(restarts - 1, kDoublingsMax)));
 }
 
@@ -203,7 +203,7 @@ ActorEffects ActorTable::incarnation_ended(ActorId actor, std::uint32_t incarnat
   if (found == nullptr) return {};
   changed_.insert(actor);
   ActorEffects effects;
-  if (!lives(*found)) {  // it was asked to
+  if (!lives(*found)) {  // the actor was asked to end
     bury(actor, *found);
     return effects;
   }
@@ -227,7 +227,7 @@ ActorEffects ActorTable::incarnation_ended(ActorId actor, std::uint32_t incarnat
     return effects;
   }
 
-  // The first incarnation has nothing to start anew, so it does not matter that nobody knows how long it lived.
+  // It does not matter that `since` is not set for the first incarnation: its backoff is 0 already.
   if (found->state == State::kAlive && now - found->since >= kLivedForLong) found->backoff = 0;
   const Duration pause = backoff_after(found->backoff);
   ++found->backoff;
@@ -349,7 +349,7 @@ std::optional<TimePoint> ActorTable::next_tick() const {
   return restarts_.empty() ? std::nullopt : std::optional{restarts_.begin()->first};
 }
 
-// ---- What outlives the table
+// ---- State that outlives the table
 
 ActorTable::Life ActorTable::life(ActorId id) const {
   const Actor& actor = actors_.at(id);
@@ -519,13 +519,13 @@ ActorTable::Actor* ActorTable::find_actor(ActorId actor) {
   return found == actors_.end() ? nullptr : &found->second;
 }
 
-// Invariant 3.
+// Returns null for another incarnation than the present one (invariant 3).
 ActorTable::Actor* ActorTable::find_process(ActorId actor, std::uint32_t incarnation) {
   Actor* const found = find_actor(actor);
   return found != nullptr && found->incarnation == incarnation && has_process(*found) ? found : nullptr;
 }
 
-/// Whether the caller has, or may get, what it asked for.
+/// Returns true if the request was answered or waits, and false if it was refused.
 bool ActorTable::answer_or_wait(ActorRequestId request, ActorId id, Actor& actor, ActorEffects& effects) {
   if (!lives(actor)) {
     effects.push_back(ActorRefused{request, *actor.why});
@@ -548,8 +548,9 @@ bool ActorTable::answer_or_wait(ActorRequestId request, ActorId id, Actor& actor
   return true;
 }
 
-// A count that comes to zero here stays: the release that came early belongs to a hold that is on its way, and this
-// caller has the actor now. It goes with the caller, or when hold() brings it to zero again.
+// The count may come to zero here, if an early release has made it negative: that release belongs to a hold that has
+// not arrived yet. The entry stays, because this caller has the actor. It is removed when the caller ends, or when
+// hold() brings the count to zero again.
 void ActorTable::take(ActorId id, Actor& actor, CallerId caller) {
   if (actor.spec.detached || ended_callers_.contains(caller)) return;
   ++actor.holds[caller];
@@ -571,7 +572,7 @@ void ActorTable::start(ActorId id, Actor& actor, TimePoint now, ActorEffects& ef
   effects.push_back(StartIncarnation{id, actor.incarnation});
 }
 
-/// All but its process and its state, which are the caller's to end.
+/// Does all but end the process and set the state, which are left to the caller.
 void ActorTable::end_for_good(ActorId id, Actor& actor, Error why, ActorEffects& effects) {
   changed_.insert(id);
   --living_;
@@ -595,7 +596,7 @@ void ActorTable::forget_promise(ActorId id, const Actor& actor) {
   if (promised->second.empty()) promised_by_.erase(promised);
 }
 
-// One that is still to be created is ended when it is.
+// A promised actor without holders is ended when it is created.
 void ActorTable::end_if_unheld(ActorId id, Actor& actor, ActorEffects& effects) {
   if (!actor.holds.empty() || actor.spec.detached || restoring_ || actor.state == State::kPromised) return;
   end_gently(id, actor,

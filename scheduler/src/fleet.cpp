@@ -28,7 +28,8 @@ double crowd_of(const Fleet::Node& node) {
          static_cast<double>(std::max(node.ledger.total().cpus(), Resources::kWhole));
 }
 
-/// Whether other nodes come before this one for such a demand. Actors that ask for nothing fill a node by their number.
+/// Returns whether other nodes come before this one for the demand. Demands for nothing do not change a node's use, so
+/// for them the number of users decides.
 bool is_half_full(const Fleet::Node& node, const Demand& demand) {
   return node.use >= kHalf || (demand.amounts.empty() && node.crowd >= kHalf);
 }
@@ -62,7 +63,7 @@ Resources Fleet::Node::room_before(std::uint64_t number) const {
   return room;
 }
 
-// ---- What changes
+// ---- Changes
 
 template <class Change>
 void Fleet::change(Node& node, Change change) {
@@ -166,7 +167,7 @@ void Fleet::pass_claim(Node& node, std::uint64_t number, std::uint64_t to) {
   node.claims.insert(std::move(claim));
 }
 
-// ---- What is sought
+// ---- Searches
 
 Fleet::Node* Fleet::find(NodeId id) {
   const auto found = nodes_.find(id);
@@ -211,7 +212,8 @@ Fleet::Node* Fleet::choose(const Demand& demand, const Preference& preference) {
       asked_at->has_gpus() == (demand.amounts.gpus() != 0) && fits(*asked_at, demand)) {
     return asked_at;
   }
-  // What tasks have becomes free when they are done, which may take a while.
+  // Resources that tasks hold become free when the tasks are done, which may take a while. So nodes with room beside
+  // their tasks are tried first.
   for (const bool beside_tasks : {true, false}) {
     if (beside_tasks && with_tasks_ == 0) continue;
     const auto first_of = [&](const auto& order) -> Node* {

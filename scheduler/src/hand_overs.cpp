@@ -3,7 +3,7 @@
 
 namespace pharos::scheduler {
 
-// A slow one takes one more to show that it is not; it is asked for that by what it has.
+// A slow worker gets no more sockets: the ones on their way to it are enough to show that it takes sockets again.
 bool HandOvers::has_room_for(const Worker& worker) const {
   return !worker.slow && worker.under_way < kOfWorkerMax && under_way_ < kUnderWayMax;
 }

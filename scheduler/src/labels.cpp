@@ -19,7 +19,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, std::max(begin, end) - begin);
 }
 
-/// The next part of what is separated by commas; takes it away.
+/// Cuts the next part off a list that is separated by commas.
 std::string_view next_part(std::string_view& text) {
   const std::string_view part = text.substr(0, text.find(','));
   text.remove_prefix(std::min(part.size() + 1, text.size()));

@@ -40,7 +40,7 @@ std::optional<LeaseEffects> Leases::withdraw(LeaseRequestId request) {
 
 LeaseEffects Leases::worker_started(LeaseRequestId request, WorkerId worker) {
   const auto found = starting_.find(request);
-  if (found == starting_.end()) return {EndWorker{worker}};  // its lessee has ended meanwhile
+  if (found == starting_.end()) return {EndWorker{worker}};  // the lessee has ended meanwhile
   found->second.since = now_;
   leased_[worker] = std::move(found->second);
   starting_.erase(found);
@@ -136,7 +136,7 @@ LeaseEffects Leases::end_leases_if(const std::function<bool(const Lessee&)>& end
   return effects;
 }
 
-/// Whether its process has to end, before what it had is free.
+/// Returns whether the worker's process has to end before the resources of the lease are free.
 bool Leases::end_lease(WorkerId worker, const Leased& leased) {
   if (leased.blocked) ledger_.take(cpus_of(leased.allotment));
   if (leased.allotment.gpus.empty()) {
@@ -195,10 +195,11 @@ Resources Leases::tasks() const {
   return sum;
 }
 
-// Of CPUs alone more may be taken than there is, by workers that go on after they have waited.
+// More CPUs than there are may be taken, by workers that went on after they had waited. So for workers CPUs are not
+// checked.
 std::string Leases::check() const {
   std::string wrong;
-  Ledger expected{ledger_.total()};  // from who has what
+  Ledger expected{ledger_.total()};  // computed from all allotments
   std::map<std::uint32_t, std::int64_t> devices;
   const auto take = [&](const Allotment& allotment, bool with_cpus) {
     Allotment scarce = allotment;
@@ -230,7 +231,7 @@ std::string Leases::check() const {
 }
 
 void Leases::grant_what_fits(LeaseEffects& effects) {
-  Resources room = ledger_.left();  // without what is set aside
+  Resources room = ledger_.left();  // what is left after all that is set aside
   std::erase_if(reserving_, [&](const Reserving& entry) {
     const auto& [reservation, allotment, since] = entry;
     const bool fits = allotment.amounts.fits_in(room) && ledger_.fits(allotment);
@@ -242,14 +243,14 @@ void Leases::grant_what_fits(LeaseEffects& effects) {
     return true;
   });
   waiting_.serve([&](const Resources& demand, const Waiting& next) {
-    // What asks for more than CPUs is bounded by that.
+    // Requests for more than CPUs are limited by their other resources.
     if (workers() >= workers_max_ && demand.only_cpus()) return false;
     const bool fits = demand.fits_in(room) && ledger_.fits(demand);
     room -= demand;
     if (fits) grant(next, demand, effects);
     return fits;
   });
-  // They may be what all those workers wait for.
+  // All the workers may wait for tasks of these requests.
   if (workers() < workers_max_) return;
   waiting_.erase_if([&](const Resources& demand, const Waiting& waiting) {
     const bool may_run_itself = waiting.lessee.nested && demand.only_cpus();
@@ -265,7 +266,7 @@ Error Leases::too_many() const {
 
 void Leases::grant(const Waiting& next, const Resources& demand, LeaseEffects& effects) {
   Leased leased{next.lessee, ledger_.take(demand), now_};
-  // The one that was idle for the shortest time has the warmest caches.
+  // The worker that was idle for the shortest time has the warmest caches.
   const auto idle = std::find_if(idle_.rbegin(), idle_.rend(),
                                  [&](const Idle& each) { return each.job == next.lessee.job && demand.gpus() == 0; });
   if (idle == idle_.rend()) {

@@ -23,7 +23,7 @@ class Packer {
   Packer(const std::vector<const Demand*>& bundles, const Packing& packing)
       : bundles_{bundles}, packing_{packing}, nodes_(bundles.size()), order_(bundles.size()), kinds_(bundles.size()) {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    // Those that are alike are neighbours then, too.
+    // Equal bundles become neighbours, which the numbering of kinds below needs.
     std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
       const auto size_a = size_of(*bundles_[a]);
       const auto size_b = size_of(*bundles_[b]);
@@ -49,7 +49,7 @@ class Packer {
     for (Node* const node : packing_.nodes) {
       if (packing_.taken.contains(node->id)) used.push_back(node);
     }
-    std::size_t first_used = 0;  // those before have no room for one like this
+    std::size_t first_used = 0;  // the nodes before have no room for a bundle of this kind
     std::size_t first_node = 0;
     std::size_t kind = 0;
     for (const std::size_t bundle : order_) {
@@ -63,7 +63,7 @@ class Packer {
     return true;
   }
 
-  /// At most so many of the group to a node.
+  /// Places at most `most` bundles of the group on one node.
   bool spread(std::size_t most) {
     std::vector<std::size_t> left = order_;
     for (std::size_t round = 1; !left.empty() && round <= most; ++round) {
@@ -71,7 +71,7 @@ class Packer {
       for (Node* const node : packing_.nodes) {
         if (left.empty()) break;
         if (packing_.taken.count(node->id) + given_[node] >= round) {
-          placed = true;  // in a later round
+          placed = true;  // the node may get a bundle in a later round
           continue;
         }
         std::optional<std::size_t> no_room;
@@ -90,10 +90,11 @@ class Packer {
     return left.empty();
   }
 
-  /// A node to each, by a matching: what was chosen for one may change to make room for another.
+  /// Finds a node of its own for each bundle, as a maximum matching: a bundle may move to another node to make room for
+  /// the next one.
   bool match() {
     trial_.clear();
-    if (kinds_[order_.back()] == 0) return false;  // all alike: spread() has tried all there is
+    if (kinds_[order_.back()] == 0) return false;  // all bundles are alike: spread() has tried all possibilities
     std::vector<std::vector<Node*>> choices(bundles_.size());
     for (std::size_t bundle = 0; bundle < bundles_.size(); ++bundle) {
       for (Node* const node : packing_.nodes) {
@@ -102,7 +103,7 @@ class Packer {
     }
     std::unordered_map<Node*, std::size_t> bundle_at;
     for (const std::size_t first : order_) {
-      std::unordered_map<Node*, std::size_t> reached_from;  // a node: the bundle that would move there
+      std::unordered_map<Node*, std::size_t> reached_from;  // for each node, the bundle that would move there
       std::vector<std::size_t> seekers{first};
       Node* free = nullptr;
       for (std::size_t i = 0; i < seekers.size() && free == nullptr; ++i) {
@@ -152,9 +153,9 @@ class Packer {
 
   const std::vector<const Demand*>& bundles_;
   const Packing& packing_;
-  std::vector<Node*> nodes_;        // of each bundle
-  std::vector<std::size_t> order_;  // of the bundles, the largest first
-  std::vector<std::size_t> kinds_;  // of each bundle: of alike ones the same
+  std::vector<Node*> nodes_;        // for each bundle
+  std::vector<std::size_t> order_;  // indices of the bundles, the largest first
+  std::vector<std::size_t> kinds_;  // for each bundle; equal bundles have the same kind
   std::unordered_map<Node*, Ledger> trial_;
   std::unordered_map<Node*, std::size_t> given_;
 };

@@ -9,17 +9,19 @@
 
 namespace pharos::scheduler {
 
-/// Where several bundles may go at once.
+/// The nodes where several bundles may be placed at the same time.
 struct Packing {
   std::vector<Fleet::Node*> nodes;                                 ///< in the order in which they are tried
-  std::function<bool(const Fleet::Node&, const Demand&)> may_fit;  ///< without a look at the other bundles
+  std::function<bool(const Fleet::Node&, const Demand&)> may_fit;  ///< may consider this bundle alone
   std::function<Ledger(const Fleet::Node&)> room;
-  std::multiset<NodeId> taken;  ///< by other bundles of the group
+  /// Nodes of the other bundles of the group, which are placed already.
+  std::multiset<NodeId> taken;
 };
 
-/// A node for each of the bundles, in their order; none when they do not all fit at once. Packing many things into few
-/// places is hard in general: the largest go first, each to the first node that has room. So in rare cases, of bundles
-/// of several kinds, a way is not found though there is one; with kStrictPack, and with kStrictSpread, it always is.
+/// Returns a node for each of the bundles, in the order of the bundles; empty if they do not all fit at the same time.
+/// Finding the best packing is hard in general, so this is a heuristic: the largest bundle goes first, each to the
+/// first node that has room. In rare cases, with bundles of several kinds, no packing is found although one exists.
+/// With kStrictPack and kStrictSpread a packing is always found if one exists.
 std::vector<Fleet::Node*> pack(const std::vector<const Demand*>& bundles, Strategy strategy, const Packing& packing);
 
 }  // namespace pharos::scheduler

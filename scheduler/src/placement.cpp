@@ -17,7 +17,7 @@ PlacementEffects Placement::open_node(NodeId id) {
   if (node == nullptr || !node->closed) return effects;
   fleet_.open(*node);
   unsettled_.insert(id);
-  // Groups that no plan was possible for.
+  // Only groups without a plan can gain from a new node.
   for (auto& [group_id, group] : groups_) {
     if (!group.waits || !group.plan.empty() || place_now(group, group.number, effects)) continue;
     make_plan(group);
@@ -32,7 +32,8 @@ PlacementEffects Placement::remove_node(NodeId node) {
   if (const auto seated = seated_.extract(node); !seated.empty()) {
     for (const ActorId actor : seated.mapped()) places_.erase(actor);
   }
-  // Before anybody else moves: a group that had a bundle there and waits for another waits for both now.
+  // Bundles are taken off the lost node first: a group that lost one here and waits for places of others must wait for
+  // all of them at once.
   lose_bundles_at(node, effects);
   auto others = close_node(node);
   std::move(others.begin(), others.end(), std::back_inserter(effects));
@@ -67,7 +68,7 @@ void Placement::note_tasks(NodeId id, Resources in_use) {
 PlacementEffects Placement::place(ActorId actor, const std::string& label, const Demand& demand,
                                   const Preference& preference) {
   PlacementEffects effects;
-  if (const auto line = lines_.find(demand); line != lines_.end()) {  // the first one of it has no room either
+  if (const auto line = lines_.find(demand); line != lines_.end()) {  // the first actor of the line has no room either
     wait_in_line(actor, label, demand, preference, *fleet_.find(line->second.claim));
   } else if (Node* const node = fleet_.choose(demand, preference)) {
     Allotment allotment = fleet_.take(*node, demand.amounts);
@@ -102,7 +103,7 @@ PlacementEffects Placement::give_back(ActorId actor) {
     } else {
       waiting_ -= std::erase_if(group.line, [actor](const InGroup& each) { return each.actor == actor; });
     }
-    // It may have gone with that.
+    // free_if_unused() may have removed the group.
     if (const auto left = groups_.find(place.group); left != groups_.end()) serve_group(left->second, effects);
   }
   settle(effects);
@@ -145,7 +146,8 @@ void Placement::leave_line(Line& line, std::uint64_t number) {
   line.waiting.erase(number);
   --waiting_;
   if (!was_first) return;
-  // What was set aside for it is the next one's, who comes later than some who may have it now.
+  // The claim passes to the next actor of the line. That actor is younger than some others that wait, and those may
+  // have room on the node because the claim no longer comes before theirs.
   unsettled_.insert(line.claim);
   turns_.erase(number);
   Node& claim = *fleet_.find(line.claim);
@@ -159,7 +161,7 @@ void Placement::leave_line(Line& line, std::uint64_t number) {
   turns_.add({next, line.demand->amounts.cpus(), &line, nullptr});
 }
 
-// Its claim's node is closed.
+// To be called when the node with the line's claim is closed.
 void Placement::wait_elsewhere(Line& line, PlacementEffects& effects) {
   const std::uint64_t number = line.waiting.begin()->first;
   fleet_.unclaim(*fleet_.find(line.claim), number);
@@ -184,7 +186,7 @@ void Placement::settle(PlacementEffects& effects) {
   }
 }
 
-// Between two events nobody who waits has room anywhere; so who has room now has it where something has changed.
+// Between two events nothing that waits has room anywhere. So only nodes that have changed need to be examined.
 void Placement::settle_at(Node& node, PlacementEffects& effects) {
   Resources room = node.ledger.left();
   std::int64_t cpus = room.cpus();
@@ -193,7 +195,7 @@ void Placement::settle_at(Node& node, PlacementEffects& effects) {
     const Turn next = *turn;
     const std::uint64_t number = next.number;
     const bool claimed = claim != node.claims.end() && claim->first == number;
-    if (!claimed && next.cpus > std::max<std::int64_t>(cpus, 0)) {  // so it is with nearly all of them
+    if (!claimed && next.cpus > std::max<std::int64_t>(cpus, 0)) {  // true for nearly all turns
       ++turn;
       continue;
     }
@@ -220,7 +222,7 @@ bool Placement::settle_line_at(Line& line, Node& node, const Resources& room, Pl
   return true;
 }
 
-// ---- Restored
+// ---- Restoring
 
 bool Placement::restore(ActorId actor, NodeId id, const Allotment& allotment) {
   Node* const node = fleet_.find(id);
@@ -256,7 +258,7 @@ std::vector<Placement::BundlePlace> Placement::places_of(GroupId id) const {
   return places;
 }
 
-// ---- Others
+// ---- Other
 
 Placement::Shortage Placement::shortage_of(const Demand& demand) const {
   Resources total;
@@ -325,10 +327,10 @@ std::string Placement::check() const {
       if ((devices[{node, share.index}] += share.amount) > Resources::kWhole) wrong += "a GPU is given twice\n";
     }
   };
-  // As they have to be, from who has what.
+  // The state that follows from all places.
   std::unordered_map<NodeId, Ledger> nodes;
   for (const Node* const node : fleet_.all()) nodes.emplace(node->id, Ledger{node->ledger.total()});
-  std::map<std::pair<GroupId, std::uint32_t>, std::pair<Ledger, std::size_t>> bundles;  // and their users
+  std::map<std::pair<GroupId, std::uint32_t>, std::pair<Ledger, std::size_t>> bundles;  // with the number of users
   std::size_t waiting = 0;
   for (const auto& [demand, line] : lines_) waiting += line.waiting.size();
   for (const auto& [id, group] : groups_) {

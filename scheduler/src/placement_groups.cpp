@@ -101,7 +101,8 @@ Placement::Bundles Placement::missing_of(const Group& group) {
   return missing;
 }
 
-/// With what is left beside claims before that number; or were nothing taken at all.
+/// With `number`, finds places in what is left after the claims with smaller numbers; without it, as if nothing were
+/// taken.
 std::vector<Fleet::Node*> Placement::find_places(const Group& group, const Bundles& missing,
                                                  std::optional<std::uint64_t> number) const {
   std::vector<const Demand*> demands;
@@ -180,7 +181,7 @@ bool Placement::plan_holds(Group& group) {
   return true;
 }
 
-/// Whether it was placed, because of what has become free at this node.
+/// Returns whether the group was placed, because of what has become free on this node.
 bool Placement::settle_group_at(Group& group, Node& node, const Resources& room, PlacementEffects& effects) {
   if (group.plan.contains(node.id)) {
     if ((group.lacking && group.lacking != node.id) || !plan_holds(group)) return false;
@@ -226,10 +227,10 @@ void Placement::end_waiting(Group& group) {
   --waiting_;
 }
 
-// First come, first served: who has no room has what it asks for set aside.
+// Serves the actors in their order. For an actor that does not fit, its amounts are set aside in the bundle.
 void Placement::serve_group(Group& group, PlacementEffects& effects) {
   if (group.line.empty()) return;
-  std::unordered_map<std::uint32_t, Resources> rooms;  // of those bundles that somebody has had or waits for
+  std::unordered_map<std::uint32_t, Resources> rooms;  // of bundles that an actor got or waits for in this loop
   const auto room_of = [&](std::uint32_t i) {
     const Bundle& bundle = group.bundles[i];
     return bundle.node ? bundle.ledger->left() : Resources{};
@@ -264,7 +265,7 @@ void Placement::serve_group(Group& group, PlacementEffects& effects) {
   }
 }
 
-/// Of a group that was removed, and the group with its last bundle.
+/// Frees a bundle of a removed group, and removes the group with its last bundle.
 void Placement::free_if_unused(Group& group, std::uint32_t index, PlacementEffects& effects) {
   Bundle& bundle = group.bundles[index];
   if (!group.removed || bundle.users != 0) return;
@@ -315,7 +316,7 @@ bool Placement::restore_group(GroupId id, GroupSpec spec, const std::vector<Bund
   for (std::size_t i = 0; i < places.size(); ++i) {
     Bundle& bundle = group.bundles.emplace_back(Bundle{.demand = std::move(spec.bundles[i])});
     Node* const node = fleet_.find(places[i].node);
-    if (node == nullptr || !node->ledger.fits(places[i].allotment)) continue;  // it has lost its place
+    if (node == nullptr || !node->ledger.fits(places[i].allotment)) continue;  // the bundle has lost its place
     fleet_.take(*node, places[i].allotment);
     bundle.node = node->id;
     bundle.allotment = places[i].allotment;

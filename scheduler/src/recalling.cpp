@@ -10,12 +10,12 @@
 namespace pharos::scheduler {
 namespace {
 
-/// How much somebody has of a node, where programs are compared. Never nothing.
+/// How much of a node these amounts are, for comparing programs. Never 0.
 std::int64_t weight_of(const Resources& amounts) {
   return amounts.cpus() + amounts.gpus() + 1;
 }
 
-/// Whether one who waits for the first, while this much is left, gets nearer to it with the second.
+/// Returns whether `held` would bring a request for `wanted` nearer to what it needs, when `left` is left.
 bool helps(const Allotment& wanted, const Allotment& held, const Ledger& left) {
   const auto& names = wanted.amounts.amounts();
   const bool brings_what_is_short = std::any_of(names.begin(), names.end(), [&](const auto& entry) {
@@ -32,13 +32,13 @@ bool helps(const Allotment& wanted, const Allotment& held, const Ledger& left) {
 
 }  // namespace
 
-/// One look at who waits, in their order, and at whose leases they could have.
+/// One pass over the requests that wait, in their order, and over the leases that could be recalled for them.
 class Leases::Recalling {
  public:
   Recalling(Leases& leases, TimePoint now);
 
   void look_at(const Reserving& reserving);
-  /// True: leases are recalled for this one.
+  /// Returns true if leases are recalled for this request and it must move to the front of the queue.
   bool look_at(const Resources& demand, const Waiting& waiting);
   LeaseEffects effects();
 
@@ -53,9 +53,9 @@ class Leases::Recalling {
   };
   struct Alike {
     Lessee lessee;
-    std::vector<Lease> leases;  // the oldest first, of those that run something
-    std::size_t recalled = 0;   // the first of these
-    bool is_told = false;       // its lessee is to be told
+    std::vector<Lease> leases;  // of workers that are not blocked, the oldest first
+    std::size_t recalled = 0;   // how many are recalled: the first ones
+    bool is_told = false;       // its lessee must be told
   };
   struct Share {
     std::int64_t of_job = 0;
@@ -75,10 +75,12 @@ class Leases::Recalling {
 
   Leases& leases_;
   const TimePoint now_;
-  Ledger left_;  // when what is recalled has been returned, without what those have who came before
+  // The resources that are left when all recalled leases have been returned and all earlier requests have been served.
+  Ledger left_;
   std::map<Kind, Alike> all_;
-  std::map<JobId, std::int64_t> of_jobs_;        // what runs
-  std::map<CallerId, std::int64_t> of_callers_;  // also what waits for other tasks: a caller's own, perhaps
+  std::map<JobId, std::int64_t> of_jobs_;  // weight of what runs
+  // Also counts workers that wait for other tasks, because those may be tasks of the same caller.
+  std::map<CallerId, std::int64_t> of_callers_;
 };
 
 Leases::Recalling::Recalling(Leases& leases, TimePoint now) : leases_{leases}, now_{now}, left_{leases.ledger_} {
@@ -91,7 +93,7 @@ Leases::Recalling::Recalling(Leases& leases, TimePoint now) : leases_{leases}, n
     auto& [how_many, since] = recalled->second;
     alike.recalled = how_many = std::min(how_many, alike.leases.size());
     if (now_ - since >= kSayAgainTime && how_many == alike.leases.size()) alike.is_told = true;
-    if (now_ - since >= kAnswerTime) continue;  // they take long: others are looked for, too
+    if (now_ - since >= kAnswerTime) continue;  // they take long, so other leases are recalled too
     for (std::size_t i = 0; i < how_many; ++i) {
       left_.give_back(*alike.leases[i].allotment);
       count(alike.lessee, -weight_of(kind.second));
@@ -119,7 +121,7 @@ void Leases::Recalling::count(const Lessee& lessee, std::int64_t weight) {
   of_callers_[lessee.caller] += weight;
 }
 
-// The head has counted: without what tasks have there is room for it.
+// The head has checked that the reservation has room if all tasks give back what they have.
 void Leases::Recalling::look_at(const Reserving& reserving) {
   while (!is_patient(reserving.since) && !left_.fits(reserving.allotment)) {
     Alike* const from = choose(nullptr, reserving.allotment);
@@ -135,7 +137,7 @@ bool Leases::Recalling::look_at(const Resources& demand, const Waiting& waiting)
   std::vector<Alike*> recalled;
   while (!left_.fits(demand)) {
     Alike* const from = waiting.first || !is_patient(waiting.since) ? choose(&waiting.lessee, wanted) : nullptr;
-    if (from == nullptr) {  // all of it, or nothing
+    if (from == nullptr) {  // recalls that do not make enough room are cancelled
       for (auto each = recalled.rbegin(); each != recalled.rend(); ++each) take_back(**each);
       set_aside(demand);
       return false;
@@ -149,7 +151,7 @@ bool Leases::Recalling::look_at(const Resources& demand, const Waiting& waiting)
   return !recalled.empty() && !waiting.first;
 }
 
-// What is short it takes from those behind it only as far as it is there.
+// Sets aside from the requests behind only as much as is left.
 void Leases::Recalling::set_aside(const Resources& demand) {
   Resources::Amounts amounts;
   for (const auto& [name, amount] : demand.amounts()) {
@@ -159,8 +161,9 @@ void Leases::Recalling::set_aside(const Resources& demand) {
   left_.take(Allotment{Resources{std::move(amounts)}, {}});
 }
 
-// Not from who has no more itself, and not to and fro: unless one of the two has nothing, both have as much then, or
-// who waits has less still.
+// Returns whether `who` may have a lease of `from`. A lessee that has no more than `who` keeps its leases, and leases
+// do not move back and forth: after the move `who` may have at most as much as the other lessee then has, unless `who`
+// has nothing yet.
 bool Leases::Recalling::may_have(const Lessee& who, std::int64_t weight, const Alike& from) {
   const bool other_job = who.job != from.lessee.job;
   if (!other_job && who.caller == from.lessee.caller) return false;
@@ -170,7 +173,8 @@ bool Leases::Recalling::may_have(const Lessee& who, std::int64_t weight, const A
   return mine == 0 || mine + weight <= theirs - less;
 }
 
-/// Whose lease is to be recalled: who has most, the oldest of equals. None: nobody who may keep it has what is short.
+/// Chooses the lessee of which a lease is recalled: the one with the largest share, and of equals the one with the
+/// oldest lease. Returns nullptr if no lease that may be recalled would help.
 Leases::Recalling::Alike* Leases::Recalling::choose(const Lessee* who, const Allotment& wanted) {
   Alike* best = nullptr;
   Share most;
@@ -201,7 +205,7 @@ void Leases::Recalling::take_back(Alike& from) {
   count(from.lessee, weight_of(allotment.amounts));
 }
 
-/// Somebody else than its lessee still waits.
+/// Returns whether a reservation or a request of another caller still waits.
 bool Leases::Recalling::is_needed(const Kind& kind) const {
   const auto is_other = [&](const Waiting& waiting) { return waiting.lessee.caller != kind.first; };
   return !leases_.reserving_.empty() || leases_.waiting_.any_of(is_other);

@@ -24,7 +24,7 @@ std::string number(std::int64_t amount) {
   return text;
 }
 
-/// Of another spelling of what there is on each machine: that; else null.
+/// If the name is another spelling of a built-in resource, such as "CPUs", returns the right spelling; else null.
 const char* meant_by(std::string_view name) {
   std::string plain;
   for (const char letter : name) plain += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
@@ -55,7 +55,8 @@ Error makes_no_sense(const std::string& what, std::string why) {
           "Write names and amounts like gpu=1,cpu=0.5,fast_disk=2,memory=8GiB."};
 }
 
-/// How many bytes a suffix stands for: none, "K", "KB" and "KiB" alike, up to "T". 0: it is none.
+/// Returns how many bytes a suffix stands for: none, or "K", "KB" and "KiB" alike, up to "T". Returns 0 for an unknown
+/// suffix.
 double unit_of(std::string_view suffix) {
   if (suffix.empty() || suffix == "B") return 1;
   const std::size_t power = std::string_view{"KMGT"}.find(suffix.front());
@@ -100,7 +101,7 @@ Result<Resources> Resources::parse(std::string_view text) {
     const std::string_view suffix{read.ptr, static_cast<std::size_t>(digits.data() + digits.size() - read.ptr)};
     const double unit = name == kMemory ? unit_of(suffix) : suffix.empty() ? 1 : 0;
     if (read.ec != std::errc{} || unit == 0) return makes_no_sense(what, "its amount is no number");
-    // Nobody means a part of a byte.
+    // An amount such as 0.1GiB is rounded to whole bytes.
     if (name == kMemory) amount = std::round(amount * unit);
     if (parsed.of(name) != 0) return makes_no_sense(what, "it is named twice");
     PHAROS_TRY_VOID(parsed.set(name, amount));
@@ -246,7 +247,8 @@ void Ledger::give_back(const Allotment& allotment) {
   for (const GpuShare& share : allotment.gpus) gpus_left_.at(share.index) += share.amount;
 }
 
-// None when they are not there. A share goes where the least is left that is enough, so that whole ones stay whole.
+// Returns an empty list if the GPUs are not available. A share is taken from the GPU that has the least left and still
+// enough, so that whole GPUs stay whole.
 std::vector<GpuShare> Ledger::choose_gpus(std::int64_t amount) const {
   std::vector<GpuShare> chosen;
   const std::int64_t each = std::min(amount, Resources::kWhole);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Everything that a program needs: `#include <pharos/pharos.hpp>`.
+/// This header includes everything that a program needs: `#include <pharos/pharos.hpp>`.
 
 #include <pharos/actors/actor.hpp>
 #include <pharos/actors/actor_group.hpp>

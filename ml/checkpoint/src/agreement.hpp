@@ -8,10 +8,11 @@
 
 namespace pharos::ml {
 
-/// All ranks call it, and have the error of the first rank that has one: of a bad argument, or else of anything.
+/// To be called by all ranks. All get the same error: of the lowest rank with kInvalidArgument, else of the lowest rank
+/// with any error. Returns nullopt if no rank has an error.
 std::optional<Error> first_error(Communicator& ranks, const std::optional<Error>& own);
 
-/// Rank 0's, on all of them.
+/// To be called by all ranks. Returns the text of rank 0.
 std::string text_of_first(Communicator& ranks, const std::string& own);
 
 }  // namespace pharos::ml

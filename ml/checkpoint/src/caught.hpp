@@ -12,7 +12,8 @@ inline Error no_memory_left() {
   return {ErrorCode::kExhausted, "there is no memory left for a checkpoint"};
 }
 
-/// What work has thrown where nobody catches, as an error. `no_memory` is made while there is some.
+/// Runs `work` and returns its error, or the exception that it throws as an error. `no_memory` is returned for
+/// std::bad_alloc; it must be made beforehand, while there is memory.
 template <class Work>
 Result<void> caught(const Work& work, Error no_memory = no_memory_left()) {
   try {

@@ -40,7 +40,7 @@ std::string new_id() {
   return id;
 }
 
-/// What is read of a checkpoint, and not loaded yet.
+/// The moment and the values of a checkpoint, which are read and not loaded yet.
 struct ReadValues {
   Moment moment;
   std::vector<std::pair<const State::Value*, std::vector<std::byte>>> values;
@@ -48,7 +48,7 @@ struct ReadValues {
 
 }  // namespace
 
-/// Of the caller's thread: what ranks agree on, copies, and loading.
+/// The part of Checkpoints that runs on the caller's thread: agreement between ranks, copies, and loading.
 class Checkpoints::Core {
  public:
   Core(Communicator ranks, const CheckpointOptions& options)
@@ -72,7 +72,7 @@ class Checkpoints::Core {
     auto job = std::make_unique<Save>();
     job->id = new_id();
     job->moment = moment;
-    if (rank_ == 0) writer_.expect(job->name());  // before any rank makes the folder
+    if (rank_ == 0) writer_.expect(job->name());  // must come before any rank makes the folder
     job->id = text_of_first(ranks_, job->id);
     const bool some_wait = meet_at(moment, hash_of_shared(state));
     std::vector<std::vector<std::byte>> values;
@@ -112,7 +112,8 @@ class Checkpoints::Core {
       hear_during([&] { own = read_from(path, state, read); });
       std::optional<Error> failed = first_error(ranks_, own);
       if (!failed) {
-        // Not before all ranks have read theirs: an older one may have no values of this rank to put in their place.
+        // Values are loaded only after all ranks have read theirs, because an older checkpoint may have no values of
+        // this rank that could replace them.
         hear_during([&] { own = load_values(read); });
         failed = first_error(ranks_, own);
         if (failed) throw_error(std::move(*failed).with("loading " + path.string()));
@@ -120,7 +121,7 @@ class Checkpoints::Core {
         state.call_after_load();
         return read.moment;
       }
-      // Whatever else keeps a rank from reading says nothing of what lies there.
+      // Errors other than damage and removal do not show that the checkpoint is unusable.
       const bool is_gone = failed->code() == ErrorCode::kNotFound;
       if (failed->code() != ErrorCode::kCorrupt && !is_gone) {
         throw_error(std::move(*failed).with("loading " + path.string()));
@@ -147,17 +148,18 @@ class Checkpoints::Core {
   std::size_t last_bytes() const { return last_bytes_; }
 
  private:
-  /// What could not be read is set aside. The process whose place this one has may have died before it removed what was
-  /// too old when it had saved `loaded`; a training that was at its end then saves nothing more that would remove it.
+  /// Sets damaged checkpoints aside. If this process has replaced another, that one may have died after it saved
+  /// `loaded` and before it removed old checkpoints. Those are removed here, because a training that is finished saves
+  /// nothing more that would remove them.
   void tidy_around(const std::string& loaded, const std::vector<std::string>& damaged) const {
     auto tidied = caught([&] { return set_aside(options_.folder, damaged); });
     if (tidied && options_.takes_over) tidied = caught([&] { return writer_.tidy(loaded); });
     if (!tidied) log(LogLevel::kWarn, "around a checkpoint", {kv("why", tidied.error().to_string())});
   }
 
-  // ---- What ranks agree on
+  // ---- Agreement between ranks
 
-  /// By all ranks, those that are new and those that go on.
+  /// Called by all ranks, new ones and those that go on.
   void begin_together() {
     auto file_to_see = rank_ == 0 ? begin_folder() : Result<std::string>{""};
     if (options_.folder.empty()) {
@@ -178,8 +180,8 @@ class Checkpoints::Core {
     ranks_.all_reduce(std::span{&begun, 1}, Reduction::kMax);
     writer_.go_on_from(static_cast<std::uint64_t>(begun));
   }
-  /// Returns a file that all ranks are to see: none where there is but one, or nothing can be written, as where
-  /// checkpoints are loaded only.
+  /// Returns the name of a file that all ranks must see. Returns an empty name if there is only one rank, or if nothing
+  /// can be written, which is normal where checkpoints are only loaded.
   Result<std::string> begin_folder() {
     if (options_.folder.empty()) return std::string{};
     std::error_code error;
@@ -191,13 +193,13 @@ class Checkpoints::Core {
     if (size_ == 1 || !std::ofstream{options_.folder / name}) return std::string{};
     return name;
   }
-  /// Which checkpoints there are, the newest first.
+  /// Returns the checkpoints in the folder, the newest first.
   Result<std::vector<std::string>> look() {
     PHAROS_TRY(std::vector<std::string> names, complete_in(options_.folder));
     writer_.knows(names);
     return names;
   }
-  /// Rank 0's, on all of them; and whether there has ever been one.
+  /// Returns what look() returned at rank 0, on all ranks, and whether there has ever been a checkpoint.
   std::pair<std::vector<std::string>, bool> look_together() {
     std::string text;
     std::optional<Error> failed;
@@ -220,8 +222,8 @@ class Checkpoints::Core {
     }
     return {std::move(names), text.front() == '1'};
   }
-  /// Until it is so on all ranks, which hear from each other meanwhile: one whose disk is slow is not taken for dead,
-  /// and one that has died is found. `wait`: for some time, and whether it is so then.
+  /// Repeats `wait` until it returns true on all ranks. `wait` waits for a limited time. Between the waits the ranks
+  /// hear from each other, so a rank with a slow disk is not taken for dead, and a rank that has died is noticed.
   void wait_together(const std::function<bool()>& wait) {
     for (bool some_wait = true; some_wait;) {
       const std::int64_t waits = wait() ? 0 : 1;
@@ -229,7 +231,8 @@ class Checkpoints::Core {
       for (const std::array<std::int64_t, 2>& each : heard_of(std::array{waits})) some_wait = some_wait || each[0] != 0;
     }
   }
-  /// What each rank says; and with it the last save that it could not write, without a file to say so.
+  /// Exchanges what each rank says, together with SaveWriter::unsaid(): the last save that the rank could not write and
+  /// could not report in a file.
   template <std::size_t kCount>
   std::vector<std::array<std::int64_t, kCount + 1>> heard_of(const std::array<std::int64_t, kCount>& says) {
     std::array<std::int64_t, kCount + 1> own;
@@ -242,7 +245,7 @@ class Checkpoints::Core {
     writer_.hear_unsaid(std::move(unsaid));
     return all;
   }
-  /// Does what takes each rank its own time.
+  /// Runs work that takes each rank a different time, while a second thread exchanges messages with the other ranks.
   void hear_during(const std::function<void()>& work) {
     std::mutex mutex;
     std::condition_variable changed;
@@ -274,7 +277,8 @@ class Checkpoints::Core {
       if (each) std::rethrow_exception(each);
     }
   }
-  /// Whether some have no room for another save yet. Throws when ranks are at different steps, or share other tensors.
+  /// Returns whether any rank has no room for another save. Throws if ranks are at different steps or have different
+  /// shared tensors.
   bool meet_at(const Moment& moment, std::int64_t shared) {
     const std::array<std::int64_t, 3> says{writer_.has_room() ? 0 : 1, static_cast<std::int64_t>(moment.step), shared};
     const auto all = heard_of(says);

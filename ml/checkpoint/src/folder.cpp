@@ -34,7 +34,7 @@ std::string formatted(const char* format, Values... values) {
   return text.data();
 }
 
-/// Of a checkpoint, without anything behind its id.
+/// Returns whether this is the name of a checkpoint, with nothing after its id.
 bool is_name(std::string_view name) {
   if (!name.starts_with(kStep)) return false;
   name.remove_prefix(kStep.size());
@@ -44,7 +44,7 @@ bool is_name(std::string_view name) {
   return id.size() == kIdLength && id.find_first_not_of(kIdDigits) == std::string_view::npos;
 }
 
-/// The name without its id: as texts they are in the order of their steps.
+/// Returns the name without its id; such names sort by their steps.
 std::string step_of(const std::string& name) {
   return name.substr(0, name.rfind('-'));
 }
@@ -53,8 +53,8 @@ Error cannot_look_into(const fs::path& folder, int error_number) {
   return disk_error("looking into " + folder.string(), error_number);
 }
 
-// The standard library goes through folders in functions that may not throw: it ends the process when there is no
-// memory for that.
+// The standard library iterates over folders in functions that are noexcept, which end the process if there is no
+// memory. So the C functions are used here.
 
 struct CloseFolder {
   void operator()(DIR* folder) const { ::closedir(folder); }
@@ -75,7 +75,7 @@ Result<std::vector<std::string>> names_in(const fs::path& folder) {
   return names;
 }
 
-/// And what is in it. 0, also where there is none, or errno.
+/// Removes a file, or a folder with its contents. Returns 0, also if the path does not exist, or errno.
 int remove_tree(const fs::path& path) {
   constexpr int kOpenMax = 8;
   const auto remove = [](const char* each, const struct stat*, int, FTW*) {
@@ -85,7 +85,8 @@ int remove_tree(const fs::path& path) {
   return errno;
 }
 
-/// When its manifest was written. One that has lost it is older than others of its step.
+/// Returns when the manifest was written. A checkpoint that has lost its manifest counts as older than others of the
+/// same step. Returns nullopt if the path is not a folder.
 Result<std::optional<fs::file_time_type>> time_of(const fs::path& checkpoint) {
   std::error_code error;
   const auto time = fs::last_write_time(checkpoint / kManifestFile, error);
@@ -127,7 +128,7 @@ Result<std::vector<std::string>> complete_in(const fs::path& folder) {
     PHAROS_TRY(const auto time, time_of(folder / each));
     if (time) found.push_back({step_of(each), *time, each});
   }
-  // A training that went back and came to the same step again has two of it.
+  // There are two checkpoints of a step if a training went back and came to the same step again.
   std::ranges::sort(found, std::ranges::greater{}, [](const Found& each) {
     return std::tuple{each.step, each.time, each.name};
   });

@@ -9,22 +9,22 @@
 
 #include "manifest.hpp"
 
-// A training's folder:
-//   newest                        the name of the checkpoint that was complete last
-//   owner                         an id of the process that has taken over the folder last
+// The folder of a training:
+//   newest                        the name of the checkpoint that was completed last
+//   owner                         an id of the process that last took over the folder
 //   step-000000001200-1a2b3c4d/   a checkpoint, named by its step and id
-//     rank-00000.safetensors      what each rank has written
-//     manifest.json               what all of them have written
-//   step-000000001300-5e6f7a8b.begun/   one that is being written, or was when that was interrupted
-//     rank-00000.json             what a rank says of its part; gone when that is in a manifest
-//     rank-00000.json.failed      or why it could not write that
-//   step-000000001250-9c0d1e2f.aside/   a checkpoint that could not be read, or of a step that the training has gone
-//                                       back before: it does not count any more, and nothing removes it
-//   step-000000001100-3a4b5c6d.gone/    what is being removed
+//     rank-00000.safetensors      the part of a rank
+//     manifest.json               lists the parts of all ranks
+//   step-000000001300-5e6f7a8b.begun/   a checkpoint that is being written, or whose save was interrupted
+//     rank-00000.json             a rank's description of its part; removed when the manifest has it
+//     rank-00000.json.failed      or the reason why the rank could not write its part
+//   step-000000001250-9c0d1e2f.aside/   a checkpoint that could not be read, or of a step that the training has
+//                                       gone back before: it does not count any more, and is never removed
+//   step-000000001100-3a4b5c6d.gone/    a checkpoint that is being removed
 //
-// A save writes the parts, then the manifest, and then its folder has the name of a checkpoint: one whose manifest is
-// lost later has been a checkpoint, which is damage, and none that was interrupted. Then what is of later steps goes
-// aside, and only then what is too old goes. Killed anywhere, a training has what it had before, or what it has saved.
+// A save writes the parts, then the manifest, and then gives the folder the name of a checkpoint. So a checkpoint
+// without a manifest was damaged, and not interrupted. After that, checkpoints of later steps are set aside, and only
+// then old ones are removed. A training that is killed at any moment has either its previous checkpoint or the new one.
 
 namespace pharos::ml {
 
@@ -33,24 +33,26 @@ constexpr const char* kNewestFile = "newest";
 constexpr const char* kOwnerFile = "owner";
 
 std::string folder_name(std::uint64_t step, const std::string& id);
-/// What a checkpoint is called before it is one.
+/// Returns the name of the checkpoint's folder until the checkpoint is complete.
 std::string begun_name(const std::string& name);
 std::string part_file_name(std::uint32_t rank);
 std::string part_text_name(std::uint32_t rank);
 
-/// Those that were made checkpoints, whether they can be read or not, and count; the newest step first. kNotFound:
-/// there is no such folder.
+/// Returns the names of the checkpoints that were completed and still count, readable or not; the highest step first.
+/// Returns kNotFound if the folder does not exist.
 Result<std::vector<std::string>> complete_in(const std::filesystem::path& folder);
-/// Whether `name` is of a later step than `than`.
+/// Returns whether `name` is a checkpoint of a later step than `than`.
 bool is_later(const std::string& name, const std::string& than);
-/// What interrupted saves have left, and what was being removed.
+/// Returns the folders that interrupted saves or interrupted removals have left.
 Result<std::vector<std::string>> incomplete_in(const std::filesystem::path& folder);
 
-/// From now on it is a checkpoint.
+/// Turns the folder of a save into a checkpoint.
 Result<void> make_complete(const std::filesystem::path& folder, const std::string& name);
-/// They do not count any more. The oldest goes first: killed in between, the newest is still there.
+/// Renames these checkpoints, so that they do not count any more. The oldest is renamed first: if the process is killed
+/// in between, the newest one still counts.
 Result<void> set_aside(const std::filesystem::path& folder, const std::vector<std::string>& newest_first);
-/// Whatever it is: it is none any more before anything of it is gone. Nothing happens where there is none.
+/// Removes a checkpoint or a folder that was begun. It is renamed first, so a checkpoint of which some files are gone
+/// does not count. Does nothing if the folder does not exist.
 Result<void> remove_checkpoint(const std::filesystem::path& folder, const std::string& name);
 
 Result<Manifest> read_manifest(const std::filesystem::path& checkpoint);

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Nothing: nobody has taken it.
+/// Returns an empty text if no process has taken the folder.
 Result<std::string> text_in(const fs::path& file) {
   auto text = read_text(file);
   if (!text && text.error().code() == ErrorCode::kNotFound) return std::string{};
@@ -20,7 +20,8 @@ Result<std::string> text_in(const fs::path& file) {
 
 }  // namespace
 
-// Not durable: when that is lost, so are all who could save.
+// The file is not synced to disk: if a crash of the machine loses it, the processes that could still save are gone,
+// too.
 Result<FolderOwner> FolderOwner::take(const fs::path& folder, const std::string& id) {
   const fs::path file = folder / kOwnerFile;
   std::string text = id + '\n';

@@ -8,17 +8,17 @@
 
 namespace pharos::ml {
 
-/// Whose saves count in a training's folder: a process that begins again where another one was takes it over, by a file
-/// there, and what the other one still writes is given up. Not a lock: those who hold one may be stopped, and not all
-/// disks that machines share have them.
+/// Decides which process may save in a training's folder. A process that takes a training over writes a file in the
+/// folder, and the saves of the previous process fail from then on. This is not a lock, because a process that holds a
+/// lock may be suspended, and not all disks that machines share support locks.
 class FolderOwner {
  public:
-  /// From now on it is this process.
+  /// Makes this process the owner.
   static Result<FolderOwner> take(const std::filesystem::path& folder, const std::string& id);
-  /// Whoever it is: this process may save until another one takes it.
+  /// Finds the present owner: this process may save until another process takes the folder.
   static Result<FolderOwner> find(const std::filesystem::path& folder);
 
-  /// kFailedPrecondition: another process has taken the folder since.
+  /// Returns kFailedPrecondition if another process has taken the folder since.
   Result<void> check() const;
   bool is_this_process() const { return is_this_process_; }
 

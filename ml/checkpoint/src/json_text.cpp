@@ -7,12 +7,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Of a string or a number, which take no memory when they go.
+/// For strings and numbers, whose destructors allocate nothing.
 std::string text_of(const Json& leaf) {
   return leaf.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Hears from the library's parser what comes. False ends it.
+/// Receives the values that the library's parser finds. A function that returns false ends the parsing.
 class Listener {
  public:
   explicit Listener(std::size_t depth_max) : depth_max_{depth_max} {}
@@ -39,7 +39,8 @@ class Listener {
   }
 
  private:
-  /// Where it belongs: the value that is open takes no other meanwhile, and so does not move.
+  /// Puts a value into the innermost open value. An open value does not move, because its parent gets no further
+  /// element until the value is closed.
   JsonValue& place(JsonValue value) {
     if (open_.empty()) return whole_ = std::move(value);
     if (auto* const list = std::get_if<JsonValue::List>(&open_.back()->value)) {
@@ -64,8 +65,8 @@ class Listener {
 
   const std::size_t depth_max_;
   JsonValue whole_;
-  std::vector<JsonValue*> open_;  // the innermost last
-  std::string name_;              // of the next member
+  std::vector<JsonValue*> open_;  // values that are not complete, the innermost last
+  std::string name_;              // the name of the next member
 };
 
 }  // namespace

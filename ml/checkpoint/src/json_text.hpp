@@ -9,12 +9,12 @@
 #include <variant>
 #include <vector>
 
-// JSON where memory may run out: a list or an object of the library's own takes memory when it goes, and ends the
-// process when there is none.
+// JSON for code in which memory may run out. The library's own lists and objects allocate memory in their destructors,
+// and end the process if there is none.
 
 namespace pharos::ml {
 
-/// What a text holds.
+/// A parsed JSON value.
 struct JsonValue {
   using List = std::vector<JsonValue>;
   using Object = std::vector<std::pair<std::string, JsonValue>>;
@@ -25,10 +25,10 @@ struct JsonValue {
   const T* as() const {
     return std::get_if<T>(&value);
   }
-  /// None: it is no object, or has no such member.
+  /// Returns the member of that name; null if this is not an object or has no such member.
   const JsonValue* find(std::string_view name) const;
 };
-/// None: it is no JSON, or deeper than that.
+/// Returns nullopt if the text is not valid JSON or is nested deeper than `depth_max`.
 std::optional<JsonValue> parse_json(std::string_view text, std::size_t depth_max);
 
 std::string json_text(std::string_view text);
@@ -41,20 +41,20 @@ std::string json_list(const Values& values, const TextOf& text_of) {
   for (const auto& each : values) text += (text.empty() ? "" : ",") + text_of(each);
   return '[' + text + ']';
 }
-/// Of strings or numbers.
+/// A list of strings or numbers.
 template <class Values>
 std::string json_list(const Values& values) {
   return json_list(values, [](const auto& each) { return json_text(each); });
 }
 
-/// An object's text, member by member.
+/// Builds the text of an object, member by member.
 class JsonObjectText {
  public:
   template <class T>
   JsonObjectText& add(std::string_view name, const T& value) {
     return add_text(name, json_text(value));
   }
-  /// Of a list or another object.
+  /// Adds a member whose value is JSON text already, such as a list or another object.
   JsonObjectText& add_text(std::string_view name, const std::string& text);
   std::string text() const { return '{' + members_ + '}'; }
 

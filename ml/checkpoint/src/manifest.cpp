@@ -12,7 +12,7 @@
 
 #include "json_text.hpp"
 
-// {"checksum": "16 hexadecimal digits", "manifest": {…}}: the checksum is of the text of the second.
+// The format is {"checksum": "16 hexadecimal digits", "manifest": {…}}; the checksum is that of the text of "manifest".
 
 namespace pharos::ml {
 namespace {
@@ -89,7 +89,7 @@ Result<JsonValue> unsealed(std::string_view text) {
   return *std::move(json);
 }
 
-/// Reads members of one object; remembers whether one was not there, or of another kind.
+/// Reads members of one object, and remembers whether any was missing or had the wrong type.
 class Members {
  public:
   explicit Members(const JsonValue& json) : json_{json}, ok_{json.as<JsonValue::Object>() != nullptr} {}
@@ -113,13 +113,13 @@ class Members {
   bool ok_;
 };
 
-/// JSON has numbers of several kinds.
+/// The parser returns signed and unsigned integers as different types.
 std::optional<std::int64_t> whole_number(const JsonValue& json) {
   if (const auto* const number = json.as<std::int64_t>()) return *number;
   const auto* const number = json.as<std::uint64_t>();
   return number == nullptr ? std::nullopt : std::optional{static_cast<std::int64_t>(*number)};
 }
-/// As texts those that JSON has not.
+/// Infinity and NaN are written as strings, because JSON has no numbers for them.
 double real_number(const JsonValue& json) {
   if (const auto* const number = json.as<double>()) return *number;
   if (const auto number = whole_number(json)) return static_cast<double>(*number);
@@ -168,7 +168,8 @@ Result<PartEntry> entry_of(const JsonValue& json, std::uint64_t file_bytes) {
   return entry;
 }
 
-/// Whether each byte behind the head is of one entry. Otherwise a small file could say that it has more than there is.
+/// Returns whether each byte after the head belongs to exactly one entry. Without this check a small file could claim
+/// more elements than it has.
 bool lie_one_behind_the_other(const RankPart& part) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> places;
   for (const PartEntry& each : part.entries) places.emplace_back(each.place, each.place + each.bytes());
@@ -183,7 +184,7 @@ bool lie_one_behind_the_other(const RankPart& part) {
 Result<RankPart> part_of(const JsonValue& json) {
   Members members{json};
   RankPart part{.file = members.text("file"), .bytes = members.number("bytes")};
-  // A name, and no way to another folder.
+  // The file must be a plain name, without a path to another folder.
   if (part.file.empty() || part.file.find('/') != std::string::npos || part.file.front() == '.') {
     return corrupt("a part has no name of a file");
   }
@@ -212,7 +213,7 @@ std::string to_text(const Manifest& manifest) {
   for (const auto& [name, value] : manifest.moment.metrics) {
     if (std::isfinite(value)) {
       metrics.add(name, value);
-    } else {  // JSON has none
+    } else {  // JSON has no such numbers
       metrics.add(name, std::string_view{std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"});
     }
   }

@@ -14,24 +14,24 @@
 
 namespace pharos::ml {
 
-/// A slice of a tensor in a part.
+/// One slice of a tensor in the part of a rank.
 struct PartEntry {
   std::string name;
   DType dtype{};
-  std::vector<std::int64_t> shape{};  ///< of the tensor
+  std::vector<std::int64_t> shape{};  ///< the shape of the whole tensor
   std::uint64_t begin = 0;            ///< in elements
   std::uint64_t count = 0;
-  std::uint64_t place = 0;                 ///< in the file, in bytes
-  std::vector<std::uint64_t> checksums{};  ///< of each mebibyte
+  std::uint64_t place = 0;                 ///< the offset in the file, in bytes
+  std::vector<std::uint64_t> checksums{};  ///< one for each mebibyte
 
   std::uint64_t bytes() const { return count * size_of(dtype); }
 };
 
-/// What a rank has written: a head, and behind it the entries, one behind the other.
+/// The file that one rank has written: a head, and then the entries one after the other.
 struct RankPart {
   std::string file;
   std::uint64_t bytes = 0;
-  std::optional<std::uint64_t> head_checksum{};  ///< early ones have none
+  std::optional<std::uint64_t> head_checksum{};  ///< checkpoints of early versions have none
   std::vector<PartEntry> entries{};
 
   std::uint64_t head_bytes() const {
@@ -41,20 +41,22 @@ struct RankPart {
   }
 };
 
+/// The manifest of a checkpoint, which lists the parts of all ranks.
 struct Manifest {
-  std::string id;  ///< of this checkpoint, which its parts have, too
+  std::string id;  ///< the id of this checkpoint, which its parts have too
   Moment moment{};
   std::vector<RankPart> parts{};  ///< by rank
 };
 
-/// Text, with a checksum of itself.
+/// Text that contains a checksum of itself.
 std::string to_text(const Manifest& manifest);
 std::string to_text(const RankPart& part);
-/// kCorrupt for all that cannot be; what they say is sane then.
+/// Return kCorrupt for text that is damaged or whose numbers contradict each other, and kUnsupported for a manifest of
+/// another format.
 Result<Manifest> parse_manifest(std::string_view text);
 Result<RankPart> parse_part(std::string_view text);
 
-/// Whether the parts have each element of each tensor.
+/// Returns kCorrupt unless the parts together have each element of each tensor.
 Result<void> check_whole(const Manifest& manifest);
 
 }  // namespace pharos::ml

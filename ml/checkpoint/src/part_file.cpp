@@ -24,16 +24,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::uint64_t kHeadBytesMax = std::uint64_t{100} << 20;  // as the format's own library has it
+constexpr std::uint64_t kHeadBytesMax = std::uint64_t{100} << 20;  // the limit of the format's own library
 constexpr std::size_t kHeadDepth = 8;
 
-/// As safetensors calls them.
+/// Returns the name of the type in safetensors.
 const char* name_of(DType dtype) {
   constexpr const char* kNames[] = {"U8", "I8", "I32", "I64", "F16", "BF16", "F32", "F64"};
   return kNames[static_cast<std::size_t>(dtype)];
 }
 
-/// Whole tensors have their own name and shape, so that others can read them.
+/// Whole tensors keep their own name and shape, so that other programs can read them.
 std::pair<std::string, std::vector<std::int64_t>> key_of(const PartEntry& entry) {
   std::uint64_t all = 1;
   for (const std::int64_t each : entry.shape) all *= static_cast<std::uint64_t>(each);
@@ -61,7 +61,7 @@ std::string head_of(const RankPart& part, const std::string& id, const Moment& m
   return bytes + text;
 }
 
-/// What its head says of the checkpoint that a part is of.
+/// The checkpoint to which a part belongs, as the head of the part says.
 struct Origin {
   std::string id;
   std::string step;
@@ -154,7 +154,7 @@ Result<void> write_text(const fs::path& path, const std::string& text) {
   const std::string what = "writing " + path.string();
   const fs::path begun = path.string() + ".begun";
   const fs::path folder = path.parent_path();
-  // Opened before: when the file is seen, others may give the folder another name.
+  // The folder is opened first, because other processes may rename it as soon as the file exists.
   const Fd opened{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (!opened) return disk_error(what, errno);
   const auto write = [&]() -> Result<void> {

@@ -14,28 +14,31 @@
 
 namespace pharos::ml {
 
-/// A rank's part: a file of safetensors, whose tensors are the entries, one behind the other in `bytes`. On disk when
-/// this comes back. Fills in the entries' places, and checksums.
+/// Writes the part of a rank: a safetensors file whose tensors are the entries, which lie one after the other in
+/// `bytes`. Fills in the places and checksums of the entries. The file is on disk when this returns.
 Result<void> write_part(const std::filesystem::path& folder, RankPart& part, std::span<const std::byte> bytes,
                         const std::string& id, const Moment& moment);
 
-/// Of one that is as long as it should be: kCorrupt when its head is another one.
+/// Checks the head of a part whose size is right already. Returns kCorrupt if the head is not what was written.
 Result<void> check_head(const Fd& file, const std::filesystem::path& path, const RankPart& part,
                         const Manifest& manifest);
-/// ": it is of another checkpoint, of step 7", or what else its head says about why it is not what was written.
+/// Explains why a part is not what was written: ": it is of another checkpoint, of step 7", or what is wrong with its
+/// head. Empty if the head belongs to this checkpoint.
 std::string strangeness(const std::filesystem::path& path, const Manifest& manifest);
 
 constexpr const char* kDiskRemedy = "Make room, or give a folder of another disk.";
-/// From errno. kUnavailable is of peers, which may be dead, or come again: of a disk it is kFailedPrecondition.
+/// Makes an error of errno. A disk gets kFailedPrecondition instead of kUnavailable, because kUnavailable is about
+/// peers that may be dead or come back.
 Error disk_error(const std::string& what, int error_number);
 
-/// A small file, whole or not at all. One that is there after an error is whole, and perhaps not durable.
+/// Writes a small file, entirely or not at all. If this fails but the file exists, the file is complete, but may not
+/// survive a crash of the machine.
 Result<void> write_text(const std::filesystem::path& path, const std::string& text);
 Result<std::string> read_text(const std::filesystem::path& path);
 Result<Fd> open_to_read(const std::filesystem::path& path);
-/// As many bytes as there is room for. kCorrupt: the file is not that long, or the disk cannot read them.
+/// Reads until `to` is full. Returns kCorrupt if the file is too short or the disk cannot read the bytes.
 Result<void> read_at(const Fd& file, const std::filesystem::path& path, std::uint64_t place, std::span<std::byte> to);
-/// What has been named in it lasts.
+/// Makes changes of names in the folder survive a crash of the machine.
 Result<void> sync_folder(const std::filesystem::path& folder);
 
 }  // namespace pharos::ml

@@ -55,7 +55,7 @@ std::vector<StateSource> sources_of(const State& state, std::uint32_t rank, std:
   }
   std::size_t value = values.size();
   for (auto each = sources.rbegin(); value > 0; ++each) each->bytes = values[--value];
-  // Wide numbers first: all lie where such may lie, one behind the other.
+  // Entries with wide numbers come first, so that all entries are aligned although they lie one after the other.
   std::ranges::stable_sort(sources, std::ranges::greater{},
                            [](const StateSource& each) { return size_of(each.entry.dtype); });
   return sources;

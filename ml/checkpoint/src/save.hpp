@@ -18,10 +18,11 @@
 
 namespace pharos::ml {
 
-/// A copy of what this rank saves.
+/// The memory for a copy of what this rank saves.
 class StateCopy {
  public:
-  /// In the object store, unless that is full.
+  /// Takes memory of the object store of `runtime`, or of this process if that is null or its store is full. Throws
+  /// std::bad_alloc if this process has no memory either.
   StateCopy(Runtime* runtime, std::size_t bytes);
   std::span<std::byte> span() { return {stored_ ? stored_->data() : own_.get(), bytes_}; }
 
@@ -31,34 +32,37 @@ class StateCopy {
   std::unique_ptr<std::byte[]> own_;
 };
 
-/// What a rank is to write, and its copy.
+/// One save of this rank: what to write, and the copied bytes.
 struct Save {
   std::uint64_t number = 0;
   std::string id;
   Moment moment;
   RankPart part;
   std::unique_ptr<StateCopy> copy;
-  std::string begun;                   ///< its folder, before it is a checkpoint
-  Error no_memory = no_memory_left();  ///< to be said when none is left to say anything else
-  bool is_said = false;                ///< in its folder, that this rank could not write its part
+  std::string begun;  ///< the name of its folder until it is a checkpoint
+  /// The error for the case that no memory is left; made in advance.
+  Error no_memory = no_memory_left();
+  /// A file in the save's folder says that this rank could not write its part.
+  bool is_said = false;
 
-  /// Of the checkpoint.
+  /// The name of the checkpoint.
   std::string name() const;
 };
 
-/// Where an entry of the part comes from.
+/// An entry of the part, and the bytes that it is copied from.
 struct StateSource {
   PartEntry entry;
   std::span<const std::byte> bytes;
 };
 
-/// What this rank writes: its own slices, its share of those that all have, and values, which it puts into `values`.
+/// Returns what this rank writes: its own slices, its share of the shared slices, and values. The bytes of values are
+/// put into `values`.
 std::vector<StateSource> sources_of(const State& state, std::uint32_t rank, std::uint32_t ranks,
                                     std::vector<std::vector<std::byte>>& values);
-/// Of the slices that are divided among the ranks by what they are: ranks that have others would each leave some to the
-/// other.
+/// Returns a hash of the shared slices. Each rank decides by itself which of them it writes, so all ranks must have the
+/// same ones: otherwise some slices would be written by no rank.
 std::int64_t hash_of_shared(const State& state);
-/// What a value that is another one on each rank is called in a checkpoint.
+/// Returns the name in a checkpoint of a value that differs from rank to rank.
 std::string name_of_rank(const std::string& name, std::uint32_t rank);
 
 }  // namespace pharos::ml

@@ -27,11 +27,12 @@ TimePoint now() {
   return std::chrono::steady_clock::now();
 }
 
-/// This thread. One that has slept long would otherwise take the core of one that computes as soon as it wakes, and
-/// have it for milliseconds.
+/// Lowers the priority of this thread. Otherwise, when it wakes after a long sleep, it would at once take the core of a
+/// thread that computes, for some milliseconds.
 void give_way() {
   const sched_param none{};
-  // Both only lower what it may have, which all may; without them saves are the same, and cost the others more.
+  // Both calls only lower the priority, which every process may do. If they fail, saves work as well and only disturb
+  // the computation more.
   static_cast<void>(::sched_setscheduler(0, SCHED_BATCH, &none));
   static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10));
 }
@@ -44,13 +45,13 @@ Error given_up() {
   return {ErrorCode::kFailedPrecondition, "it was given up: a rank had died, and has no part in it"};
 }
 
-/// As far as there is memory to.
+/// Logs the failure, if there is enough memory.
 void log_failed(const Save& save, const Error& why) {
   try {
     log(LogLevel::kError, "a checkpoint could not be written",
         {kv("step", save.moment.step), kv("why", why.to_string())});
   } catch (const std::bad_alloc&) {
-    return;  // last_error() has it
+    return;  // last_error() has the reason
   }
 }
 
@@ -76,7 +77,7 @@ Error failure_of(std::uint32_t rank, const fs::path& said) {
   return {code, "rank " + std::to_string(rank) + " could not write its part: " + why, kDiskRemedy};
 }
 
-/// What a rank has said of its part, which is there.
+/// Returns what a rank has written about its part, after checking that the part has the right size.
 Result<RankPart> part_of(const fs::path& folder, std::uint32_t rank) {
   PHAROS_TRY(const std::string text, read_text(folder / part_text_name(rank)));
   PHAROS_TRY(RankPart part, parse_part(text));
@@ -121,7 +122,7 @@ std::unique_ptr<StateCopy> SaveWriter::copy_of(std::size_t bytes) {
     }
   }
   if (copy == nullptr || copy->span().size() != bytes) {
-    copy.reset();  // first: there may be no room for both
+    copy.reset();  // first, because there may be no memory for both
     copy = std::make_unique<StateCopy>(options_.runtime, bytes);
   }
   return copy;
@@ -197,7 +198,7 @@ Result<void> SaveWriter::enter(const std::string& id) {
       owner_ = *std::move(taken);
       return {};
     }
-    log_around(taken.error());  // a disk that is full ends no training, and begins one again
+    log_around(taken.error());  // a full disk must not end a training and make it begin again
   }
   PHAROS_TRY(owner_, FolderOwner::find(options_.folder));
   return {};
@@ -213,7 +214,7 @@ void SaveWriter::knows(const std::vector<std::string>& names) {
   known_.insert(names.begin(), names.end());
 }
 
-// There may be no memory left at any place in it: what takes some is caught.
+// Memory may run out anywhere in this function, so all that allocates is inside caught().
 void SaveWriter::run() {
   give_way();
   std::unique_lock lock{mutex_};
@@ -228,10 +229,10 @@ void SaveWriter::run() {
     if (!written) log_failed(*save, written.error());
     if (!written && rank_ == 0) leave(*save);
     lock.lock();
-    // Rank 0 hears of it when all ranks meet.
+    // Rank 0 hears of this when all ranks meet.
     if (!written && !save->is_said) unsaid_ = save->number;
     last_error_ = written ? std::nullopt : std::optional{std::move(written).error()};
-    spare_.push_back(std::move(save->copy));  // there is room for as many as there are
+    spare_.push_back(std::move(save->copy));  // has room for all copies, so it allocates nothing
     busy_ = false;
     changed_.notify_all();
   }
@@ -252,7 +253,7 @@ Result<void> SaveWriter::write_out(Save& save) {
   save.is_said = is_there && say_failed(folder, own.error());
   const bool was_there = save.part.bytes != 0;
   if (is_there || !was_there) return own;
-  // Rank 0 has given it up, and says why; or has what it needs of this rank.
+  // The folder is gone, because rank 0 has given the save up and reports why, or has all that it needs of this rank.
   log_around(own.error());
   return {};
 }
@@ -265,7 +266,7 @@ Result<void> SaveWriter::write_own(Save& save, const fs::path& folder) const {
   auto written = write_part(folder, save.part, save.copy->span(), save.id, save.moment);
   if (written) written = write_text(text, to_text(save.part));
   if (written && failpoint(Failpoint::kSaveSaid)) written = disk_error("syncing " + folder.string(), EIO);
-  // Where the text is, rank 0 may have read it, and counts on the part.
+  // If the text exists, rank 0 may have read it and count on the part, so the part stays.
   const bool is_said = fs::exists(text, error) || error;
   if (!written && !is_said) fs::remove(folder / save.part.file, error);
   return written;
@@ -281,7 +282,7 @@ bool SaveWriter::is_given_up(const Save& save) const {
   return save.number <= given_up_;
 }
 
-// By a file, for which there is room again; an empty one takes none.
+// The failure is reported by a file. An empty file can be made even on a full disk.
 bool SaveWriter::say_failed(const fs::path& folder, const Error& why) const {
   const fs::path path = folder / failed_name(rank_);
   const auto said = write_text(path, std::string{to_string(why.code())} + ": " + why.story());
@@ -290,7 +291,8 @@ bool SaveWriter::say_failed(const fs::path& folder, const Error& why) const {
 
 Result<void> SaveWriter::complete(const Save& save, const fs::path& folder, const Result<void>& own) {
   const std::string name = save.name();
-  // Looked for now: later ones that come after the manifest are of others, who have gone on from this one.
+  // Later checkpoints are determined before the manifest is written: those that appear after it belong to another
+  // process, which has gone on from this checkpoint.
   const auto later = later_than(name);
   auto committed = caught([&] { return commit(save, folder, own && !later ? later.error() : own); });
   if (!committed) {
@@ -300,7 +302,7 @@ Result<void> SaveWriter::complete(const Save& save, const fs::path& folder, cons
   }
   failpoint(Failpoint::kManifestWritten);
   PHAROS_TRY_VOID(set_aside(options_.folder, *later));
-  // It is the newest: what goes wrong from here on takes room, and nothing else.
+  // This checkpoint is the newest from here on. Failures below only leave old files behind.
   const auto tidied = caught([&] { return tidy(name); });
   if (!tidied) log_around(tidied.error());
   return {};
@@ -314,12 +316,14 @@ Result<void> SaveWriter::commit(const Save& save, const fs::path& folder, const 
     const std::lock_guard lock{mutex_};
     known_.insert(save.name());
   }
-  // Taken over a moment later, it is there all the same, until its heir saves: see later_than().
+  // If another process takes the folder over right after this check, the checkpoint is made all the same, and
+  // later_than() of that process sets it aside if necessary.
   PHAROS_TRY_VOID(owner_->check());
   return make_complete(options_.folder, save.name());
 }
 
-// Waits for all ranks' parts, and for those that fail, too: what is removed then nobody writes to.
+// Waits for the parts of all ranks, even when one has failed, so that no rank still writes to the folder when it is
+// removed.
 Result<Manifest> SaveWriter::gather(const Save& save, const fs::path& folder, const Result<void>& own) {
   Manifest manifest{.id = save.id, .moment = save.moment};
   std::optional<Error> failed = own ? std::nullopt : std::optional{own.error()};
@@ -346,7 +350,7 @@ Result<Manifest> SaveWriter::gather(const Save& save, const fs::path& folder, co
       ++rank;
       continue;
     }
-    // Ranks of other machines have nothing but the folder to say it by, until they meet.
+    // Ranks on other machines can report a failure only in the folder, or when all ranks meet.
     std::unique_lock lock{mutex_};
     if (unsaid_of_[rank] >= save.number) {
       fail({ErrorCode::kFailedPrecondition,
@@ -366,7 +370,7 @@ Result<Manifest> SaveWriter::gather(const Save& save, const fs::path& folder, co
   return manifest;
 }
 
-// No death of that rank: it may be at work still.
+// This does not mean that the rank is dead: it may still be writing.
 Error SaveWriter::never_came(std::uint32_t rank) const {
   const auto seconds = std::chrono::duration<double>(options_.timeout).count();
   return {ErrorCode::kFailedPrecondition,
@@ -375,8 +379,9 @@ Error SaveWriter::never_came(std::uint32_t rank) const {
           "If its disk is that slow, set CheckpointOptions::timeout higher, and call finish() before the end."};
 }
 
-// What the training has gone back before. What came since this process looked, and is not its own, is of another one:
-// of one whose place this process has, or of one that has this one's place, and goes on from there.
+// Returns the checkpoints of later steps, which the training has gone back before. A checkpoint that this process
+// neither made nor found earlier belongs to another process: to one that this process has replaced, or to one that has
+// replaced this process and goes on from there. It is returned only if this process has taken over the folder.
 Result<std::vector<std::string>> SaveWriter::later_than(const std::string& name) {
   PHAROS_TRY(const std::vector<std::string> names, complete_in(options_.folder));
   std::vector<std::string> later;
@@ -399,14 +404,14 @@ Result<void> SaveWriter::tidy(const std::string& newest) const {
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     fs::remove(options_.folder / newest / part_text_name(rank), error);
   }
-  PHAROS_TRY_VOID(owner_->check());  // else an heir may be loading what is old here
+  PHAROS_TRY_VOID(owner_->check());  // otherwise a process that has taken over may be loading an old checkpoint
   PHAROS_TRY_VOID(remove_old(newest));
   return write_text(options_.folder / kNewestFile, newest + '\n');
 }
 
 Result<void> SaveWriter::remove_old(const std::string& newest) const {
   PHAROS_TRY(std::vector<std::string> names, complete_in(options_.folder));
-  // A later one belongs to another process.
+  // Checkpoints of later steps belong to another process.
   std::erase_if(names, [&newest](const std::string& each) { return is_later(each, newest); });
   std::set<std::string> kept{newest};
   for (std::size_t i = 0; kept.size() < options_.keep_last && i < names.size(); ++i) kept.insert(names[i]);
@@ -415,7 +420,7 @@ Result<void> SaveWriter::remove_old(const std::string& newest) const {
     for (auto each = names.rbegin(); each != names.rend(); ++each) {  // the oldest first
       const std::string& name = *each;
       const auto manifest = read_manifest(options_.folder / name);
-      // Damaged, or perhaps the best.
+      // If the manifest could not be read, the checkpoint may be the best. If it is damaged, it cannot.
       if (!manifest && manifest.error().code() != ErrorCode::kCorrupt) kept.insert(name);
       if (!manifest) continue;
       for (const auto& [metric, value] : manifest->moment.metrics) {
@@ -424,7 +429,7 @@ Result<void> SaveWriter::remove_old(const std::string& newest) const {
         }
       }
     }
-    // The oldest of equals stays: it was the best when it came, and nothing has been better since.
+    // The oldest of equal ones stays: it was the best when it was saved, and none has been better since.
     std::ranges::stable_sort(ranked, {}, [](const auto& each) { return each.first; });
     for (std::size_t i = 0; i < options_.keep_best && i < ranked.size(); ++i) kept.insert(ranked[i].second);
   }
@@ -436,15 +441,15 @@ Result<void> SaveWriter::remove_old(const std::string& newest) const {
   return {};
 }
 
-// Of a save that has failed. Takes no memory.
+// Remembers the folder of a save that has failed. Must not allocate memory.
 void SaveWriter::leave(Save& save) {
   if (left_.size() == left_.capacity()) left_.erase(left_.begin());
   left_.push_back(std::move(save.begun));
 }
 
-// What earlier processes have left, when this one saves for the first time. Not before: a process that only loads may
-// have the folder of a training that saves. A lock would not tell them apart on all disks that machines share. And of
-// saves that have failed, what ranks have written since.
+// Removes what earlier processes have left, when this process saves for the first time. It is not done earlier, because
+// a process that only loads may use the folder of a training that saves; a lock would not distinguish the two on all
+// disks that machines share. Also removes what ranks have written to saves that have failed since.
 Result<void> SaveWriter::remove_left() {
   if (!has_looked_for_left_) {
     PHAROS_TRY(const std::vector<std::string> found, incomplete_in(options_.folder));

@@ -23,47 +23,49 @@
 
 namespace pharos::ml {
 
-/// Writes what its rank has copied, one save after the other, in a thread that gives way to those that compute. At rank
-/// 0 it makes a checkpoint of what all ranks have written, and removes old ones.
+/// Writes the saves of its rank, one after the other, in a thread of low priority. At rank 0 the thread also makes a
+/// checkpoint of the parts of all ranks, and removes old checkpoints. Owned by Checkpoints. The mutex
+/// protects what the thread shares with callers.
 class SaveWriter {
  public:
   SaveWriter(std::uint32_t rank, std::uint32_t ranks, const CheckpointOptions& options);
-  /// Ends when what it has is written; parts of others it waits for a few seconds only.
+  /// Waits until all saves are written; at rank 0 it waits at most kEndTime for the parts of other ranks.
   ~SaveWriter();
   SaveWriter(const SaveWriter&) = delete;
   SaveWriter& operator=(const SaveWriter&) = delete;
 
-  /// Memory for so many bytes: that of an earlier save, which is warm, if it fits.
+  /// Returns memory for a copy of this many bytes: the memory of an earlier save if it has the same size, because that
+  /// is warm.
   std::unique_ptr<StateCopy> copy_of(std::size_t bytes);
-  /// While there is room.
+  /// Queues a save. The caller must have checked that there is room.
   void write(std::unique_ptr<Save> save);
 
   bool has_room() const;
-  /// For so long at most; whether it is so then.
+  /// Waits at most this long for room, and returns whether there is room.
   bool wait_for_room(Duration time) const;
   bool wait_for_end(Duration time) const;
 
-  /// Of the save that ended last.
+  /// The error of the save that ended last.
   std::optional<Error> last_error() const;
-  /// The last save that this rank could not write, and could not say so in its folder. 0: none.
+  /// The number of the last save that this rank could not write and could not report in its folder; 0 if there is none.
   std::uint64_t unsaid() const;
-  /// The same of each rank, as heard when all met.
+  /// Takes unsaid() of each rank, which the ranks exchange when they meet.
   void hear_unsaid(std::vector<std::uint64_t> of_ranks);
 
-  /// How many saves this rank has begun.
+  /// The number of saves that this rank has begun.
   std::uint64_t begun() const;
-  /// All ranks number the next save by this.
+  /// Sets that number, so that all ranks give the next save the same number.
   void go_on_from(std::uint64_t begun);
-  /// Other ranks' parts of what has begun are not waited for any more.
+  /// Stops waiting for the parts of other ranks in all saves that have begun.
   void give_up_others();
 
-  /// At rank 0, when there is a folder: it is this process from now on that saves there.
+  /// At rank 0, when the folder exists: makes this process the owner if it takes over, else finds the present owner.
   Result<void> enter(const std::string& id);
-  /// This process saves a checkpoint of that name: it is nothing that an earlier one has left.
+  /// Says that this process is about to save a checkpoint of that name, whose folder is therefore not a leftover.
   void expect(const std::string& name);
-  /// Checkpoints that this process has found.
+  /// Adds checkpoints that this process has found in the folder.
   void knows(const std::vector<std::string>& names);
-  /// At rank 0: `newest` is there, and older checkpoints that are not to stay are removed.
+  /// At rank 0: removes the checkpoints older than `newest` that are not to be kept, and records `newest`.
   Result<void> tidy(const std::string& newest) const;
 
  private:
@@ -75,7 +77,7 @@ class SaveWriter {
   bool is_given_up(const Save& save) const;
   bool fits_one() const { return saves_.size() + (busy_ ? 1 : 0) < kUnderWayMax; }
 
-  // At rank 0.
+  // Functions of rank 0.
   Result<void> complete(const Save& save, const std::filesystem::path& folder, const Result<void>& own);
   Result<void> commit(const Save& save, const std::filesystem::path& folder, const Result<void>& own);
   Result<Manifest> gather(const Save& save, const std::filesystem::path& folder, const Result<void>& own);
@@ -98,21 +100,21 @@ class SaveWriter {
   std::deque<std::unique_ptr<Save>> saves_;
   bool busy_ = false;
   bool ends_ = false;
-  TimePoint end_ = TimePoint::max();  // of waiting for other ranks, once this ends
+  TimePoint end_ = TimePoint::max();  // when waiting for other ranks ends, if the destructor runs
   std::vector<std::unique_ptr<StateCopy>> spare_;
   std::optional<Error> last_error_;
   std::uint64_t begun_ = 0;
-  std::uint64_t given_up_ = 0;  // up to that one others are not waited for
+  std::uint64_t given_up_ = 0;  // for saves up to this number other ranks are not waited for
   std::uint64_t unsaid_ = 0;
   std::vector<std::uint64_t> unsaid_of_;
-  std::set<std::string> expected_;  // until what earlier processes have left is known
+  std::set<std::string> expected_;  // names that remove_left() must not take for leftovers
   bool has_looked_for_left_ = false;
   std::set<std::string> known_;  // checkpoints that this process has found or made
 
-  std::optional<FolderOwner> owner_;  // at rank 0, before anything is saved
-  // Of the thread.
-  std::vector<std::string> left_;  // to be removed before the next save
-  std::thread thread_;             // the last: it uses the others
+  std::optional<FolderOwner> owner_;  // at rank 0, set before the first save
+  // Used by the thread alone.
+  std::vector<std::string> left_;  // leftovers that are removed before the next save
+  std::thread thread_;             // the last member, because the thread uses the others
 };
 
 }  // namespace pharos::ml

@@ -16,7 +16,8 @@ std::vector<SavedCheckpoint> checkpoints_in(const fs::path& folder) {
   for (const std::string& name : *names) {
     const auto manifest = read_manifest(folder / name);
     if (!manifest) {
-      // Damaged, or of a newer format. What else keeps it from being read is no reason to take an older one for it.
+      // Checkpoints that are damaged or of a newer format are left out. Any other error is thrown, because otherwise an
+      // older checkpoint would be taken for the newest.
       const ErrorCode why = manifest.error().code();
       if (why != ErrorCode::kCorrupt && why != ErrorCode::kUnsupported) throw_error(manifest.error());
       continue;

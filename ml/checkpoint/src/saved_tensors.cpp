@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using object_store::kPieceBytes;
 
-/// Of a checkpoint of thousands of ranks they are not all open at once.
+/// A checkpoint may have thousands of parts, so only some are open at the same time.
 constexpr std::size_t kOpenMax = 64;
 
 Result<void> check_size(const fs::path& path, const RankPart& part, const Manifest& manifest) {

@@ -18,8 +18,8 @@
 
 namespace pharos::ml {
 
-/// What a checkpoint holds: any elements of any of its tensors, wherever its ranks have written them. What has been
-/// read is checked; what a disk cannot read, or has lost meanwhile, is an error. One thread.
+/// Reads the tensors of one checkpoint: any range of their elements, from whichever parts have them. Everything that is
+/// read is compared with its checksum. Errors are returned, also if a file disappears meanwhile. For one thread.
 class SavedTensors {
  public:
   struct Tensor {
@@ -33,37 +33,39 @@ class SavedTensors {
     std::vector<Piece> pieces{};
   };
 
-  /// kCorrupt: a file is missing, too long or too short, or of another checkpoint; from others, too.
+  /// Returns kCorrupt if the manifest is damaged, or if a file is missing, has the wrong size or belongs to another
+  /// checkpoint.
   static Result<SavedTensors> open(const std::filesystem::path& checkpoint);
 
   const Manifest& manifest() const { return *manifest_; }
   const std::map<std::string_view, Tensor>& tensors() const { return tensors_; }
   const Tensor* find(std::string_view name) const;
 
-  /// Elements from `begin` on, as many as there is room for, in numbers of that type. After an error there may be some.
+  /// Reads elements from `begin` on until `to` is full, and converts them to the type `as`. After an error part of `to`
+  /// may have been written.
   Result<void> read(const Tensor& tensor, std::uint64_t begin, DType as, std::span<std::byte> to);
-  /// What no tensor is read from: the parts' heads.
+  /// Checks the heads of all parts, which reading tensors checks only as far as it opens the parts.
   Result<void> check_heads();
 
  private:
   SavedTensors(std::filesystem::path path, Manifest manifest);
 
   std::filesystem::path path_of(std::size_t part) const { return path_ / manifest_->parts[part].file; }
-  /// Open, with a head that is right.
+  /// Opens the file of the part, unless it is open, and checks its head the first time.
   Result<void> open_part(std::size_t part);
   Result<void> read_bytes(const Tensor::Piece& piece, std::uint64_t begin, std::uint64_t bytes, DType as,
                           std::span<std::byte> to);
-  /// One piece that has a checksum, whole.
+  /// Reads one piece that has a checksum, all of it.
   Result<void> read_checked(const Tensor::Piece& piece, std::uint64_t number, std::span<std::byte> to);
   Result<std::span<const std::byte>> kept_piece(const Tensor::Piece& piece, std::uint64_t number, std::uint64_t bytes);
 
   std::filesystem::path path_;
-  std::unique_ptr<const Manifest> manifest_;  // entries are pointed to
+  std::unique_ptr<const Manifest> manifest_;  // entries are pointed to, so the manifest must not move
   std::map<std::string_view, Tensor> tensors_;
   std::vector<Fd> open_;  // by part
   std::size_t open_count_ = 0;
   std::vector<bool> right_heads_;
-  // What was read last where not all of a piece was wanted.
+  // The last piece of which only some bytes were wanted.
   std::vector<std::byte> kept_;
   std::pair<const PartEntry*, std::uint64_t> kept_of_{};
 };

@@ -33,7 +33,8 @@ OnGpu offered_on_gpu() {
 
 std::shared_ptr<Work> Core::begin(const Operation& operation, const Places& places) {
   if (recent_.size() == kRecent) recent_.pop_front();
-  // First: what has begun uses the caller's memory, and is to be waited for.
+  // This may throw, so it comes before the backend's begin(): an operation that has begun uses the caller's memory, and
+  // the caller must get a Pending to wait for its end.
   recent_.push_back({last_ + 1, operation, std::chrono::steady_clock::now(), {}});
   std::shared_ptr<Work> work;
   try {
@@ -58,7 +59,7 @@ bool Core::advance(Work& work) {
   return *done;
 }
 
-/// Of an operation that has not ended: what a wait for it would come to.
+/// Throws what a wait for the operation would throw at this moment: a failure, a dead rank, or the timeout.
 void Core::look_after(Work& work) {
   const TimePoint now = std::chrono::steady_clock::now();
   if (now < next_look_) return;
@@ -113,8 +114,8 @@ namespace {
 
 Pending::~Pending() {
   if (work_ == nullptr) return;
-  // Its memory must not be freed while others write to it. What goes wrong here goes wrong everywhere, and is thrown by
-  // what comes next.
+  // The caller may free the operation's memory next, while other ranks still write to it. An error can be dropped here,
+  // because the communicator's next operation throws it.
   core_->let_end(*work_);
 }
 
@@ -298,7 +299,7 @@ void Communicator::barrier() {
 namespace {
 
 std::size_t bytes_for(std::size_t elements, std::size_t size) {
-  // So much that the rest of a page or two may be added.
+  // Backends add to the size, up to some pages, and their sums must not overflow.
   constexpr std::size_t kBytesMax = std::size_t{1} << 56;
   if (elements > kBytesMax / size) {
     throw_error(Error{ErrorCode::kExhausted, "there is no room for " + std::to_string(elements) + " elements of " +

@@ -40,8 +40,9 @@ bool is_closed(const Fd& socket) {
   return socket && ::poll(&polled, 1, 0) == 1;
 }
 
-/// Why another rank has given up looking, or that it has died: it has ended its connection without a word. Nothing:
-/// neither; or it has found all others, this one too, and its words are heard once this one has.
+/// If the rank has closed the connection: returns the error with which it gave up, or kActorDied if it sent nothing.
+/// Returns nullopt while the connection is open, and also if another message has come: then that rank was connected to
+/// all ranks, and this rank reads its messages once it is connected, too.
 std::optional<Error> end_of(std::size_t rank, const Fd& socket) {
   if (!is_closed(socket)) return std::nullopt;
   struct {
@@ -58,7 +59,7 @@ std::optional<Error> end_of(std::size_t rank, const Fd& socket) {
   return error_of(word.message.tag, {word.text.data(), size - sizeof word.message});
 }
 
-/// A rank that looks for the others. What ends it, those it has found are told.
+/// The search of one rank for the others. If it fails, the ranks that have been found are told why.
 class Search {
  public:
   Search(const Fd& listener, const std::vector<std::string>& addresses, const net::Key& key, std::uint32_t rank,
@@ -83,7 +84,8 @@ class Search {
   }
 
  private:
-  // Each goes to those before it, and those behind it come to it: rank 0 waits for nobody that waits for it.
+  // Each rank connects to all lower ranks, and then accepts connections of all higher ranks. So ranks never wait for
+  // each other in a circle: rank 0 accepts at once.
   Result<void> find_all() {
     for (std::uint32_t other = 0; other < rank_; ++other) {
       for (Fd& socket : found_[other]) {
@@ -124,7 +126,8 @@ class Search {
     return socket;
   }
 
-  /// Until the other rank says something, or one that has been found ends: this one may wait for that itself.
+  /// Waits until the other rank answers, or until a rank that has been found closes its connection: the other rank may
+  /// be waiting for that one, and never answer.
   Result<void> wait_for(const Fd& socket) const {
     std::vector<pollfd> waited{{.fd = socket.get(), .events = POLLIN, .revents = 0}};
     for (const int each : open_ones()) waited.push_back({.fd = each, .events = POLLRDHUP, .revents = 0});
@@ -161,7 +164,7 @@ class Search {
     return all;
   }
 
-  /// Nothing has been sent on these: they take it at once.
+  /// Nothing has been sent on these connections since their handshakes, so their buffers take the text at once.
   void tell(const Error& why) {
     std::atomic<std::uint64_t> sent = 0;
     for (auto& its : found_) {
@@ -170,7 +173,7 @@ class Search {
         Stream stream{std::move(each), sent};
         stream.send_text({.kind = StreamMessage::Kind::kGaveUp, .tag = static_cast<std::uint32_t>(why.code())},
                          told(why));
-        static_cast<void>(stream.write(std::numeric_limits<std::size_t>::max()));  // who is gone needs no reason
+        static_cast<void>(stream.write(std::numeric_limits<std::size_t>::max()));  // fails only if that rank is gone
       }
     }
   }

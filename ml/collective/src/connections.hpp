@@ -11,11 +11,13 @@
 
 namespace pharos::ml {
 
-/// By rank, none for this one: that many sockets to each.
+/// By rank: the sockets to that rank; none for this rank.
 using Connections = std::vector<std::vector<Fd>>;
 
-/// Comes back when all ranks have found each other; or fails, also when one that has been found dies or says why it
-/// gives up. `addresses`: where they listen, by rank, each at a socket as `listener` is. Nobody else knows the key.
+/// Connects this rank to all others by `sockets` sockets each, and returns when it has all of them. `addresses` has the
+/// address of each rank's listening socket, and `listener` is the socket of this rank. Only the ranks know the key.
+/// Fails with kDeadlineExceeded, which names a rank that is missing; when a connected rank dies or gives up; and when a
+/// rank cannot be reached. Ranks that are connected already are told why.
 Result<Connections> connect_ranks(const Fd& listener, const std::vector<std::string>& addresses, const net::Key& key,
                                   std::uint32_t rank, std::uint32_t sockets, Deadline deadline);
 

@@ -11,7 +11,8 @@
 
 namespace pharos::ml::detail {
 
-/// What a communicator and its operations share.
+/// The state of a communicator, shared by its copies, Pendings and Buffers. It owns the backend, and turns the
+/// backend's errors into exceptions. One thread at a time.
 class Core {
  public:
   Core(std::unique_ptr<Backend> backend, const CommunicatorOptions& options)
@@ -24,7 +25,7 @@ class Core {
   std::shared_ptr<Work> begin(const Operation& operation, const Places& places);
   bool advance(Work& work);
   void finish(Work& work);
-  /// Without throwing what has failed.
+  /// Waits like finish(), but does not throw if the operation fails.
   void let_end(Work& work);
   std::string recent_operations() const;
 
@@ -34,7 +35,7 @@ class Core {
     std::uint64_t number;
     Operation operation;
     TimePoint began;
-    TimePoint ended;  // none: it has not
+    TimePoint ended;  // TimePoint{} while the operation is under way
   };
   void look_after(Work& work);
   void note_end(const Work& work);
@@ -42,7 +43,7 @@ class Core {
   const std::unique_ptr<Backend> backend_;
   const CommunicatorOptions options_;
   std::uint64_t last_ = 0;
-  TimePoint next_look_{};  // at whether all ranks live, for those that ask and do not wait
+  TimePoint next_look_{};  // when advance() next checks that all ranks are alive
   std::deque<Noted> recent_;
 };
 

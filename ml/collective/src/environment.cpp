@@ -26,14 +26,14 @@ std::optional<std::string> variable(const char* name) {
   return value;
 }
 
-/// A name of bounded length for a job on this machine.
+/// A short name for a job on this machine: its hash.
 std::string short_name(const std::string& job) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const char each : job) hash = (hash ^ static_cast<unsigned char>(each)) * 0x100000001b3;
   return std::to_string(hash);
 }
 
-/// Numeric IPv4.
+/// Returns the host's address as numeric IPv4.
 Result<std::string> address_of(const std::string& host) {
   addrinfo wanted{};
   wanted.ai_family = AF_INET;

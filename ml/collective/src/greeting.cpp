@@ -19,7 +19,7 @@ struct Greeting::Heard {
   Fd socket;
   net::Acceptor acceptor;
   std::array<std::byte, net::kHelloBytes + net::kProofBytes> said{};
-  std::size_t bytes = 0;  // of that
+  std::size_t bytes = 0;  // the bytes of `said` that have come
 };
 
 Greeting::Greeting(const Fd& listener, const net::Key& key, net::Identity self)
@@ -59,7 +59,7 @@ void Greeting::accept_all() {
   }
 }
 
-/// False: it is over, well if there is a guest.
+/// Returns false when the handshake is over. It has succeeded if `guest` is set.
 bool Greeting::hear(Heard& heard, std::optional<Guest>& guest) const {
   for (;;) {
     const std::size_t end = heard.bytes < net::kHelloBytes ? net::kHelloBytes : heard.said.size();
@@ -74,7 +74,7 @@ bool Greeting::hear(Heard& heard, std::optional<Guest>& guest) const {
     if (end == net::kHelloBytes) {
       const auto answer = heard.acceptor.answer(std::span{heard.said}.first<net::kHelloBytes>(),
                                                 [this](net::Identity) { return std::optional{key_}; });
-      // A socket that has sent nothing yet takes so little at once.
+      // The deadline has passed, so that this does not wait: the buffer of a new socket takes so few bytes at once.
       if (!net::send_all(heard.socket.get(), answer, Deadline::at(TimePoint::min()))) return false;
       continue;
     }

@@ -14,12 +14,15 @@
 
 namespace pharos::ml {
 
-/// Who comes to a socket that listens, and proves to know the key. Strangers hold nobody up: all that come are heard at
-/// the same time. Bounds: so many at once; whoever came first makes room.
+/// Accepts connections at a listening socket, and lets in peers that prove to know the key. All handshakes go on at the
+/// same time, so that a stranger who says nothing delays no other peer. Bounded: at most 256 handshakes at once; a
+/// further connection replaces the oldest. One thread. The destructor closes the connections whose handshakes have not
+/// ended.
 class Greeting {
  public:
+  /// A peer that has proved to know the key.
   struct Guest {
-    std::uint64_t id = 0;  ///< that it has proved
+    std::uint64_t id = 0;  ///< The id that is part of its proof.
     Fd socket{};
   };
 
@@ -27,7 +30,8 @@ class Greeting {
   Greeting(Greeting&&) = delete;
   ~Greeting();
 
-  /// The next one. Nothing: it is late, or the other end of one of `those` sockets has been closed.
+  /// Waits for the next peer. Returns nullopt at the deadline, or when the peer of one of the sockets `those` has
+  /// closed its end.
   std::optional<Guest> next(Deadline deadline, std::span<const int> those = {});
 
  private:

@@ -16,7 +16,8 @@
 namespace pharos::ml {
 namespace {
 
-/// What the members of this process have: one of each group, since an actor has a process of its own.
+/// The state of this process as a member of one group. An actor has a process of its own, so there is at most one
+/// member of each group.
 struct Membership {
   std::uint64_t term = 0;
   std::optional<Offered> offered{};
@@ -26,10 +27,10 @@ struct Membership {
 class Memberships {
  public:
   static Memberships& of_process() {
-    static auto* const all = new Memberships;  // members may be at it when the process ends
+    static auto* const all = new Memberships;  // never destroyed: methods may still use it while the process exits
     return *all;
   }
-  /// In its present term; what is there of an earlier one is let go of.
+  /// Returns what the member has in its present term. The offer and communicator of an earlier term are destroyed.
   Membership& of(const Member& member) {
     const std::lock_guard lock{mutex_};
     Membership& its = by_group_[member.group];
@@ -80,7 +81,8 @@ void join_members(const std::vector<RankOffer>& offers, const RankKey& key, cons
                       "Connect it once in a term."});
   }
   membership.communicator.reset();
-  // It goes whatever happens: who looks for this rank where it is not any more hears so at once.
+  // The offer is destroyed at the end of this function, also after a failure. Its listener is closed then, and a rank
+  // that still tries to reach this one fails at once instead of waiting.
   const Offered offered = *std::exchange(membership.offered, std::nullopt);
   auto backend = offered.work_together(offers, key, member.rank, options);
   if (!backend) throw_error(backend.error());

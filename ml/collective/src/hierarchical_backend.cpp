@@ -13,16 +13,20 @@ namespace {
 
 using Kind = Operation::Kind;
 
-constexpr std::size_t kLittle = 16 << 10;  // bytes: all ranks of a machine send the same then, to wait less often
-constexpr std::size_t kTogether = 64;      // elements: no two ranks write to one line
-constexpr Duration kSilenceMax = std::chrono::seconds{2};  // then it ends without knowing who holds all up
+// Up to this many bytes all ranks of a machine send the same data to their lanes, which needs fewer waits.
+constexpr std::size_t kLittle = 16 << 10;
+constexpr std::size_t kTogether = 64;  // A share is a multiple of this many elements: no two ranks write to one line.
+// At an operation's deadline the far backend is asked to name the rank that holds the others up. It has this long to
+// make the operation fail, and is asked again once. Then the operation fails without a name.
+constexpr Duration kSilenceMax = std::chrono::seconds{2};
 
 bool is_half(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-/// Where the ranks of one machine, and then those of a lane, have reduced it. A mean is divided once, at the end; but
-/// for halves, whose sums may be too large for them.
+/// The operation by which the ranks of a machine, and then those of a lane, reduce their part of `of`. For a mean they
+/// compute sums, which are divided once at the end. Half-precision numbers are the exception: their sums may be too
+/// large for the type, so both steps compute means.
 Operation reducing(const Operation& of, Kind kind, std::size_t count) {
   const bool divides_later = of.reduction == Reduction::kMean && !is_half(of.dtype);
   return {.kind = kind, .dtype = of.dtype, .reduction = divides_later ? Reduction::kSum : of.reduction, .count = count};
@@ -53,13 +57,13 @@ class HierarchicalBackend::Running final : public detail::Work {
     return room_.data();
   }
 
-  /// What lanes, or all ranks, do once what is near has been done.
+  /// A step of the ranks of the lane, or of all ranks, which begins once the near steps have ended.
   struct Far {
     Among among;
     Operation operation;
     detail::Places places;
   };
-  /// What is a sum, and is to be a mean.
+  /// Data that is a sum, and becomes a mean if the operation is one.
   struct Summed {
     std::byte* data;
     std::size_t elements;
@@ -78,7 +82,8 @@ class HierarchicalBackend::Running final : public detail::Work {
   Room room_{};
 };
 
-/// What it waits for there others may ask; and they hear why it has failed.
+/// Runs `f`, which waits in the near backend. Meanwhile ranks that ask get the rank that it waits for, and a failure is
+/// told to the ranks of all machines.
 template <class F>
 auto HierarchicalBackend::while_near(const F& f) {
   far_->waits([this] { return near_->whom_it_sleeps_for(); });
@@ -94,7 +99,7 @@ Result<std::unique_ptr<HierarchicalBackend>> HierarchicalBackend::make(const Lay
                                                                        Duration time, const MakeFar& make_far) {
   auto far = make_far({.lane = layout.lane(), .heard = [&its = *near] { its.tell_news(); }});
   if (!far) {
-    near->fail(far.error());  // the neighbours may have found all others
+    near->fail(far.error());  // the neighbours may have connected to all ranks, and wait for this one
     return far.error();
   }
   std::unique_ptr<HierarchicalBackend> backend{new HierarchicalBackend{layout, std::move(near), *std::move(far)}};
@@ -148,7 +153,8 @@ void HierarchicalBackend::plan_message(Running& running, const detail::Places& p
   running.stage = Running::Stage::kLater;
 }
 
-/// Of data that the ranks of a machine reduce by parts: the elements of one. The rest is little.
+/// The number of elements in the share of each rank of a machine; 0 if there is too little data to divide. The elements
+/// that are left over (fewer than 64 for each rank) are handled like little data.
 std::size_t HierarchicalBackend::shared_elements(const Operation& operation) const {
   if (operation.count * size_of(operation.dtype) <= kLittle) return 0;
   return operation.count / layout_.on_each / kTogether * kTogether;
@@ -214,7 +220,8 @@ void HierarchicalBackend::plan_broadcast(Running& running, std::byte* data) {
     return Operation{
         .kind = Kind::kBroadcast, .dtype = of.dtype, .root = static_cast<std::uint16_t>(root), .count = count};
   };
-  // Ranks of every machine agree near, whether there is something to do or not.
+  // The ranks of every machine do a near step, so that they agree on the operation. On machines without the root it is
+  // a barrier.
   const Operation near = is_there ? broadcast(layout_.place_of(of.root), of.count) : Operation{};
   running.near.push_back(near_->begin({near, of}, {data, data}));
   const auto add = [&](std::byte* begin, std::size_t count) {
@@ -242,7 +249,7 @@ std::optional<Error> HierarchicalBackend::advance_all() {
     running_.clear();
     return failed_;
   }
-  // Lanes begin operations in one order.
+  // The ranks of a lane begin operations in one order, so an operation waits until all earlier ones have begun theirs.
   bool may_begin = true;
   bool has_released = false;
   for (const auto& each : running_) {
@@ -251,11 +258,11 @@ std::optional<Error> HierarchicalBackend::advance_all() {
     may_begin = may_begin && each->stage != Running::Stage::kNear;
   }
   std::erase_if(running_, [](const auto& each) { return each->stage == Running::Stage::kEnded; });
-  // What is held no more goes on, and may end what this pass has been at already.
+  // A step that has been released can continue at once, and may end an operation that this pass has already visited.
   return has_released ? advance_all() : failed_;
 }
 
-/// True: it lets go of what has been held near.
+/// Returns true if it has released near steps that were held.
 bool HierarchicalBackend::go_on(Running& running) {
   using Stage = Running::Stage;
   const auto is_near_done = [](const auto& work) { return SharedBackend::has_ended(*work); };
@@ -270,7 +277,7 @@ bool HierarchicalBackend::go_on(Running& running) {
   if (running.stage == Stage::kFar) {
     for (const auto& each : running.far) {
       const auto done = far_->advance(*each);
-      if (!done || !*done) return false;  // what has failed is seen by all
+      if (!done || !*done) return false;  // advance_all() sees the failure
     }
     if (running.operation.reduction == Reduction::kMean && !is_half(running.operation.dtype)) {
       for (const auto& [data, elements] : running.summed) divide(running.operation.dtype, data, elements, ranks());
@@ -317,7 +324,7 @@ Result<void> HierarchicalBackend::finish(detail::Work& work, Duration time) {
   }
 }
 
-/// So that others learn who holds them up.
+/// Tells the far backend which rank the operation waits for, so that other ranks can find the rank that holds them up.
 void HierarchicalBackend::say_what_is_awaited(const Running& running) {
   for (const auto& each : running.far) {
     const auto done = far_->advance(*each);
@@ -326,16 +333,17 @@ void HierarchicalBackend::say_what_is_awaited(const Running& running) {
   for (const auto& each : running.stage == Running::Stage::kNear ? running.near : running.later) {
     if (!SharedBackend::has_ended(*each)) return far_->waits(near_->who_is_missing(*each));
   }
-  // Lanes begin operations in one order: it waits for one before it.
+  // The ranks of a lane begin operations in one order, so this one waits for the first that has not begun its far step.
   const auto first = std::find_if(running_.begin(), running_.end(),
                                   [](const auto& each) { return each->stage == Running::Stage::kNear; });
   if (first != running_.end() && first->get() != &running) say_what_is_awaited(**first);
 }
 
 Result<std::byte*> HierarchicalBackend::allocate(std::size_t bytes, Duration time) {
-  // When that has ended all have come: those of one machine wait for nobody else where they allocate.
+  // When this operation has ended, all ranks have come. The neighbours then wait only for each other when they
+  // allocate.
   begin({.kind = Kind::kAllocate, .count = bytes}, {});
-  // Messages are not what all do.
+  // Operations of all ranks are finished first. Messages are left out, since only two ranks do them.
   const auto is_of_all = [](const auto& each) { return each->operation.kind != Kind::kMessage; };
   for (;;) {
     const auto first = std::find_if(running_.begin(), running_.end(), is_of_all);

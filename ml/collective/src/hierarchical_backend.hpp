@@ -17,14 +17,16 @@
 
 namespace pharos::ml {
 
-/// Ranks of several machines, as many on each, those of one machine one behind the other. Those of a machine share
-/// memory; those that have the same place on each are a lane, and reach each other by TCP.
+/// Ranks of several machines, where each machine has the same number of ranks, with consecutive numbers. The ranks of a
+/// machine share memory. The ranks that have the same place on each machine are a lane, and reach each other by TCP.
+/// One thread at a time.
 ///
-/// An operation goes in steps: what a machine's ranks do together (near), what lanes do (far), and again what a
-/// machine's do (later). So that each byte goes to a machine once, by one of its ranks, and all of them send at the
-/// same time. all_to_all(), and messages between machines, go by TCP alone.
+/// An operation goes in up to three steps: the ranks of each machine work together (near), then the ranks of each lane
+/// (far), and then again those of each machine (later). So each byte goes to a machine once, by one of its ranks, and
+/// all ranks of a machine send at the same time. all_to_all(), and messages between machines, use TCP only.
 ///
-/// Sums are those of each machine, summed up: the same bits on every rank, and from run to run.
+/// Each machine sums its own data, and these sums are summed: the results are the same bits on every rank, and from run
+/// to run.
 class HierarchicalBackend final : public detail::Backend {
  public:
   struct Layout {
@@ -33,16 +35,17 @@ class HierarchicalBackend final : public detail::Backend {
     std::uint32_t on_each = 1;
 
     std::uint32_t machine_of(std::uint32_t which) const { return which / on_each; }
-    std::uint32_t place_of(std::uint32_t which) const { return which % on_each; }  ///< on its machine
+    std::uint32_t place_of(std::uint32_t which) const { return which % on_each; }  ///< The rank's place on its machine.
     std::uint32_t machine() const { return machine_of(rank); }
     std::uint32_t place() const { return place_of(rank); }
-    std::vector<std::uint32_t> neighbours() const;  ///< of this rank's machine
-    std::vector<std::uint32_t> lane() const;
+    std::vector<std::uint32_t> neighbours() const;  ///< The ranks of this rank's machine, with this rank.
+    std::vector<std::uint32_t> lane() const;        ///< The ranks of this rank's lane, with this rank.
   };
 
   using MakeFar = std::function<Result<std::unique_ptr<StreamBackend>>(const StreamSteps&)>;
-  /// `near`: of the neighbours, who have not met, and are these processes, if somebody knows. First all ranks find each
-  /// other, so that those of other machines hear why it has failed on one.
+  /// Returns when all ranks have come. `near` connects the neighbours, and its meet() has not been called. `processes`
+  /// has the process ids of the neighbours; empty if they are unknown. The ranks of all machines connect by TCP before
+  /// the neighbours meet, so that a failure on one machine is told to the ranks of the others.
   static Result<std::unique_ptr<HierarchicalBackend>> make(const Layout& layout, std::unique_ptr<SharedBackend> near,
                                                            std::span<const std::int32_t> processes, Duration time,
                                                            const MakeFar& make_far);
@@ -79,7 +82,7 @@ class HierarchicalBackend final : public detail::Backend {
   void say_what_is_awaited(const Running& running);
 
   const Layout layout_;
-  Rooms rooms_;  // of operations, which all end before this does
+  Rooms rooms_;  // buffers of operations, and so destroyed after running_
   const std::unique_ptr<SharedBackend> near_;
   const std::unique_ptr<StreamBackend> far_;
   std::deque<std::shared_ptr<Running>> running_;  // in the order in which they were begun

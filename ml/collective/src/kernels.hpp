@@ -7,22 +7,23 @@
 
 namespace pharos::ml {
 
-/// Reduces so many elements of each of `from`, in their order, and writes the result to each of `to`, which may be the
-/// same places. Half-precision numbers are summed as float and rounded once. The same bits wherever it runs.
+/// Reduces `elements` elements of each of `from`, in the order of the list, and writes the result to each of `to`,
+/// which may be the same memory. Half-precision numbers are summed as floats and rounded once. The result has the same
+/// bits on every machine.
 void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> from, std::span<std::byte* const> to,
             std::size_t elements);
 
-/// Copies them to each of `to`, in one go.
+/// Copies the bytes to each of `to`. `from` is read once for up to four copies.
 void spread(const std::byte* from, std::span<std::byte* const> to, std::size_t bytes);
 
-/// Each element by as many, as a mean of as many is.
+/// Divides each element by `by`, as a mean of `by` ranks does.
 void divide(DType dtype, std::byte* data, std::size_t elements, std::size_t by);
 
-/// Floats by their upper 16 bits, rounded, and back.
+/// Converts floats to bfloat16, with rounding, and back.
 void shorten(const float* from, BFloat16* to, std::size_t elements);
 void lengthen(const BFloat16* from, float* to, std::size_t elements);
 
-// The same code, compiled for more than one machine.
+// The code of kernels.inc, compiled without AVX2 and with it. reduce() and spread() choose by the machine's CPU.
 void reduce_plain(DType dtype, Reduction reduction, std::span<const std::byte* const> from,
                   std::span<std::byte* const> to, std::size_t elements);
 void reduce_avx2(DType dtype, Reduction reduction, std::span<const std::byte* const> from,

@@ -12,14 +12,14 @@ namespace {
 
 using Variable = std::function<std::optional<std::string>(const char* name)>;
 
-/// The names that a launcher has for what it says.
+/// The names of a launcher's variables.
 struct Launcher {
   const char* rank;
   const char* ranks;
-  const char* ranks_here;  ///< on this machine
+  const char* ranks_here;  ///< The number of ranks on this machine; nullptr if the launcher does not tell it.
 };
-// What is nearest to this process comes first: an mpirun may run inside of a Slurm job. What Slurm says of a job and
-// not of a step also stands in the environment of its script, which is no rank.
+// The launcher that is closest to this process comes first: mpirun may run inside a Slurm job. For Slurm the variables
+// of the step count, since those of the job are also in the environment of the job's script, which is not a rank.
 constexpr Launcher kLaunchers[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
@@ -51,7 +51,7 @@ Result<bool> is_one_machine(const Variable& variable, const Launcher& launcher, 
   return master == "localhost" || master.starts_with("127.");
 }
 
-/// Of a list as Slurm writes it: "n[03-17,20],m1" begins with n03.
+/// Returns the first host of a list as Slurm writes it: n03 of "n[03-17,20],m1".
 std::string first_host(const std::string& list) {
   const std::size_t bracket = list.find_first_of("[,");
   if (bracket == std::string::npos || list[bracket] == ',') return list.substr(0, bracket);
@@ -59,7 +59,8 @@ std::string first_host(const std::string& list) {
   return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1);
 }
 
-/// torchrun's agent listens at MASTER_PORT itself: then it is the next one.
+/// Returns the port of rank 0; 0 if unknown. Where torchrun's agent listens at MASTER_PORT itself, it is the next port.
+/// Under Slurm without MASTER_PORT it follows from the job's number.
 Result<std::uint16_t> find_port(const Variable& variable) {
   constexpr std::uint32_t kFirst = 20'000;
   constexpr std::uint32_t kPorts = 10'000;

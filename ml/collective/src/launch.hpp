@@ -9,18 +9,18 @@
 
 namespace pharos::ml {
 
-/// What a launcher (torchrun, mpirun, srun) has said in this process's environment.
+/// The data that a launcher (torchrun, mpirun, srun) has put into this process's environment.
 struct Launch {
   std::uint32_t rank = 0;
   std::uint32_t ranks = 1;
   bool one_machine = true;
-  std::string job{};       ///< the same for all ranks of one launch, and another for others on this machine
-  std::string master{};    ///< where rank 0 is: a host; empty: nobody has said so
-  std::uint16_t port = 0;  ///< there; 0: nobody has said so
+  std::string job{};       ///< The same text for all ranks of a launch, and different from that of other launches.
+  std::string master{};    ///< The host of rank 0; empty if unknown.
+  std::uint16_t port = 0;  ///< The port of rank 0; 0 if unknown.
 };
 
-/// `variable`: what the environment has of that name. Nothing: no launcher has started this process. kInvalidArgument:
-/// what it says makes no sense.
+/// Reads the launcher's variables. `variable` returns the value of a variable in the environment. Returns nullopt if no
+/// launcher has started this process, and kInvalidArgument if the variables are wrong.
 Result<std::optional<Launch>> find_launch(const std::function<std::optional<std::string>(const char* name)>& variable);
 
 }  // namespace pharos::ml

@@ -25,11 +25,11 @@ using namespace std::chrono_literals;
 
 constexpr Duration kSpinMin = 1us;
 constexpr Duration kSpinMax = 50us;
-constexpr Duration kLookTime = 100ms;  // between looks at whether those that are missing live
+constexpr Duration kLookTime = 100ms;  // between a waiting rank's checks that the missing ranks are alive
 constexpr std::size_t kWhyMax = 480;
 constexpr std::uint32_t kHere = 1;
 constexpr std::uint32_t kGone = 2;
-constexpr std::uint32_t kSaid = 1;  // why it has failed
+constexpr std::uint32_t kSaid = 1;  // in Shared::failed: the error has been written
 
 std::uint64_t place_of(std::uint64_t round, Meeting::Phase phase) {
   return 4 * round + static_cast<std::uint64_t>(phase);
@@ -61,28 +61,30 @@ Error died_early(std::uint32_t rank) {
 
 }  // namespace
 
-// One for each rank and slot. One read brings all of it.
+// The data that one rank publishes, in one cache line, so that a reader gets all of it at once.
 struct alignas(64) Line {
-  std::atomic<std::uint64_t> place;  // of the latest round here that the rank is in
+  std::atomic<std::uint64_t> place;  // the latest round of this slot and its phase (place_of()); or a letter's number
   Meeting::Said said;
 };
 static_assert(sizeof(Line) == 64);
 
 struct alignas(64) RankLine {
   std::atomic<std::uint32_t> is_here;  // kHere, then kGone
-  std::int32_t process;                // since then
+  std::int32_t process;                // valid once is_here is set
   Meeting::Offer offer;
-  std::atomic<std::uint64_t> awaits;  // what it sleeps for; 0: it does not sleep
+  std::atomic<std::uint64_t> awaits;  // the condition that it sleeps for (say_awaited()), or 0
 };
 
 struct Meeting::Shared {
-  alignas(64) std::atomic<std::uint32_t> bell;  // rung when a phase is complete, or somebody has failed
+  alignas(64) std::atomic<std::uint32_t> bell;  // the futex of ranks that sleep; ring() counts it up
   std::atomic<std::uint32_t> sleepers;
-  alignas(64) std::atomic<std::uint32_t> failed;  // kSaid; above that, by a rank: it is about to say why
+  alignas(64) std::atomic<std::uint32_t> failed;  // 0, kSaid, or kSaid + 1 + a rank, which is about to write its error
   std::uint8_t code;
   char why[kWhyMax];
   RankLine rank_lines[kRanksMax];
-  Line lines[];  // of a slot beside each other; then those of letters; then up to which number they are taken
+  // First the lines of rounds, slot by slot; then those of letters; then those with the number of the last letter that
+  // was taken.
+  Line lines[];
 
   Line& line(std::uint64_t round, std::uint32_t rank, std::uint32_t ranks) {
     return lines[round % kSlots * ranks + rank];
@@ -132,7 +134,7 @@ Result<void> Meeting::come(std::uint32_t rank, TimePoint deadline) {
   while (shared_.rank_lines[rank].is_here.load(std::memory_order_acquire) != kHere) {
     if (auto why = failure()) return *std::move(why);
     if (is_gone(rank)) return fail(has_left(name(rank), "the group"));
-    // Also of one that has come: others may not come without it.
+    // Ranks that have come are checked, too: once one of them has died, the others may never come.
     for (std::uint32_t each = 0; each < ranks_; ++each) {
       if (has_died(each)) return fail(died_early(name(each)));
     }
@@ -151,7 +153,7 @@ Result<void> Meeting::watch(std::uint32_t rank, std::int32_t process) {
   if (process == ::getpid()) return {};
   processes_[rank] = Fd{static_cast<int>(::syscall(SYS_pidfd_open, process, 0))};
   if (processes_[rank]) return {};
-  // EINVAL: it is just being forgotten.
+  // EINVAL: the kernel is just removing the process.
   if (errno == ESRCH || errno == EINVAL) return fail(died_early(name(rank)));
   return fail(Error::from_errno("looking at the process of rank " + std::to_string(name(rank)), errno));
 }
@@ -169,13 +171,13 @@ void Meeting::enter(std::uint64_t round, const Said& said) {
   reach(round, Phase::kEntered);
 }
 
-// Whoever is last wakes the others: of two that come together, one sees the other's.
+// The rank that completes the phase wakes the others. All accesses are sequentially consistent: of two ranks that store
+// at the same time, at least one sees the store of the other, so the wake-up is not missed.
 void Meeting::reach(std::uint64_t round, Phase phase) {
   shared_.line(round, rank_, ranks_).place.store(place_of(round, phase), std::memory_order_seq_cst);
   if (shared_.sleepers.load(std::memory_order_seq_cst) != 0 && all_have(round, phase)) ring();
 }
 
-/// For those that sleep.
 void Meeting::ring() {
   if (shared_.sleepers.load(std::memory_order_seq_cst) == 0) return;
   shared_.bell.fetch_add(1, std::memory_order_seq_cst);
@@ -256,7 +258,7 @@ std::optional<std::uint32_t> Meeting::who_is_missing(const Awaited& awaited) con
   return name(*rank);
 }
 
-// In one word, so that others read all of it or nothing.
+// Packed into one word, so that other ranks never read half of a change.
 void Meeting::say_awaited(const Awaited& awaited) {
   const std::uint64_t word = awaited.number << 16 | std::uint64_t{awaited.rank} << 8 |
                              static_cast<std::uint64_t>(awaited.what) << 4 | static_cast<std::uint64_t>(awaited.phase);
@@ -319,8 +321,8 @@ Result<void> Meeting::wait(std::span<const Awaited> any, TimePoint deadline) {
   }
 }
 
-/// Whoever is missing may wait for another itself. One that is stopped while what it sleeps for is there waits for
-/// nobody.
+/// The missing rank may itself wait for another rank, so this follows the chain of waits to its end and names the last
+/// rank. A rank that sleeps although its condition is true has been stopped: the chain ends there.
 void Meeting::blame(const Awaited& awaited) {
   auto late = missing(awaited);
   if (!late) return;
@@ -334,10 +336,10 @@ void Meeting::blame(const Awaited& awaited) {
              "See what it does; or give the operation more time."});
 }
 
-/// Those that are missing.
+/// Fails if a rank for which the condition waits has left or died.
 Result<void> Meeting::look_after(const Awaited& awaited) {
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    // It is looked for what it has said before it went.
+    // is_gone() comes first, so that has() sees all that the rank has published before it left.
     if (is_gone(rank) && !has(awaited, rank)) return fail(has_left(name(rank), describe(awaited)));
     if (!has_died(rank) || has(awaited, rank)) continue;
     return fail(ml::has_died(name(rank), describe(awaited)));
@@ -370,7 +372,7 @@ Result<void> Meeting::check() {
 std::optional<Error> Meeting::failure() const {
   std::uint32_t state = shared_.failed.load(std::memory_order_acquire);
   if (state == 0) return std::nullopt;
-  const TimePoint patience = now() + 1s;  // whoever says it may have died at it, or been stopped
+  const TimePoint patience = now() + 1s;  // the rank that writes the error may have died meanwhile, or been stopped
   for (; state != kSaid; state = shared_.failed.load(std::memory_order_acquire)) {
     const std::uint32_t who = std::min(state - kSaid - 1, ranks_ - 1);
     if (has_died(who)) return ml::has_died(name(who), "the group, which has failed,");

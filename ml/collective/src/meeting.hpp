@@ -19,31 +19,36 @@
 
 namespace pharos::ml {
 
-/// Where the ranks of one machine meet: memory that all of them have mapped. What they do together is a row of rounds,
-/// numbered from 1; a round has three phases, and each rank says which one it has reached.
+/// The meeting of the ranks of one machine: memory that all of them have mapped, in which they tell each other how far
+/// they have come, wait for each other, and fail together. Each rank has a Meeting of its own over that memory, and
+/// does not own the memory. One thread at a time, except where a function says more.
 ///
-/// 1. A rank writes its own lines alone. A line says what it thinks the round is, and where its data lies.
-/// 2. A line is used again by the round `kSlots` later, which a rank begins when all have left this one.
-/// 3. From each rank to each other one there are letters, numbered from 1; a letter's line is used again by the one
-///    `kLetters` later, when this one has been taken.
-/// 4. Who fails first says why; everybody else fails with that.
+/// The operations of all ranks are a sequence of rounds, numbered from 1. A round has three phases, and each rank
+/// publishes the phase that it has reached. A letter is what one rank gives to another: one chunk of a message.
+///
+/// 1. A line is one cache line, to which only one rank writes. A line of a round has the operation that the rank has
+///    begun, and the place of its data.
+/// 2. A line is used again by the round `kSlots` later. A rank enters that round when all ranks have left this one.
+/// 3. The letters from one rank to another are numbered from 1. A letter's line is used again by the letter `kLetters`
+///    later, when the receiver has taken this one.
+/// 4. The first rank that fails writes down why, and all other ranks fail with the same error.
 class Meeting {
  public:
   static constexpr std::size_t kSlots = 64;
   static constexpr std::size_t kLetters = 4;
   static constexpr std::uint32_t kRanksMax = 64;
-  static constexpr std::size_t kSmallBytes = 16;  ///< of data that travel in a line
+  static constexpr std::size_t kSmallBytes = 16;  ///< the most data that a line itself can carry
 
   enum class Phase : std::uint8_t {
-    kEntered,  ///< its data is there
-    kReduced,  ///< its part of the work is done
-    kLeft,     ///< it will not look at others' data any more
+    kEntered,  ///< The rank's data can be read.
+    kReduced,  ///< The rank has done its part of the work.
+    kLeft,     ///< The rank does not read other ranks' data any more.
   };
 
-  /// What a rank says of a round.
+  /// The data that a rank publishes about a round or a letter.
   struct Said {
     Operation operation{};
-    std::uint32_t window = 0;  ///< where its data lies; 0: in its staging room
+    std::uint32_t window = 0;  ///< The window (see SharedBackend) that holds its data; 0: its staging room.
     std::uint64_t offset = 0;
     std::array<std::byte, kSmallBytes> small{};
   };
@@ -51,8 +56,8 @@ class Meeting {
   struct Shared;
   static std::size_t bytes_for(std::uint32_t ranks);
 
-  /// `memory`: zeros at first, of bytes_for(ranks). Each rank has a Meeting of its own in it.
-  /// `names`: what errors call them; none: by their numbers here.
+  /// `memory` has bytes_for(ranks) bytes, zeros at first, and outlives the Meeting. `names` has the ranks' numbers in
+  /// error messages and in name(); empty if these are the numbers here.
   Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks, std::vector<std::uint32_t> names = {});
   Meeting(Meeting&&) = delete;
   ~Meeting();
@@ -61,20 +66,20 @@ class Meeting {
   std::uint32_t ranks() const { return ranks_; }
   std::uint32_t name(std::uint32_t rank) const { return names_.empty() ? rank : names_[rank]; }
 
-  /// Says that this rank has come, and waits for the others to. Their processes are watched from then on; from now on,
-  /// if they are known already.
+  /// Publishes that this rank has come, and waits until all ranks have come. `processes` has their process ids, and the
+  /// death of any of them is noticed during the wait. If it is empty, a process is watched only once its rank has come.
   Result<void> begin(TimePoint deadline, std::span<const std::int32_t> processes = {});
 
   void enter(std::uint64_t round, const Said& said);
   void reach(std::uint64_t round, Phase phase);
   bool all_have(std::uint64_t round, Phase phase) const;
-  /// Of a rank that has entered it, and has not been left behind by kSlots.
+  /// Returns the data of `rank` for the round. Valid once `rank` has entered the round, until this rank leaves it.
   Said said(std::uint64_t round, std::uint32_t rank) const;
 
-  /// This rank will not come to any round again: who waits for it fails.
+  /// Publishes that this rank will not enter any further round: ranks that wait for it fail with kActorDied.
   void leave();
   bool is_gone(std::uint32_t rank) const;
-  /// Looks for so long.
+  /// Returns whether the rank's process has ended. Waits up to `patience` for its end.
   bool has_died(std::uint32_t rank, Duration patience = {}) const;
   bool has(std::uint64_t round, Phase phase, std::uint32_t rank) const;
 
@@ -82,38 +87,49 @@ class Meeting {
   Said posted(std::uint32_t from, std::uint64_t letter) const;
   void take(std::uint32_t from, std::uint64_t letter);
 
-  /// What a rank cannot go on without.
+  /// A condition that a rank waits for.
   struct Awaited {
-    enum class What : std::uint8_t { kPhase, kLetter, kRoom, kCome };
-    What what = What::kPhase;    ///< that all have reached it; a letter of `rank`; that `rank` has taken one, or come
-    std::uint64_t number = 0;    ///< of the round or letter; 0: nothing
-    Phase phase = Phase::kLeft;  ///< of the round
+    enum class What : std::uint8_t {
+      kPhase,   ///< All ranks have reached `phase` of the round `number`.
+      kLetter,  ///< The letter `number` from `rank` has been posted.
+      kRoom,    ///< `rank` has taken this rank's letter `number`, so that its line can be used again.
+      kCome     ///< `rank` has come.
+    };
+    What what = What::kPhase;
+    std::uint64_t number = 0;  ///< 0: there is nothing to wait for.
+    Phase phase = Phase::kLeft;
     std::uint32_t rank = 0;
-    Operation operation{};  ///< of a letter
+    Operation operation{};  ///< The operation of a letter, for error messages.
   };
   bool is_there(const Awaited& awaited) const { return !missing(awaited); }
-  /// Comes back when one of them is so: spins as long as that pays, then sleeps. Fails when a rank has failed, when one
-  /// that is missing has died, or at the deadline, as the first one's; then it is this rank's failure, too.
+  /// Returns when one of the conditions is true. Spins for some microseconds, unless there are more ranks than CPUs,
+  /// and then sleeps. Fails if a rank has failed, if a rank for which a condition waits has died or left, or at the
+  /// deadline; the deadline's error names the rank that holds up the first condition. Each failure is published to all
+  /// ranks.
   Result<void> wait(std::span<const Awaited> any, TimePoint deadline);
-  /// The same, also when `or_else` is true, about which ring() tells. False: it is so late.
+  /// The same, but also returns when `or_else` is true. Whatever makes it true calls ring(). Returns false at `when`,
+  /// without a failure.
   Result<bool> wait_until(std::span<const Awaited> any, const std::function<bool()>& or_else, TimePoint when);
+  /// Wakes all ranks that sleep, so that they check their conditions. On any thread.
   void ring();
-  /// By its name. On any thread.
+  /// Returns the name of a rank for which the condition waits; nullopt if the condition is true. On any thread.
   std::optional<std::uint32_t> who_is_missing(const Awaited& awaited) const;
+  /// The same for the condition for which this rank's thread sleeps; nullopt if it does not sleep. On any thread.
   std::optional<std::uint32_t> whom_it_sleeps_for() const { return who_is_missing(awaited_by(rank_)); }
 
-  /// For all of them, unless somebody was first. Returns what counts.
+  /// Makes `why` the failure of all ranks, unless a rank has failed before. Returns the failure that counts.
   Error fail(const Error& why);
-  /// Fails if a rank has died.
+  /// Fails if a rank has failed or died.
   Result<void> check();
-  /// What counts, if somebody has failed.
+  /// Returns the failure that counts; nullopt if no rank has failed.
   std::optional<Error> failure() const;
 
-  // How ranks find each other's memory. By number: each offers its own, then takes the others'.
+  /// The place of a rank's memory. Each rank offers its own memory, and then maps the memory of the others: by a file
+  /// descriptor if it is of another process, by an address in the same process.
   struct Offer {
     std::int32_t pid = 0;
     std::int32_t descriptor = -1;
-    std::uint64_t address = 0;  ///< for ranks of one process
+    std::uint64_t address = 0;
   };
   void offer(const Offer& offer);
   Offer offer_of(std::uint32_t rank) const;
@@ -141,7 +157,7 @@ class Meeting {
   const std::vector<std::uint32_t> names_;
   bool may_spin_ = false;
   Duration spin_time_;
-  std::vector<Fd> processes_;  // of the others, which are not this one
+  std::vector<Fd> processes_;  // by rank: pidfds of the other processes; none for ranks of this process
 };
 
 }  // namespace pharos::ml

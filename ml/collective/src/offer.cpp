@@ -26,8 +26,9 @@
 namespace pharos::ml {
 namespace {
 
-/// Processes that see each other under the same numbers, and may open each other's files: one boot of one kernel, one
-/// namespace of processes, one user; and one of the network, or somebody wants them to be as two machines.
+/// Names what processes must have in common to open each other's memory by process id: the same boot of the same
+/// kernel, the same PID namespace and the same user. Processes in different network namespaces count as different
+/// machines, too: somebody has separated them on purpose.
 std::string this_machine() {
   std::string boot;
   std::ifstream{"/proc/sys/kernel/random/boot_id"} >> boot;
@@ -39,7 +40,7 @@ std::string this_machine() {
   return boot + number_of("/proc/self/ns/pid") + number_of("/proc/self/ns/net") + '/' + std::to_string(::getuid());
 }
 
-// Its process may be gone, and its number another's by now: memory of another name is a stranger's.
+// The process may have ended, and its id may belong to another process by now. The name of the memory shows that.
 Result<Mapping> map_offered(const detail::RankOffer& offer, std::size_t bytes) {
   const std::string path = "/proc/" + std::to_string(offer.process) + "/fd/" + std::to_string(offer.meeting);
   const Fd file{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
@@ -55,7 +56,8 @@ Result<Mapping> map_offered(const detail::RankOffer& offer, std::size_t bytes) {
   return Mapping::of(file.get(), bytes);
 }
 
-/// More than one, if it is as many on each of several machines, one behind the other.
+/// Returns the number of ranks on each machine, if there are several machines with the same number of ranks each, more
+/// than one, and the ranks of each machine have consecutive numbers. Otherwise nullopt.
 std::optional<std::uint32_t> ranks_on_each(const std::vector<detail::RankOffer>& offers) {
   const auto is_other = [](const auto& a, const auto& b) { return a.machine != b.machine; };
   const auto second = std::adjacent_find(offers.begin(), offers.end(), is_other);

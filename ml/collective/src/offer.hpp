@@ -15,15 +15,18 @@
 
 namespace pharos::ml {
 
-/// How this rank is found by others. Lives until they work together.
+/// The offer by which other ranks find this one, and what it names: memory for a Meeting, and a listening socket. It
+/// lives until the ranks are connected. One thread.
 class Offered {
  public:
-  /// `host`: where ranks of other machines reach this one; empty: nowhere.
+  /// `host` is the address where ranks of other machines reach this one; empty if they do not. kInvalidArgument unless
+  /// `ranks` is between 1 and 64.
   static Result<Offered> make(std::uint32_t ranks, const std::string& host, const CommunicatorOptions& options);
 
   const detail::RankOffer& offer() const { return offer_; }
   bool is(const detail::RankOffer& offer) const { return offer.name == offer_.name; }
-  /// With all ranks, whose offers these are, in their order. Comes back when all have come.
+  /// Connects this rank with all ranks. `offers` has their offers in the order of the ranks. Returns when all have
+  /// come.
   Result<std::unique_ptr<detail::Backend>> work_together(const std::vector<detail::RankOffer>& offers,
                                                          const detail::RankKey& key, std::uint32_t rank,
                                                          const CommunicatorOptions& options) const;
@@ -33,7 +36,7 @@ class Offered {
       : meeting_{std::move(meeting)}, listener_{std::move(listener)}, offer_{std::move(offer)} {}
 
   Fd meeting_;
-  Fd listener_;  // none: other machines do not reach this one
+  Fd listener_;  // none if ranks of other machines do not reach this one
   detail::RankOffer offer_;
 };
 

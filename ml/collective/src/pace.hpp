@@ -10,7 +10,7 @@
 
 namespace pharos::ml {
 
-/// How much may be sent, so that it is no more than so much a second. 0: as much as goes.
+/// Bounds how many bytes are sent in a second. 0: no bound. One thread.
 class Pace {
  public:
   explicit Pace(std::uint64_t bytes_per_second) : rate_{static_cast<double>(bytes_per_second)} {}
@@ -27,7 +27,7 @@ class Pace {
   void sent(std::size_t bytes) { saved_ -= static_cast<double>(bytes); }
 
  private:
-  static constexpr double kSavedSeconds = 0.004;  // more than what a sleep of the kernel's takes
+  static constexpr double kSavedSeconds = 0.004;  // longer than a sleep of 1 ms between two turns really takes
 
   const double rate_;
   TimePoint last_ = std::chrono::steady_clock::now();

@@ -22,7 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint32_t kMessageBytesMax = 64 << 10;
-constexpr Duration kPause = 10ms;  // before a rank looks again whether rank 0 listens
+constexpr Duration kPause = 10ms;  // before a rank tries again to connect to rank 0
 
 struct Arrival {
   std::uint32_t rank = 0;
@@ -30,7 +30,7 @@ struct Arrival {
   detail::RankOffer offer{};
 };
 struct Answer {
-  Met met{};  ///< without offers: it has failed
+  Met met{};  ///< Without offers if the meeting has failed.
   ErrorCode code{};
   std::string why{};
   std::string remedy{};
@@ -56,7 +56,7 @@ Result<T> receive(int socket, Deadline deadline) {
   return from_bytes<T>(bytes);
 }
 
-// Whoever listened there before may have been killed, and its socket's file left.
+// A process that listened here before may have been killed, and may have left the file of its socket.
 Result<Fd> listen(const net::Address& place) {
   auto listener = net::listen_at(place);
   if (listener || listener.error().code() != ErrorCode::kAlreadyExists || !place.unix_socket) return listener;
@@ -80,7 +80,7 @@ class Host {
     auto all = wait_for_all();
     const Met met{offers_, detail::new_rank_key()};
     const Answer answer = all ? Answer{.met = met} : Answer::of(all.error());
-    // Who does not take it is found missing where they work together.
+    // A rank that does not get the answer is found missing when the ranks connect.
     for (const Fd& socket : sockets_) {
       if (socket) static_cast<void>(send(socket.get(), answer, deadline_));
     }
@@ -155,7 +155,7 @@ Result<Fd> reach(const MeetingPlace& place, std::uint32_t rank, Deadline deadlin
   }
 }
 
-/// By which address rank 0 is reached from here, others reach this one.
+/// Returns the local address of the connection to rank 0: other ranks are taken to reach this rank by it, too.
 Result<std::string> host_of(int socket) {
   PHAROS_TRY(const net::Address here, net::bound_address(socket));
   return here.place;
@@ -180,7 +180,8 @@ Result<Met> meet_at(const MeetingPlace& place, std::uint32_t rank, std::uint32_t
   }
   PHAROS_TRY(const detail::RankOffer own, make(host));
   PHAROS_TRY_VOID(send(socket.get(), Arrival{rank, ranks, own}, deadline));
-  // Rank 0 waits until the deadline for others, and says then who is missing.
+  // Rank 0 waits for other ranks until the deadline, and then sends which ones are missing: that may come a little
+  // later.
   auto answer = receive<Answer>(socket.get(), Deadline::after(1s, deadline.when()));
   if (!answer) return Error{answer.error()}.with("waiting for rank 0 to say who the ranks are");
   if (answer->met.offers.empty()) return Error{answer->code, answer->why, answer->remedy};

@@ -13,22 +13,25 @@
 
 namespace pharos::ml {
 
-/// Where rank 0 listens.
+/// The address where rank 0 listens, and the secret of the ranks.
 struct MeetingPlace {
   net::Address address{};
-  /// What ranks prove to know. Any, at a Unix socket in a folder that this user's processes alone may enter.
+  /// The secret that ranks prove to know. It may be any value if the address is a Unix socket in a folder that only
+  /// processes of this user can enter.
   net::Key token{};
 };
-/// What all of them know then.
+/// The result of meet_at(), which is the same for all ranks.
 struct Met {
-  std::vector<detail::RankOffer> offers{};  ///< in the order of the ranks
-  detail::RankKey key{};                    ///< new
+  std::vector<detail::RankOffer> offers{};  ///< By rank.
+  detail::RankKey key{};                    ///< A new key of this group.
 };
-/// What this rank offers, where others reach it: the host; empty over a Unix socket.
+/// Makes this rank's offer. `host` is the address where other machines reach this rank; empty if the ranks meet at a
+/// Unix socket.
 using MakeOffer = std::function<Result<detail::RankOffer>(const std::string& host)>;
 
-/// How ranks that nobody has introduced find each other: all of them tell rank 0, which has the answer for all when the
-/// last one has come.
+/// Lets ranks find each other that were started separately: each sends its offer to rank 0, and when the last one has
+/// come rank 0 sends all offers to all ranks. kDeadlineExceeded if ranks are missing, kInvalidArgument if ranks
+/// disagree about their number or two have the same number.
 Result<Met> meet_at(const MeetingPlace& place, std::uint32_t rank, std::uint32_t ranks, const MakeOffer& make,
                     Deadline deadline);
 

@@ -9,7 +9,7 @@
 
 namespace pharos::ml {
 
-/// Memory for a while, with anything in it.
+/// A temporary buffer. Its contents are undefined at first.
 struct Room {
   std::unique_ptr<std::byte[]> memory{};
   std::size_t bytes = 0;
@@ -17,7 +17,8 @@ struct Room {
   std::byte* data() const { return memory.get(); }
 };
 
-/// Rooms that are used again: new memory costs more than what is done in it. Any thread.
+/// Buffers that are reused, because new memory costs more than the work that is done in it. Keeps at most 8 spare
+/// buffers, and gives out one that is at most four times as large as needed. Any thread.
 class Rooms {
  public:
   Room take(std::size_t bytes) {
@@ -35,7 +36,7 @@ class Rooms {
     }
     return {std::make_unique_for_overwrite<std::byte[]>(bytes), bytes};
   }
-  /// The one that was given back first goes when there are too many.
+  /// When there are too many spare buffers, the one that was given back first is freed.
   void give_back(Room room) {
     if (room.bytes == 0) return;
     const std::lock_guard lock{mutex_};
@@ -45,7 +46,7 @@ class Rooms {
 
  private:
   static constexpr std::size_t kSpareMax = 8;
-  static constexpr std::size_t kWasteMax = 4;  // times as large as what is asked for
+  static constexpr std::size_t kWasteMax = 4;  // a buffer may be this many times as large as needed
 
   std::mutex mutex_;
   std::vector<Room> spare_;

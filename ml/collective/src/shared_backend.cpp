@@ -20,16 +20,17 @@ namespace {
 using Kind = Operation::Kind;
 using Phase = Meeting::Phase;
 
-constexpr std::size_t kOneShotMax = 8 << 10;  // bytes that each rank gives; with more it is worth to wait twice
+constexpr std::size_t kOneShotMax = 8 << 10;  // bytes of each rank; with more, it is faster to wait twice and not copy
 constexpr std::size_t kLineBytes = 64;
 constexpr std::size_t kPageBytes = 4096;
-// Ranks' memory must not lie alike (decision 18): the room of each is longer by an odd number of pages, and its data
-// begins some lines later.
+// The memories of two ranks must differ in the address bits that caches look at (decision 18). So a rank's memory is
+// longer than its data by an odd number of pages, and each rank's data begins 17 lines later than that of the rank
+// before.
 constexpr std::size_t kSkewBytes = 21 * kPageBytes;
 constexpr std::size_t kLineSkew = 17 * kLineBytes;
 static_assert(Meeting::kRanksMax * kLineSkew <= kSkewBytes);
 
-// Of a rank's letters there is room for this much, or for the least of each.
+// The size of all letter buffers of a rank together, as far as the bounds of a single letter allow.
 constexpr std::size_t kLettersBytes = 2 << 20;
 constexpr std::size_t kLetterMin = 8 << 10;
 constexpr std::size_t kLetterMax = 128 << 10;
@@ -38,18 +39,19 @@ std::size_t letter_bytes(std::uint32_t ranks) {
   return std::clamp(kLettersBytes / (ranks * Meeting::kLetters), kLetterMin, kLetterMax) / kLineBytes * kLineBytes;
 }
 
+// The time that a process may take to end once it has lost its descriptors.
 constexpr Duration kDyingTime = std::chrono::milliseconds{200};
 
 TimePoint after(Duration time) {
   return Deadline::in(time).when();
 }
 
-/// So many pieces a rank gives, one for each rank.
+/// The number of pieces in a rank's data.
 std::size_t pieces_of(Kind kind, std::uint32_t ranks) {
   return kind == Kind::kReduceScatter || kind == Kind::kAllToAll ? ranks : 1;
 }
 
-/// Of nothing, from nowhere to nowhere, too.
+/// Unlike memcpy, this takes null pointers where there are 0 bytes.
 void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
@@ -77,22 +79,22 @@ class SharedBackend::Running final : public Task {
   enum class Way : std::uint8_t { kInPlace, kOneShot, kTwoShot };
 
   Operation operation;
-  Operation of;  // what ranks agree on
+  Operation of;  // the whole operation, on which ranks agree
   detail::Places places;
   bool is_held = false;
-  std::size_t stagings = 0;  // which ones it uses
+  std::size_t stagings = 0;  // the set of staging rooms that it uses
   Way way = Way::kOneShot;
-  std::uint32_t window = 0;  // kInPlace: where the data is
+  std::uint32_t window = 0;  // kInPlace: the window and the offset of the data
   std::size_t offset = 0;
   std::size_t unit = 0;      // elements of a piece
-  std::size_t pieces = 1;    // that a rank gives
-  std::size_t part_max = 0;  // elements of a piece in one round
+  std::size_t pieces = 1;    // pieces in a rank's data
+  std::size_t part_max = 0;  // the most elements of a piece in one round
   std::size_t rounds = 1;
   std::uint64_t first_round = 0;
 
-  std::size_t index = 0;       // of the present round
-  std::optional<Phase> phase;  // that this rank has reached in it; none: it is to be entered
-  std::byte* room = nullptr;   // this rank's, where it is staged
+  std::size_t index = 0;       // the present round, from 0
+  std::optional<Phase> phase;  // the phase of it that this rank has reached; none before it has entered the round
+  std::byte* room = nullptr;   // this rank's staging room for the round
 
   std::uint64_t round() const { return first_round + index; }
   std::size_t part_begin() const { return index * part_max; }
@@ -119,7 +121,7 @@ class SharedBackend::Message final : public Task {
         letter{letter_max} {}
 
   const Operation operation;
-  const Operation of;  // what both agree on
+  const Operation of;  // the operation on which both ranks agree
   const detail::Places places;
   const std::size_t bytes;
   const std::size_t letter;
@@ -171,7 +173,8 @@ Result<void> SharedBackend::meet(Duration time, std::span<const std::int32_t> pr
   return {};
 }
 
-// Other processes have mapped this rank's memory themselves; threads read it where it is.
+// Other processes have mapped this rank's memory themselves. Threads read it in this rank's mappings, so ThreadMemory
+// keeps these.
 SharedBackend::~SharedBackend() {
   meeting_.leave();
   if (threads_ == nullptr) return;
@@ -201,7 +204,7 @@ Result<std::byte*> SharedBackend::allocate(std::size_t bytes, Duration time) {
   return memory;
 }
 
-// Each rank takes its part of the memory, whichever of it that is: they pay as much.
+// Each rank reserves an equal part of the memory, no matter which, so that each process is charged for the same amount.
 Result<std::byte*> SharedBackend::allocate_for_all(std::size_t bytes, Duration time) {
   const std::size_t pages = std::max<std::size_t>(pages_for(bytes), 1);
   const std::size_t begin = pages * rank() / ranks() * kPageBytes;
@@ -234,11 +237,11 @@ Result<void> SharedBackend::exchange_memory(const Operation& operation, const Me
                                             const std::function<Result<void>()>& look) {
   const TimePoint deadline = after(time);
   while (!running_.empty()) {
-    const auto first = running_.front();  // which is let go of when it ends
+    const auto first = running_.front();  // a copy, because running_ drops an operation that has ended
     PHAROS_TRY_VOID(finish(*first, time));
   }
   const std::uint64_t round = ++last_round_;
-  // Messages go on meanwhile: others may wait for them before they come here.
+  // Messages continue meanwhile: another rank may need one before it comes here.
   const auto wait_for = [&](std::uint64_t number, Phase phase) -> Result<void> {
     const Meeting::Awaited awaited{.number = number, .phase = phase};
     for (;;) {
@@ -266,7 +269,7 @@ Result<void> SharedBackend::exchange_memory(const Operation& operation, const Me
   return {};
 }
 
-// Of another process through its table of descriptors: nothing has a name that could be left behind.
+// The memory of another process is opened through /proc/<pid>/fd, so that no file is left behind when processes die.
 Result<SharedBackend::Window> SharedBackend::map_all(Mapping own, std::size_t bytes) const {
   Window window;
   for (std::uint32_t each = 0; each < ranks(); ++each) {
@@ -291,11 +294,13 @@ Result<Fd> SharedBackend::open_memory_of(std::uint32_t other) const {
   const std::string path = "/proc/" + std::to_string(offer.pid) + "/fd/" + std::to_string(offer.descriptor);
   Fd file{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
   const int error = errno;
-  // Of one that dies, its descriptors go first; then its number may be another process's.
+  // A process that dies loses its descriptors first, and its process id may then go to another process. So a failed
+  // open gives it some time to end, and a successful one does not count if the rank has died.
   if (meeting_.has_died(other, file ? Duration::zero() : kDyingTime)) {
     return has_died(meeting_.name(other), "memory that all ranks allocate");
   }
-  // Who has failed closes what it has offered after it has told: this may be another file of its.
+  // A rank that fails publishes the failure before it closes its memory: after a failure the descriptor may belong to
+  // another file.
   if (auto why = meeting_.failure()) return *std::move(why);
   if (file) return file;
   return Error::from_errno("opening the memory of rank " + std::to_string(meeting_.name(other)) + " by " + path, error,
@@ -307,7 +312,7 @@ void SharedBackend::free(std::byte* memory) {
   const auto found = std::find_if(windows_.begin(), windows_.end(),
                                   [&](const auto& entry) { return entry.second.places[rank()] == memory; });
   if (found == windows_.end()) return;
-  // After a failure another thread may still be at it.
+  // After a failure another thread may still use this memory.
   if (threads_ != nullptr && meeting_.failure()) {
     for (Mapping& each : found->second.mappings) threads_->keep(std::move(each));
   }
@@ -395,8 +400,8 @@ bool SharedBackend::enter(Running& running) {
   return true;
 }
 
-/// Staging rooms are given in the order of the operations: one that others have not begun yet would keep a room from
-/// another that they wait for.
+/// Staging rooms are given in the order of the operations. Otherwise an operation that other ranks have not begun could
+/// hold a room that an earlier operation needs, for which the other ranks wait.
 bool SharedBackend::is_next_to_stage(const Running& running) const {
   for (const auto& each : running_) {
     if (&*each == &running) return true;
@@ -417,7 +422,7 @@ Meeting::Awaited SharedBackend::awaited(const Running& running) const {
   return {.number = running.uses_room() ? stagings.rounds[stagings.given % kStagings] : 0};
 }
 
-/// False: it waits for others, or something has failed.
+/// Returns true if the operation has ended; false if it waits for other ranks, or after a failure.
 bool SharedBackend::go_on(Running& running) {
   while (!running.ended && !failed_) {
     if (!running.phase && !enter(running)) return false;
@@ -450,7 +455,7 @@ bool SharedBackend::go_on(Running& running) {
   return running.ended;
 }
 
-/// All want the same, in memory of the same kind.
+/// Fails unless all ranks have entered the round with the same operation and the same place of their data.
 Result<void> SharedBackend::check(const Running& running) {
   const Meeting::Said own = meeting_.said(running.round(), rank());
   for (std::uint32_t each = 0; each < ranks(); ++each) {
@@ -471,7 +476,7 @@ Result<void> SharedBackend::check(const Running& running) {
   return {};
 }
 
-/// This rank's share of the present round, in all ranks' memory.
+/// Does this rank's share of the present round, in the memory of all ranks.
 void SharedBackend::reduce_part(const Running& running) {
   const Operation& operation = running.operation;
   const std::size_t element = running.element();
@@ -496,7 +501,8 @@ void SharedBackend::reduce_part(const Running& running) {
   reduce(operation.dtype, operation.reduction, from, part, size / element);
 }
 
-/// This rank's, of which all have given theirs in `data`, but what it has elsewhere of its own.
+/// Reduces this rank's piece of a reduce_scatter. `data` has the contribution of each rank; parts of this rank's own
+/// contribution may lie elsewhere (Places::own).
 void SharedBackend::reduce_piece(const Running& running, std::span<std::byte* const> data) {
   const Operation& operation = running.operation;
   const std::size_t element = running.element();
@@ -517,7 +523,8 @@ void SharedBackend::reduce_piece(const Running& running, std::span<std::byte* co
   reduce_run(done, running.unit * element - done, nullptr);
 }
 
-/// Where all ranks have staged the present round: rooms are given in the order of the operations, so alike.
+/// The staging rooms of all ranks for the present round. They have the same offset on every rank, because all ranks
+/// give their rooms in the same order.
 std::vector<std::byte*> SharedBackend::rooms(const Running& running) const {
   const Window& stagings = windows_.at(1);
   return moved(stagings.places, static_cast<std::size_t>(running.room - stagings.places[rank()]));
@@ -592,7 +599,7 @@ void SharedBackend::go_on(Post& post) {
   while (!post.messages.empty() && go_on(*post.messages.front(), post)) post.messages.pop_front();
 }
 
-/// False: it waits for the other rank, or something has failed.
+/// Returns true if the message has ended; false if it waits for the other rank, or after a failure.
 bool SharedBackend::go_on(Message& message, Post& post) {
   while (!message.ended && !failed_) {
     if (!meeting_.is_there(awaited(message, post))) return false;
@@ -631,13 +638,13 @@ Meeting::Awaited SharedBackend::awaited(const Message& message, const Post& post
   return {.what = What::kRoom, .number = before, .rank = operation.to, .operation = message.of};
 }
 
-/// Behind the staging rooms of the one that writes it.
+/// The buffer of a letter, which lies behind the sender's staging rooms.
 std::byte* SharedBackend::letter_room(std::uint32_t from, std::uint32_t to, std::uint64_t letter) const {
   const std::size_t place = to * Meeting::kLetters + letter % Meeting::kLetters;
   return windows_.at(1).places[from] + stagings_.size() * kStagings * kStagingBytes + place * letter_bytes(ranks());
 }
 
-// ---- What the owner asks for
+// ---- Requests of the owner
 
 std::optional<Error> SharedBackend::advance_all() {
   if (!failed_) failed_ = meeting_.failure();
@@ -682,8 +689,9 @@ std::function<std::optional<std::uint32_t>()> SharedBackend::who_is_missing(cons
   return [this, what] { return meeting_.who_is_missing(what); };
 }
 
-/// Any of it lets this rank go on; the first is the task's own. Of what all do together one suffices: all have it in
-/// one order.
+/// The conditions that this rank waits for; any of them lets it continue. The first is the condition of the task, or of
+/// an earlier operation or message that comes before the task. For the operations of all ranks the condition of the
+/// oldest is enough, since all ranks do them in one order.
 std::vector<Meeting::Awaited> SharedBackend::awaited_by(const Task& task) const {
   std::vector<Meeting::Awaited> all;
   if (const auto* const message = dynamic_cast<const Message*>(&task)) {

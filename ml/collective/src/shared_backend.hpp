@@ -22,26 +22,32 @@
 
 namespace pharos::ml {
 
-/// Ranks of one machine, in memory that they share. Nobody's thread works for it: what a rank has to do it does when it
-/// begins, looks at or waits for an operation.
+/// Ranks of one machine, which work in memory that they share. There is no thread for it: a rank does its work when it
+/// begins an operation, looks at it or waits for it. One thread at a time, except where a function says more. The
+/// destructor leaves the meeting: ranks that still wait for this one fail.
 ///
-/// Three ways, by where the data is and how much:
-/// - A little: each rank copies its own into its staging room and reads all others'. One wait.
-/// - More, in memory that was allocated here: each rank reduces its part of all ranks' data and writes the result to
-///   all of them. Each byte is read once and written once.
-/// - More, elsewhere: by parts, in the staging rooms, in either way.
+/// A staging room is a buffer of 1 MiB in memory that all ranks can read. A window is memory that the ranks have
+/// allocated together, one piece for each rank. Operations go in one of three ways:
+/// - One shot: each rank copies its data to its staging room, and reads the staging rooms of all others. The ranks wait
+///   once. For an all_reduce of up to 8 KiB, and for all operations that neither other way serves. An all_reduce of up
+///   to 16 bytes needs no staging room: its data travels in the lines of the Meeting.
+/// - In place: more than 8 KiB in a window. Each rank reduces its part of all ranks' data and writes the result to all
+///   ranks. Each byte is read once and written once, and the ranks wait twice.
+/// - Two shot: an all_reduce of more than 8 KiB in other memory. It goes like in place, but in the staging rooms.
+/// Data that is larger than a staging room goes in several rounds.
 ///
-/// Messages go by letters, through rooms that a rank keeps for those that it writes.
+/// Messages go as letters (see Meeting), through buffers of the sender.
 class SharedBackend final : public detail::Backend {
  public:
-  /// The numbers of the ranks' processes: none, if nobody knows them before they come.
+  /// Returns when all ranks have come. `shared` is the memory of their Meeting. `processes` has the process ids of the
+  /// ranks; empty if they are unknown.
   static Result<std::unique_ptr<SharedBackend>> make(Mapping shared, std::uint32_t rank, std::uint32_t ranks,
                                                      Duration time, std::span<const std::int32_t> processes = {});
-  /// For ranks that are threads of one process.
+  /// The same for ranks that are threads of one process.
   static Result<std::unique_ptr<SharedBackend>> make(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank,
                                                      std::uint32_t ranks, Duration time);
-  /// For ranks of one machine among those of several, which do operations in steps. `names`: their numbers among all.
-  /// Before the first one they meet().
+  /// For HierarchicalBackend: the ranks of one of several machines, which do operations in steps. `names` has their
+  /// numbers among the ranks of all machines. They call meet() before the first operation.
   SharedBackend(Mapping shared, std::uint32_t rank, std::vector<std::uint32_t> names);
   SharedBackend(std::shared_ptr<ThreadMemory> shared, std::uint32_t rank, std::vector<std::uint32_t> names);
   Result<void> meet(Duration time, std::span<const std::int32_t> processes);
@@ -63,20 +69,22 @@ class SharedBackend final : public detail::Backend {
   void fail(const Error& why) override { static_cast<void>(meeting_.fail(why)); }
   Result<void> check() override { return meeting_.check(); }
 
-  // For who does operations in steps.
+  // The rest is for HierarchicalBackend, which does operations in steps.
 
-  /// `is_held`: it has its turn now, but its data is not there before release().
+  /// `is_held`: the step gets its place in the order of operations now, but it waits for release(), because its data
+  /// comes later.
   std::shared_ptr<detail::Work> begin(const detail::Step& step, const detail::Places& places, bool is_held = false);
   void release(detail::Work& work);
-  /// Of all that have been begun and not held. What has failed, if something has.
+  /// Advances all steps that are not held, and all messages. Returns the failure, if there is one.
   std::optional<Error> advance_all();
   static bool has_ended(const detail::Work& work);
-  /// Until one of them can go on, or there is other news than that. False: it is so late.
+  /// Waits until a step can continue, or until news() differs from `known_news`. Returns false at `when`.
   Result<bool> wait_until(std::uint64_t known_news, TimePoint when);
-  /// Whom it waits for now, and whom this rank does; both may be asked on any thread, as long as this lives.
+  /// Returns a function that says which rank `work` waits for now. It and whom_it_sleeps_for() may be called on any
+  /// thread, as long as this backend lives.
   std::function<std::optional<std::uint32_t>()> who_is_missing(const detail::Work& work) const;
   std::optional<std::uint32_t> whom_it_sleeps_for() const { return meeting_.whom_it_sleeps_for(); }
-  /// Something that is not known here has changed. By any thread.
+  /// Wakes wait_until() because of a change that this backend does not see. On any thread.
   void tell_news();
   std::uint64_t news() const { return news_.load(std::memory_order_seq_cst); }
 
@@ -84,32 +92,34 @@ class SharedBackend final : public detail::Backend {
   static constexpr std::size_t kStagings = 4;
   static constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
 
-  /// Memory of all ranks that belongs together.
+  /// Memory that the ranks have allocated together in one call. The first window has the staging rooms and the buffers
+  /// of letters.
   struct Window {
     std::vector<Mapping> mappings;
-    std::vector<std::byte*> places;  // by rank
+    std::vector<std::byte*> places;  // by rank: where its memory is in this process
     std::size_t bytes = 0;
   };
   struct Task;
   class Running;
-  /// Rooms where data is staged, given in the order of the operations.
+  /// A set of staging rooms, which are used in turn, in the order of the operations.
   struct Stagings {
     std::uint64_t given = 0;
-    std::array<std::uint64_t, kStagings> rounds{};  // by room: that used it last
+    std::array<std::uint64_t, kStagings> rounds{};  // by room: the last round that used it
   };
   class Message;
-  /// What goes from one rank to another: in order.
+  /// The messages from this rank to another, or from another to this one, in their order.
   struct Post {
     std::deque<std::shared_ptr<Message>> messages;
-    std::uint64_t letters = 0;  // that have been posted, or taken
+    std::uint64_t letters = 0;  // the number of letters that have been posted, or taken
   };
 
   SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threads, std::uint32_t rank, std::uint32_t ranks,
                 std::vector<std::uint32_t> names);
 
-  /// In which one these bytes of this rank's lie; 0: in none.
+  /// Returns the number of the window in which these bytes of this rank lie; 0 if there is none.
   std::uint32_t window_of(const std::byte* memory, std::size_t bytes) const;
-  /// All ranks have offered memory, and each has looked at what the others have.
+  /// Publishes `offer`, calls `look` when all ranks have published theirs, and returns when all ranks have done so.
+  /// Operations that are under way are finished first.
   Result<void> exchange_memory(const Operation& operation, const Meeting::Offer& offer, Duration time,
                                const std::function<Result<void>()>& look);
   Result<Window> map_all(Mapping own, std::size_t bytes) const;
@@ -134,16 +144,16 @@ class SharedBackend final : public detail::Backend {
   void add_awaited_letters(std::vector<Meeting::Awaited>& all) const;
 
   const Mapping shared_;
-  const std::shared_ptr<ThreadMemory> threads_;  // null: ranks are processes
+  const std::shared_ptr<ThreadMemory> threads_;  // null if ranks are processes
   Meeting meeting_;
   std::atomic<std::uint64_t> news_{0};
   std::map<std::uint32_t, Window> windows_;
   std::map<const std::byte*, Mapping> for_all_;
   std::uint32_t last_window_ = 0;
   std::uint64_t last_round_ = 0;
-  std::vector<Stagings> stagings_;                // one, or for steps another one for those that were held
+  std::vector<Stagings> stagings_;                // one set; where steps can be held, a second one for these
   std::deque<std::shared_ptr<Running>> running_;  // in the order in which they were begun
-  std::vector<Post> outgoing_;                    // by rank
+  std::vector<Post> outgoing_;                    // by rank, as is incoming_
   std::vector<Post> incoming_;
   std::optional<Error> failed_;
 };

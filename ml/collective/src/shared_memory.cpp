@@ -30,7 +30,8 @@ Result<Fd> make_memory(const std::string& name, std::size_t bytes) {
 }
 
 Result<void> take_memory(int file, Part part) {
-  // Some kernels give up, and all back, at each signal: one that comes again and again would never let it end.
+  // At a signal some kernels stop and give all the memory back. If signals came again and again, this loop would never
+  // end, so all signals are blocked.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);

@@ -13,14 +13,15 @@
 
 namespace pharos::ml {
 
-/// A file in memory, of which nothing is taken.
+/// Makes an empty file in memory (memfd).
 Result<Fd> make_file(const std::string& name);
-/// A file in memory, of so many bytes. They are taken now: a full machine is an error, and not a signal later.
+/// Makes a file of this size in memory. All its memory is reserved at once, so that a full machine is an error here and
+/// not a SIGBUS later.
 Result<Fd> make_memory(const std::string& name, std::size_t bytes);
-/// The same for a part of a file that is there. It is this process that pays.
+/// Reserves the memory of a part of an existing file. It is charged to this process.
 Result<void> take_memory(int file, Part part);
 
-/// Memory that a process has mapped.
+/// Memory that this process has mapped. The destructor unmaps it.
 class Mapping {
  public:
   Mapping() = default;
@@ -33,9 +34,9 @@ class Mapping {
   }
   ~Mapping();
 
-  /// A file's, all of it. -1: zeros, for this process and its children.
+  /// Maps a whole file, with its pages. If `file` is -1: maps zeros that this process shares with its children.
   static Result<Mapping> of(int file, std::size_t bytes);
-  /// One whose memory others may not have taken yet.
+  /// Maps a file of which other ranks may not have reserved their parts yet. Pages are mapped when they are used.
   static Result<Mapping> of_unfinished(int file, std::size_t bytes);
   std::byte* memory() const { return memory_; }
 
@@ -44,7 +45,8 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
-/// Where ranks that are threads meet, and what they shared as long as one of them may look at it still.
+/// The memory of ranks that are threads of one process: that of their meeting, and mappings that a rank has given up
+/// while other ranks may still read them. All ranks own it together. keep() may be called on any thread.
 class ThreadMemory {
  public:
   explicit ThreadMemory(Mapping meeting) : meeting_{std::move(meeting)} {}

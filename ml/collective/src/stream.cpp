@@ -14,7 +14,7 @@
 namespace pharos::ml {
 namespace {
 
-constexpr std::size_t kReadsInTurn = 32;  // then the other ranks'
+constexpr std::size_t kReadsInTurn = 32;  // messages of one stream, before other streams get their turn
 
 }  // namespace
 
@@ -78,7 +78,7 @@ Result<void> Stream::read(Receiver& receiver) {
   return {};
 }
 
-/// False: there is nothing more now.
+/// Returns false if nothing more can be read now.
 Result<bool> Stream::read_message(Receiver& receiver) {
   if (come_ < sizeof coming_) {
     const auto rest = std::as_writable_bytes(std::span{&coming_, 1}).subspan(come_);

@@ -17,31 +17,32 @@
 
 namespace pharos::ml {
 
-/// Who does an operation together.
+/// The set of ranks that do an operation together.
 enum class Among : std::uint32_t {
   kAll,
-  kLane,  ///< one rank of each machine
-  kTwo,   ///< of a message; each direction counts its own
+  kLane,  ///< A lane: one rank of each machine.
+  kTwo,   ///< The two ranks of a message; each direction counts its own messages.
 };
 
-/// What ranks of different machines say to each other: this, and the bytes that belong to it. As it lies in memory.
+/// The header of a message between ranks of different machines. It is sent as it lies in memory, and `bytes` bytes
+/// follow.
 struct StreamMessage {
   enum class Kind : std::uint32_t {
-    kBegun,   ///< the sender has begun this operation: it takes data of it from now on
-    kData,    ///< a part of an operation, which the receiver has begun
-    kFailed,  ///< why, as text: everything ends
-    kGaveUp,  ///< the same, before the sender has found all ranks
-    kLeft,    ///< the sender will begin nothing more
-    kAsk,     ///< whom does the receiver wait for?
-    kAnswer,  ///< to that
+    kBegun,   ///< The sender has begun this operation, and takes data of it from now on.
+    kData,    ///< A chunk of an operation that the receiver has begun.
+    kFailed,  ///< The text of an error follows: all operations fail with it.
+    kGaveUp,  ///< The same, from a sender that has not found all ranks yet.
+    kLeft,    ///< The sender will begin no further operation.
+    kAsk,     ///< The sender asks which rank the receiver waits for.
+    kAnswer,  ///< The answer to kAsk.
   };
 
   Kind kind = Kind::kBegun;
-  Among among = Among::kAll;  ///< kBegun, kData
-  std::uint32_t tag = 0;      ///< kData: which part; of a failure: its code; kAnswer: 1 more than the rank, 0: nobody
-  std::uint64_t number = 0;   ///< of the operation among those of the same ranks
-  std::uint64_t bytes = 0;    ///< that follow
-  Operation operation{};      ///< kBegun: as its ranks must agree on it
+  Among among = Among::kAll;  ///< for kBegun and kData
+  std::uint32_t tag = 0;      ///< kData: the chunk; failures: the error's code; kAnswer: the rank + 1, or 0 for none
+  std::uint64_t number = 0;   ///< The operation's number among those of the same ranks.
+  std::uint64_t bytes = 0;    ///< The number of bytes that follow.
+  Operation operation{};      ///< kBegun: the operation, on which its ranks must agree.
 
   static constexpr std::size_t kTextMax = 4096;
 
@@ -49,31 +50,34 @@ struct StreamMessage {
   bool makes_sense() const;
 };
 
-/// A connection to another rank. One thread. Bounds: what is sent stays where it is until it is gone, but for texts;
-/// what comes goes where the receiver says.
+/// A connection to another rank. One thread. The destructor closes it. It keeps no copies: the sender leaves bytes in
+/// their place until they have been sent (only texts are copied), and bytes that come are written to where the receiver
+/// says. kUnavailable if the other rank has closed the connection.
 class Stream {
  public:
   class Receiver {
    public:
     virtual ~Receiver() = default;
-    /// Where its bytes go. An error: it is not allowed here.
+    /// Returns where the message's bytes are to be written. An error if the message is not allowed now.
     virtual Result<std::byte*> place(const StreamMessage& message) = 0;
+    /// The message and all its bytes have come.
     virtual void came(const StreamMessage& message) = 0;
   };
 
-  /// `bytes_sent`: of several of them.
+  /// `bytes_sent` counts the bytes that several Streams have sent.
   Stream(Fd socket, std::atomic<std::uint64_t>& bytes_sent) : socket_{std::move(socket)}, bytes_sent_{bytes_sent} {}
 
   int descriptor() const { return socket_.get(); }
-  /// `sent` is called once the bytes need not stay any more.
+  /// Queues the message. `sent` is called when all its bytes have been sent and may be changed.
   void send(const StreamMessage& message, const std::byte* bytes, std::function<void()> sent = {});
   void send_text(StreamMessage message, const std::string& text);
   bool has_to_send() const { return !going_.empty(); }
-  /// But for what is on its way already.
+  /// Drops the queued messages, except one of which a part has been sent.
   void drop_unsent();
 
-  /// As much as goes without waiting, but no more than `most`; how much it was. kUnavailable: the other end is gone.
+  /// Sends queued messages as far as possible without waiting, but at most `most` bytes. Returns the number of bytes.
   Result<std::size_t> write(std::size_t most);
+  /// Reads messages as far as possible without waiting, and at most 32 of them.
   Result<void> read(Receiver& receiver);
 
  private:
@@ -82,7 +86,7 @@ class Stream {
     const std::byte* bytes;
     std::vector<std::byte> text;
     std::function<void()> sent;
-    std::size_t done = 0;  // of message and bytes
+    std::size_t done = 0;  // bytes of header and data that have been sent
   };
   Result<bool> read_message(Receiver& receiver);
 
@@ -90,7 +94,7 @@ class Stream {
   std::atomic<std::uint64_t>& bytes_sent_;
   std::deque<Going> going_;
   StreamMessage coming_{};
-  std::size_t come_ = 0;  // of message and bytes
+  std::size_t come_ = 0;  // bytes of header and data that have come
   std::byte* place_ = nullptr;
 };
 

@@ -24,11 +24,11 @@ namespace {
 using namespace std::chrono_literals;
 using MessageKind = StreamMessage::Kind;
 
-constexpr std::uint64_t kAheadMax = 1 << 16;  // operations that another rank may have begun before this one
+constexpr std::uint64_t kAheadMax = 1 << 16;  // by how many operations another rank may be ahead of this one
 constexpr std::uint64_t kWakes = ~std::uint64_t{0};
-constexpr Duration kFarewellTime = 200ms;  // for what is sent at the end
-constexpr Duration kAskTime = 250ms;       // who does not answer is stopped, or cut off, or as busy as that
-constexpr int kAskTimes = 2;               // what was on its way has come then
+constexpr Duration kFarewellTime = 200ms;  // for the last messages before the connections are closed
+constexpr Duration kAskTime = 250ms;       // a rank that does not answer in this time is stopped, cut off or too busy
+constexpr int kAskTimes = 2;               // messages on their way at the first time have come at the second
 constexpr std::size_t kMemoryAlignment = 64;
 
 std::string who(std::uint32_t rank) {
@@ -55,11 +55,11 @@ struct StreamBackend::Running final : detail::Work {
   const Among among;
   const Team& team;
   const Order order;
-  const Operation operation;  // as its ranks agree on it
-  StreamPlan plan;            // ranks are places in the team
+  const Operation operation;  // the operation on which its ranks agree
+  StreamPlan plan;            // its ranks are places in the team
   bool ended = false;         // under the mutex
 
-  /// Floats that travel as bfloat16: the owner's, before and behind it.
+  /// Floats that travel as bfloat16. The owner's thread converts them before the operation and after it.
   struct Shortened {
     Rooms& rooms;
     Room from;
@@ -73,7 +73,7 @@ struct StreamBackend::Running final : detail::Work {
     void lengthen() const { ml::lengthen(reinterpret_cast<const BFloat16*>(to.data()), result.data(), result.size()); }
   };
   std::unique_ptr<Shortened> shortened{};
-  /// By the owner, once it has ended.
+  /// Called by the owner's thread once the operation has ended.
   void take_result() {
     if (const auto its = std::exchange(shortened, nullptr)) its->lengthen();
   }
@@ -85,7 +85,7 @@ std::optional<std::uint32_t> StreamBackend::Team::place_of(std::uint32_t rank) c
   return static_cast<std::uint32_t>(found - ranks.begin());
 }
 
-/// What another rank says.
+/// Handles the messages of another rank.
 class StreamBackend::FromRank final : public Stream::Receiver {
  public:
   FromRank(StreamBackend& backend, std::uint32_t rank, std::uint32_t stream)
@@ -141,9 +141,9 @@ struct StreamBackend::Peer {
   std::array<std::optional<Stream>, kStreams> streams;
   std::array<std::unique_ptr<FromRank>, kStreams> receivers;
   std::array<bool, kStreams> waits_to_write{};
-  std::map<Order, Operation> begun;   // before this one
-  std::array<bool, kStreams> left{};  // nothing more comes there
-  bool is_answered = false;           // an answer is on its way
+  std::map<Order, Operation> begun;   // operations that it has begun before this rank
+  std::array<bool, kStreams> left{};  // by stream: kLeft has come there, and nothing comes after it
+  bool is_answered = false;           // an answer to it has not been sent yet: another kAsk gets no second one
 };
 
 // ---- Making
@@ -216,12 +216,12 @@ StreamBackend::~StreamBackend() {
   thread_.join();
 }
 
-// ---- What the owner asks for
+// ---- Requests of the owner
 
 std::shared_ptr<detail::Work> StreamBackend::begin(Among among, const detail::Step& step,
                                                    const detail::Places& places) {
   auto running = make_running(among, step, places);
-  running->ended = running->plan.ended();  // a world of one
+  running->ended = running->plan.ended();  // true at once if there is only one rank
   if (running->ended) {
     running->take_result();
     return running;
@@ -253,7 +253,7 @@ std::shared_ptr<StreamBackend::Running> StreamBackend::make_running(Among among,
   shorten(reinterpret_cast<const float*>(places.from), reinterpret_cast<BFloat16*>(shortened->from.data()),
           operation.count);
   detail::Step shorter = step;
-  shorter.operation.dtype = shorter.of.dtype = DType::kBF16;  // who does not shorten is at another operation
+  shorter.operation.dtype = shorter.of.dtype = DType::kBF16;  // so that ranks notice if only some of them convert
   auto running = std::make_shared<Running>(among, team, order, shorter,
                                            detail::Places{shortened->from.data(), shortened->to.data()}, rooms_);
   running->shortened = std::move(shortened);
@@ -279,7 +279,7 @@ Result<void> StreamBackend::finish(detail::Work& work, Duration time) {
   if (!changed_.wait_until(lock, Deadline::in(time).when(), is_over)) {
     overdue_ = running.describe();
     ::eventfd_write(wake_.get(), 1);
-    changed_.wait(lock, is_over);  // its thread does not wait for anybody long
+    changed_.wait(lock, is_over);  // The backend's thread makes this true soon: it waits for no rank for long.
   }
   waiting_.reset();
   overdue_.reset();
@@ -354,7 +354,7 @@ void StreamBackend::fail(const Error& why) {
   changed_.wait(lock, [&] { return failed_.has_value(); });
 }
 
-// ---- Its own thread
+// ---- The backend's thread
 
 void StreamBackend::run() {
   while (take_requests()) {
@@ -366,7 +366,7 @@ void StreamBackend::run() {
   say_farewell();
 }
 
-/// False: it is to end.
+/// Returns false when the backend is being destroyed.
 bool StreamBackend::take_requests() {
   std::deque<std::shared_ptr<Running>> begun;
   std::optional<Error> fails;
@@ -393,10 +393,11 @@ bool StreamBackend::take_requests() {
   return true;
 }
 
-// ---- Who holds all up
+// ---- The search for the rank that holds the others up
 
 std::optional<std::uint32_t> StreamBackend::missing_here() {
-  const std::lock_guard lock{mutex_};  // what waits there goes away once it has said that it waits no more
+  // The lock is held while `who` runs, because the objects that it uses may be destroyed after waits_no_more().
+  const std::lock_guard lock{mutex_};
   if (!waiting_) return std::nullopt;
   if (!waiting_->order) return waiting_->who();
   const auto running = find(*waiting_->order);
@@ -412,7 +413,8 @@ void StreamBackend::inquire() {
   if (const auto missing = missing_here()) suspect(*missing);
 }
 
-/// In a circle everybody is to blame.
+/// Adds a rank to the chain and asks it. Stops at a rank that is in the chain already: where ranks wait for each other
+/// in a circle, any of them may be named.
 void StreamBackend::suspect(std::uint32_t rank) {
   std::vector<std::uint32_t>& asked = inquiry_->asked;
   if (rank == rank_ || std::find(asked.begin(), asked.end(), rank) != asked.end()) return;
@@ -467,7 +469,7 @@ void StreamBackend::begin_here(const std::shared_ptr<Running>& running) {
   }
 }
 
-/// Nothing: it is none of the two's.
+/// Returns nullopt for a message that is not between this rank and `other`.
 std::optional<StreamBackend::Row> StreamBackend::row_of(Among among, const Operation& operation,
                                                         std::uint32_t other) const {
   if (among == Among::kAll) return 0;
@@ -482,7 +484,7 @@ std::shared_ptr<StreamBackend::Running> StreamBackend::find(const Order& order) 
   return found == running_.end() ? nullptr : found->second;
 }
 
-/// Rule 1.
+/// Rule 1 of the class.
 Result<void> StreamBackend::begun_by(std::uint32_t rank, Among among, std::uint64_t number,
                                      const Operation& operation) {
   const auto row = row_of(among, operation, rank);
@@ -507,7 +509,7 @@ Result<void> StreamBackend::begun_by(std::uint32_t rank, Among among, std::uint6
   return {};
 }
 
-/// Rule 2.
+/// Rule 2 of the class.
 void StreamBackend::send(Running& running, const StreamPlan::Chunk& chunk) {
   auto& stream = peers_[running.team.ranks[chunk.rank]]->streams[chunk.tag % kStreams];
   if (!stream) return;
@@ -551,7 +553,7 @@ void StreamBackend::for_streams(const F& f) {
   }
 }
 
-/// Those that have a bounded line in common take turns at it.
+/// Each turn begins with another rank, so that all ranks get a share when bytes_per_second bounds what is sent.
 void StreamBackend::write_all() {
   first_to_write_ = (first_to_write_ + 1) % ranks_;
   for (std::uint32_t turn = 0; turn < ranks_; ++turn) {
@@ -613,7 +615,7 @@ void StreamBackend::serve_sockets() {
 
 void StreamBackend::left_by(std::uint32_t rank, std::uint32_t stream) {
   peers_[rank]->left[stream] = true;
-  if (stream != 0) return;  // what it has begun it may not have said yet: that comes by the first
+  if (stream != 0) return;  // kBegun comes by the first stream, so only kLeft there says that no more of them come
   for (const auto& [order, running] : running_) {
     if (running->is_begun_by(rank)) continue;
     return give_up(has_left(rank, running->describe()));
@@ -631,8 +633,9 @@ void StreamBackend::give_up(const Error& why) {
   if (!failing_) failing_ = why;
 }
 
-/// Rule 3, also for what others have told: else they might see this one end before they hear it. Once it is known here,
-/// nothing touches what belongs to operations any more.
+/// Rule 3 of the class. An error that another rank has told is passed on, too: otherwise a rank might see the end of
+/// this rank's connection before it hears the error. The owner sees the failure only when all operations are gone, so
+/// that nothing uses their memory any more.
 void StreamBackend::end_failed() {
   running_.clear();
   for_streams([&](Peer&, Stream& stream) {
@@ -646,12 +649,14 @@ void StreamBackend::end_failed() {
     failed_ = failing_;
   }
   tell();
-  // What the owner asks for from now on has failed already: it only ends.
+  // All requests of the owner fail from now on, so there is nothing left to do but to wait for the destructor.
   std::unique_lock lock{mutex_};
   changed_.wait(lock, [&] { return closes_; });
 }
 
-/// What is to be sent goes, if the others take it; what they still send is let go, so that the connection ends well.
+/// Sends what is queued, as far as the other ranks take it in kFarewellTime, and closes the connections. What other
+/// ranks still send is read and dropped: to close a socket with unread bytes would reset the connection, and the other
+/// rank could lose what was sent to it.
 void StreamBackend::say_farewell() {
   const TimePoint end = std::chrono::steady_clock::now() + kFarewellTime;
   std::vector<std::byte> let_go(64 << 10);

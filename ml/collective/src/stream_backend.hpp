@@ -27,24 +27,27 @@
 
 namespace pharos::ml {
 
-/// For who does operations in steps.
+/// Options for HierarchicalBackend, which does operations in steps.
 struct StreamSteps {
-  std::vector<std::uint32_t> lane{};  ///< ranks, with this one, that have operations of their own
-  std::function<void()> heard{};      ///< on another thread: an operation has ended, or all of them have failed
+  std::vector<std::uint32_t> lane{};  ///< The ranks of this rank's lane, which have operations of their own.
+  std::function<void()> heard{};      ///< Called on another thread when an operation has ended or all have failed.
 };
 
-/// Ranks that reach each other by TCP. A thread of its own sends, receives and reduces.
+/// Ranks that reach each other by TCP. The backend's own thread sends, receives and reduces; the owner uses the backend
+/// on one thread at a time. The destructor tells the other ranks that this one leaves, gives that 200 ms at most, and
+/// ends the thread.
 ///
-/// 1. A rank that begins an operation tells those that it is done with what it is. Who has begun another one under that
-///    number makes all of them fail.
-/// 2. Data of an operation goes to a rank that has begun it, and there to where it belongs: nothing is kept on the way.
-/// 3. Who fails first tells the others why, and they fail with that.
+/// 1. A rank that begins an operation tells the other ranks of the operation what it is. A rank that has begun a
+///    different operation under that number makes all operations fail.
+/// 2. Data of an operation is sent only to ranks that have begun it, and is written where it belongs: it is stored
+///    nowhere on the way.
+/// 3. The first rank that fails tells the other ranks why, and they fail with the same error.
 class StreamBackend final : public detail::Backend {
  public:
-  static constexpr std::uint32_t kStreams = 2;  // between two ranks
+  static constexpr std::uint32_t kStreams = 2;  // connections between two ranks
 
-  /// Comes back when all ranks have found each other. `addresses`: where they listen, by rank, each at a socket as
-  /// `listener` is. Nobody else knows the key.
+  /// Returns when all ranks are connected. `addresses` has the address of each rank's listening socket, and `listener`
+  /// is the socket of this rank. Only the ranks know the key.
   static Result<std::unique_ptr<StreamBackend>> make(const Fd& listener, const std::vector<std::string>& addresses,
                                                      const net::Key& key, std::uint32_t rank,
                                                      const CommunicatorOptions& options, const StreamSteps& steps = {});
@@ -65,30 +68,35 @@ class StreamBackend final : public detail::Backend {
   void fail(const Error& why) override;
   Result<void> check() override;
 
-  /// Of a lane, ranks and roots are places in it.
+  /// Begins a step. In a step of a lane, ranks and roots are places in the lane.
   std::shared_ptr<detail::Work> begin(Among among, const detail::Step& step, const detail::Places& places);
   using WhoIsMissing = std::function<std::optional<std::uint32_t>()>;
-  /// What this rank waits for from now on: an operation of here, or something of which that knows, on any thread.
+  /// Says what this rank waits for from now on, in case other ranks ask: an operation of this backend, or something
+  /// else, where `who` returns the rank that it waits for. `who` is called on the backend's thread until
+  /// waits_no_more().
   void waits(const detail::Work& work);
   void waits(WhoIsMissing who);
   void waits_no_more();
-  /// It has waited too long: all fails soon, with the rank that holds all up. `what`: "barrier, operation 7,".
+  /// This rank has waited too long for `what`, such as "barrier, operation 7,": finds the rank that holds the others
+  /// up, and soon makes all operations fail with its number.
   void blame(const std::string& what);
   std::optional<Error> failure();
 
  private:
-  /// Who counts an operation: all ranks together, or two of them, in one of their directions, for messages.
+  /// A sequence of operations that are numbered together: those of all ranks (row 0), those of the lane, or the
+  /// messages between two ranks in one direction.
   using Row = std::uint32_t;
-  /// These ranks, of which this one has a place.
+  /// Ranks that do operations together: all ranks, or those of the lane.
   struct Team {
     std::vector<std::uint32_t> ranks;
-    std::uint32_t own = 0;
+    std::uint32_t own = 0;  // the place of this rank
 
     std::optional<std::uint32_t> place_of(std::uint32_t rank) const;
   };
+  /// Identifies an operation.
   struct Order {
     Row row = 0;
-    std::uint64_t number = 0;  // from 1
+    std::uint64_t number = 0;  // in its row, from 1
     auto operator<=>(const Order&) const = default;
   };
   struct Peer;
@@ -100,7 +108,7 @@ class StreamBackend final : public detail::Backend {
   Result<void> start();
   std::shared_ptr<Running> make_running(Among among, const detail::Step& step, const detail::Places& places);
 
-  // Its own thread.
+  // On the backend's thread.
   void run();
   bool take_requests();
   void begin_here(const std::shared_ptr<Running>& running);
@@ -122,7 +130,7 @@ class StreamBackend final : public detail::Backend {
   void answer(std::uint32_t to);
   void answered(std::uint32_t by, std::uint32_t tag);
   void conclude();
-  /// Soon. Only the first reason counts.
+  /// Makes all operations fail at the end of the thread's present turn. Only the first error counts.
   void give_up(const Error& why);
   void end_failed();
   void tell();
@@ -136,45 +144,46 @@ class StreamBackend final : public detail::Backend {
   const std::function<void()> heard_;
   Team all_;
   Team lane_;
-  Rooms rooms_;  // of operations, which all end before this does
+  Rooms rooms_;  // buffers of operations, and so destroyed after running_ and the thread
   const Fd wake_;
   const Fd events_;
   std::atomic<std::uint64_t> bytes_sent_{0};
 
   std::mutex mutex_;
-  // What the owner asks for.
+  // Under the mutex: what the owner asks for.
   std::deque<std::shared_ptr<Running>> new_;
   std::optional<Error> asked_to_fail_;
   struct Waiting {
-    std::optional<Order> order;  // or, without one, what `who` knows of
+    std::optional<Order> order;  // the operation it waits for; without it, `who` names the missing rank
     WhoIsMissing who;
   };
   std::optional<Waiting> waiting_;
-  std::optional<std::string> overdue_;  // what
+  std::optional<std::string> overdue_;  // the operation that the owner has waited for too long
   bool closes_ = false;
-  // What it is told.
+  // Under the mutex: what the owner is told.
   std::condition_variable changed_;
   std::optional<Error> failed_;
 
-  // Of its own thread.
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; none for this one
+  // Used by the backend's thread only.
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null for this rank
   Pace pace_;
   std::uint32_t first_to_write_ = 0;
   std::map<Order, std::shared_ptr<Running>> running_;
-  std::vector<std::uint64_t> begun_;  // by row: the last one here
-  std::optional<Error> failing_;      // why all of it is to end, or has
-  /// Who holds all up: whoever is waited for is asked for whom it waits, and so on, until one waits for nobody, or says
-  /// nothing. The last time counts.
+  std::vector<std::uint64_t> begun_;  // by row: the number of the last operation that this rank has begun
+  std::optional<Error> failing_;      // the error with which all operations are failing, or have failed
+  /// The search for the rank that holds the others up. The rank that this one waits for is asked which rank it waits
+  /// for, and so on, until a rank waits for nobody or does not answer: that rank is named. This is done twice, and the
+  /// result of the last time counts.
   struct Inquiry {
     std::string what;
-    std::vector<std::uint32_t> asked{};
+    std::vector<std::uint32_t> asked{};  // the chain of ranks so far
     TimePoint until{};
     int times = 0;
   };
   std::optional<Inquiry> inquiry_;
 
-  // Of the owner's.
-  std::vector<std::uint64_t> last_;  // by row
+  // Used by the owner only.
+  std::vector<std::uint64_t> last_;  // by row: the number of the last operation that was begun
   struct FreeAligned {
     void operator()(std::byte* memory) const;
   };

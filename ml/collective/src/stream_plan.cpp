@@ -12,9 +12,9 @@ namespace {
 
 using Kind = Operation::Kind;
 
-constexpr std::size_t kWholeMax = 16 << 10;  // bytes; with more of them they go by parts
+constexpr std::size_t kWholeMax = 16 << 10;  // bytes; larger data goes by parts
 constexpr std::size_t kChunkBytes = 512 << 10;
-constexpr std::uint32_t kResult = std::uint32_t{1} << 31;  // in a tag: a part that its rank passes on
+constexpr std::uint32_t kResult = std::uint32_t{1} << 31;  // in a tag: the chunk is a result
 
 }  // namespace
 
@@ -66,7 +66,7 @@ bool StreamPlan::reduces() const {
 bool StreamPlan::passes_on() const {
   return way_ == Way::kParts && operation_.kind != Kind::kReduceScatter;
 }
-/// In a broadcast the root needs nothing.
+/// Returns whether this rank needs the result of `rank`. In a broadcast the root has all data already.
 bool StreamPlan::takes_from(std::uint32_t rank) const {
   return rank != rank_ && (operation_.kind != Kind::kBroadcast || rank_ != operation_.root);
 }
@@ -171,7 +171,7 @@ bool StreamPlan::is_result(std::uint32_t tag) const {
   return way_ == Way::kParts && (tag & kResult) != 0;
 }
 
-// As many as are awaited: the memory is nobody's business any more when that many have come.
+// No more chunks than expected are accepted: when those have come, the caller may free the memory.
 std::byte* StreamPlan::place(std::uint32_t from, std::uint32_t tag, std::size_t size) {
   Chunks& unheard = unheard_[from];
   const bool is_own = !is_result(tag);
@@ -220,7 +220,7 @@ void StreamPlan::sent() {
   finish_whole_if_all();
 }
 
-/// The result may lie where what is sent does.
+/// Waits for all sends, too, because the result may overwrite the data that is being sent.
 void StreamPlan::finish_whole_if_all() {
   if (way_ != Way::kWhole || receives_left_ != 0 || sends_left_ != 0) return;
   if (operation_.kind == Kind::kAllGather) {
@@ -235,7 +235,8 @@ void StreamPlan::finish_whole_if_all() {
   reduce(operation_.dtype, operation_.reduction, from, {&places_.to, 1}, operation_.count);
 }
 
-/// All have given their share of it.
+/// Called when all ranks have sent their data for this chunk: reduces it, and sends the result to the ranks that need
+/// it.
 void StreamPlan::finish_chunk(std::uint32_t chunk, const Send& send) {
   const Part part = chunk_of(rank_, chunk);
   std::byte* const to = places_.to + (operation_.kind == Kind::kReduceScatter ? chunk * kChunkBytes : part.begin);
@@ -254,8 +255,9 @@ void StreamPlan::finish_chunk(std::uint32_t chunk, const Send& send) {
   }
 }
 
-// Who has begun gives its own without anybody. Who has not may still be at an operation before; who owes a result, wait
-// for what others give.
+// A rank that has begun sends its own data without waiting for others, so if such data is missing, that rank is named
+// first. A rank that has not begun may still be in an earlier operation. A rank from which only results are missing may
+// wait for data of others, and is named last.
 std::optional<std::uint32_t> StreamPlan::missing() const {
   const auto first = [&](const auto& is_missing) -> std::optional<std::uint32_t> {
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {

@@ -14,15 +14,17 @@
 
 namespace pharos::ml {
 
-/// What a rank sends and receives for an operation. One thread.
+/// The chunks that a rank sends and receives for one operation. One thread. It does no I/O: its owner passes on what it
+/// sends, and tells it what has come. The operation's memory stays as it is until ended().
 ///
-/// Little: each rank sends what it has to all others, and reduces by itself. More: the data has a part for each rank,
-/// which all send to that rank; it reduces them in the order of the ranks, and, where all are to have it, sends the
-/// result to the others. Each byte goes over a rank's line as often as in a ring, after two hops instead of many. Parts
-/// go in chunks, so that chunks are reduced while others come.
+/// In an all_reduce or broadcast of up to 16 KiB, and in every all_gather, a rank sends its data to all others, and
+/// each rank reduces by itself. In larger ones, and in every reduce_scatter, the data has a part for each rank: all
+/// ranks send that part to its rank, which reduces it in the order of the ranks and, if all ranks need the result,
+/// sends the result to the others. Each byte goes over a rank's network connection as often as in a ring, but after two
+/// hops instead of many. Parts are sent in chunks of 512 KiB, so that a rank reduces chunks while others arrive.
 class StreamPlan {
  public:
-  /// A chunk that is to go to a rank.
+  /// Data to send to a rank in one piece.
   struct Chunk {
     std::uint32_t rank;
     std::uint32_t tag;
@@ -38,24 +40,26 @@ class StreamPlan {
 
   bool ended() const { return sends_left_ == 0 && receives_left_ == 0 && begun_left_ == 0; }
 
-  /// That rank has begun it, too: what can go to it goes.
+  /// `rank` has begun the operation, too: the chunks that wait for it are sent.
   void begun_by(std::uint32_t rank, const Send& send);
   bool is_begun_by(std::uint32_t rank) const { return begun_[rank]; }
-  /// Where a chunk from that rank goes, which is coming now; nothing: there is no such chunk, or no more of them.
+  /// Returns where a chunk that `from` has begun to send belongs; nullptr if no such chunk is expected.
   std::byte* place(std::uint32_t from, std::uint32_t tag, std::size_t size);
+  /// The whole chunk has come to its place().
   void came(std::uint32_t from, std::uint32_t tag, const Send& send);
+  /// A chunk has been sent: its memory may be changed.
   void sent();
-  /// A rank that it waits for, which may wait for another itself.
+  /// Returns a rank that the operation waits for; that rank may itself wait for another one.
   std::optional<std::uint32_t> missing() const;
 
  private:
-  /// How the ranks come to the result.
+  /// The way in which the ranks get the result.
   enum class Way : std::uint8_t {
-    kNothing,  ///< to meet is all
-    kWhole,    ///< each sends the same to all
-    kOwn,      ///< each sends each something of its own
-    kParts,    ///< to the rank whose part it is
-    kMessage,  ///< one sends to another
+    kNothing,  ///< There is no data: all ranks only have to begin the operation.
+    kWhole,    ///< Each rank sends all its data to all others.
+    kOwn,      ///< Each rank sends a piece of its own to each other rank.
+    kParts,    ///< Each part goes to its rank, which may send a result to the others.
+    kMessage,  ///< One rank sends to another.
   };
 
   void begin();
@@ -63,7 +67,7 @@ class StreamPlan {
   void begin_own();
   void begin_parts();
   void begin_message();
-  /// Who sends to rank `to` in the beginning.
+  /// Returns whether `from` sends data of its own (not a result) to `to`.
   bool gives(std::uint32_t from, std::uint32_t to) const;
   bool reduces() const;
   bool passes_on() const;
@@ -87,20 +91,20 @@ class StreamPlan {
   const std::uint32_t ranks_;
   Rooms& rooms_;
   const std::size_t element_;
-  const std::size_t bytes_;  // that a rank gives
+  const std::size_t bytes_;  // the size of a rank's data
   Way way_ = Way::kNothing;
   std::vector<bool> begun_;                // by rank
-  std::vector<std::vector<Chunk>> due_;    // by rank: what goes as soon as it has begun
-  Room room_;                              // what others give of this rank's part, one behind the other
-  std::vector<std::uint32_t> chunk_left_;  // of this rank's part: how many ranks have not given it yet
-  /// Chunks of a rank.
+  std::vector<std::vector<Chunk>> due_;    // by rank: chunks to send once that rank has begun
+  Room room_;                              // the data to reduce that the other ranks send, in the order of the ranks
+  std::vector<std::uint32_t> chunk_left_;  // by chunk of this rank's part: how many ranks have still to send it
+  /// Numbers of chunks that come from a rank.
   struct Chunks {
     std::uint64_t all = 0;
-    std::uint64_t own = 0;  // of these, those that the rank has by itself
+    std::uint64_t own = 0;  // those with data of the rank's own, for which it waits for no other rank
   };
-  std::vector<Chunks> unheard_;    // by rank: have not begun to come
-  std::vector<Chunks> left_from_;  // by rank: have not come
-  std::uint64_t begun_left_;
+  std::vector<Chunks> unheard_;    // by rank: chunks that have not begun to come
+  std::vector<Chunks> left_from_;  // by rank: chunks that have not come
+  std::uint64_t begun_left_;       // ranks that have not begun
   std::uint64_t sends_left_ = 0;
   std::uint64_t receives_left_ = 0;
 };

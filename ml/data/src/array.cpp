@@ -78,7 +78,7 @@ std::string describe(DType dtype, std::span<const std::int64_t> shape) {
 }
 
 std::optional<std::size_t> bytes_of_shape(DType dtype, std::span<const std::int64_t> shape) {
-  // A length of 0 does not excuse the others from making sense.
+  // Lengths other than 0 are checked even if one length is 0.
   std::size_t bytes = size_of(dtype);
   bool is_empty = false;
   for (const std::int64_t each : shape) {
@@ -96,8 +96,8 @@ std::optional<std::size_t> bytes_of_shape(DType dtype, std::span<const std::int6
 
 namespace pharos {
 
-// The type, the lengths, how many zeros follow, these, the numbers. An object of the store begins at a page: the zeros
-// let the numbers begin at a multiple of kAlignment in it, so that they can be used where they lie.
+// The encoding is the type, the lengths, the number of padding zeros, these zeros, and the numbers. Objects of the
+// store begin at a page, so the zeros align the numbers there to kAlignment, and they can be used in place.
 
 namespace {
 constexpr std::size_t kAlignment = 64;

@@ -5,7 +5,7 @@
 
 #include "file_bytes.hpp"
 
-// Records without a head: a byte for the label, three planes of 32 by 32 bytes.
+// The file has records without a head: a byte for the label, then three planes of 32 by 32 bytes.
 
 namespace pharos::ml {
 namespace {

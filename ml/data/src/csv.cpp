@@ -16,16 +16,16 @@
 namespace pharos::ml {
 namespace {
 
-/// Fields of a line after the other.
+/// Splits the text into lines and their fields.
 class CsvReader {
  public:
   CsvReader(const std::filesystem::path& path, std::string_view text, char separator)
       : path_{path}, text_{text}, separator_{separator} {
-    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);  // as Excel begins its files
+    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);  // Excel's files begin with this
   }
 
   bool at_end() const { return at_ == text_.size(); }
-  /// Where the last one began.
+  /// The line where the fields of the last next() began.
   std::size_t line() const { return line_; }
 
   std::vector<std::string> next() {
@@ -76,7 +76,7 @@ class CsvReader {
   std::size_t next_line_ = 1;
 };
 
-/// Infinite, or as near to 0 as there is one.
+/// Returns infinity, or the number nearest to 0 that a double can have.
 double number_out_of_range(std::string_view text) {
   static const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);
   return ::strtod_l(std::string{text}.c_str(), nullptr, plain);
@@ -102,7 +102,7 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(' ') == std::string_view::npos;
 }
 
-/// Whole numbers, if they all are; else real ones, with what is missing; else as they are.
+/// Returns whole numbers if all texts are; else real numbers, NaN for blanks, if all others are; else the texts.
 decltype(Column::values) typed(std::vector<std::string> texts) {
   std::vector<std::int64_t> whole;
   std::vector<double> real;

@@ -76,7 +76,8 @@ class Changed final : public Dataset {
   std::uint64_t size() const override { return from_->size(); }
   const std::vector<Field>& fields() const override { return fields_; }
   void read(std::uint64_t sample, std::uint64_t chance, std::span<const std::span<std::byte>> to) const override {
-    // Of this read alone: one dataset may be made of another by two changes.
+    // Each call has memory of its own, because read() runs in several threads and a changed dataset may be made of
+    // another changed dataset.
     std::vector<std::uint64_t> memory(bytes_ / sizeof(std::uint64_t));
     std::span<std::byte> rest = std::as_writable_bytes(std::span{memory});
     std::vector<std::span<std::byte>> writable;

@@ -94,7 +94,7 @@ Array array_of(const std::filesystem::path& path, FileNumbers numbers, std::vect
     throw_unsupported(
         path, "there is no type for its numbers of " + std::to_string(numbers.bytes * 8) + " bits; write others");
   }
-  // Also where a length of 0 makes it no bytes at all.
+  // Checked even if a length of 0 makes the array empty.
   if (!bytes_of_shape(*type, shape)) throw_corrupt(path, "there can be no array of " + describe(*type, shape));
   const auto needed_as_bytes = bytes_of_shape(DType::kU8, shape);
   std::size_t needed = 0;
@@ -116,7 +116,7 @@ Array array_of(const std::filesystem::path& path, FileNumbers numbers, std::vect
     from = turned;
   }
   if (size_of(*type) == numbers.bytes) {
-    if (turned.empty()) return {*type, std::move(shape), own};  // of one byte each, or none at all
+    if (turned.empty()) return {*type, std::move(shape), own};  // numbers of one byte, or no numbers
     return {*type, std::move(shape), Bytes{std::move(turned)}};
   }
   std::vector<std::byte> wide(from.size() / numbers.bytes * size_of(*type));

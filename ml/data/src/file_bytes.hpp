@@ -10,22 +10,22 @@
 
 namespace pharos::ml {
 
-/// Throws what the system says.
+/// Throws the error of the system.
 Bytes bytes_of_file(const std::filesystem::path& path, Keep keep);
 
-/// `why` says what is wrong, and where.
+/// `why` says what is wrong and where.
 [[noreturn]] void throw_corrupt(const std::filesystem::path& path, const std::string& why);
 [[noreturn]] void throw_unsupported(const std::filesystem::path& path, const std::string& why);
 
-/// How a file writes numbers.
+/// The representation of numbers in a file.
 struct FileNumbers {
   enum class Kind : std::uint8_t { kReal, kBFloat, kSigned, kUnsigned, kBool };
   Kind kind{};
   std::size_t bytes = 0;
   bool big_endian = false;
 };
-/// The type that they become; they stay where they are if that is theirs, else are copied. Throws for what there is no
-/// type for, and when `bytes` are less than the shape says.
+/// Returns the numbers as an array of the type that represents them. They are not copied if the representation is the
+/// same. Throws if no type can represent them, or if there are fewer bytes than the shape needs.
 Array array_of(const std::filesystem::path& path, FileNumbers numbers, std::vector<std::int64_t> shape,
                const Bytes& bytes);
 

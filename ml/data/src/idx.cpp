@@ -2,8 +2,8 @@
 
 #include "file_bytes.hpp"
 
-// Two zeros, a letter for the type, the number of dimensions (a byte each); the dimensions, 4 bytes each; the numbers.
-// The highest byte comes first.
+// The format: two zeros, a letter for the type and the number of dimensions, one byte each; the dimensions, 4 bytes
+// each; the numbers. All are big-endian.
 
 namespace pharos::ml {
 

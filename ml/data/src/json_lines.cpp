@@ -19,7 +19,7 @@ bool is_whole(const Json& value) {
   return value.is_number_integer() || value.is_boolean();
 }
 
-/// A member of a line, whose value is no list and no object.
+/// A member of a line whose value is neither a list nor an object.
 struct Cell {
   std::size_t row;
   Json value;
@@ -56,7 +56,7 @@ Column column_of(Cells&& from, std::size_t rows) {
   return {std::move(from.name), filled<std::string>(rows, from, "")};
 }
 
-/// As Python writes numbers that are none. Nothing: there is none outside of texts.
+/// Returns a word that Python writes for numbers that JSON does not have; nullopt if there is none outside of texts.
 std::optional<std::string_view> not_a_number_in(std::string_view line) {
   bool is_text = false;
   for (std::size_t at = 0; at < line.size(); ++at) {
@@ -73,7 +73,7 @@ std::optional<std::string_view> not_a_number_in(std::string_view line) {
   return std::nullopt;
 }
 
-/// Rows that have other names each would take numbers by the square of the file's size.
+/// If each row had its own names, the table would have a number of cells that is the square of the file's size.
 void check_cells(const std::filesystem::path& path, std::size_t rows, std::size_t columns, std::size_t bytes) {
   constexpr std::size_t kCellsMin = std::size_t{1} << 24;
   constexpr std::size_t kCellsOfAByte = 64;
@@ -98,9 +98,9 @@ Table read_json_lines(const std::filesystem::path& path) {
     if (own.find_first_not_of(" \t\r") == std::string_view::npos) continue;
 
     const auto where = [&] { return "line " + std::to_string(line); };
-    // What is nested is refused before it is deep.
+    // A line is refused at the first nested value, so deep nesting takes no memory.
     bool is_flat = true;
-    std::vector<std::string> names;  // as they come
+    std::vector<std::string> names;  // in the order of the line
     const auto look = [&](int depth, Json::parse_event_t event, Json& value) {
       const bool opens = event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
       if (opens && depth > 0) is_flat = false;
@@ -120,7 +120,8 @@ Table read_json_lines(const std::filesystem::path& path) {
       const auto [place, is_new] = places.try_emplace(name, columns.size());
       if (is_new) columns.push_back({.name = name});
       Cells& cells = columns[place->second];
-      if (!cells.cells.empty() && cells.cells.back().row == rows) continue;  // twice in its line: it has the last value
+      // The name is twice in the line; `json` has the last value.
+      if (!cells.cells.empty() && cells.cells.back().row == rows) continue;
       cells.all_whole = cells.all_whole && is_whole(value);
       cells.all_numbers = cells.all_numbers && (value.is_number() || value.is_boolean());
       cells.cells.push_back({rows, value});

@@ -15,12 +15,12 @@
 namespace pharos::ml {
 namespace {
 
-/// Memory of batches, all of one size. Any thread.
+/// Memory for batches, all of one size, which is reused. Any thread.
 class BatchMemory : public std::enable_shared_from_this<BatchMemory> {
  public:
   explicit BatchMemory(std::size_t bytes) : words_{(bytes + 7) / 8} {}
 
-  /// Comes back when nobody has it any more.
+  /// The memory returns to this object when the last pointer to it is gone.
   std::shared_ptr<std::byte> take() {
     std::unique_ptr<std::uint64_t[]> memory;
     {
@@ -57,7 +57,8 @@ std::size_t rounded(std::size_t bytes) {
 
 }  // namespace
 
-/// Batches have tickets, counted from the last seek: threads take them in turn, next() in their order.
+/// A ticket is the permission to make one batch. The threads take tickets in order, and next() returns the batches in
+/// that order.
 class Loader::Core {
  public:
   Core(DatasetPtr dataset, const LoaderOptions& options)
@@ -80,7 +81,7 @@ class Loader::Core {
     changed_.notify_all();
     for (std::thread& each : threads_) each.join();
   }
-  /// Once, and not by the constructor: where a thread cannot be made, those that could be are to end.
+  /// Called once, after the constructor: if a thread cannot be made, the destructor then ends those that were made.
   void start() try {
     for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { run(); });
   } catch (const std::system_error& e) {
@@ -102,7 +103,7 @@ class Loader::Core {
   Position position() const { return position_; }
   bool at_end() const { return position_.sample >= end_of(position_.epoch); }
   void seek(Position position) {
-    // Padded for as many ranks as there are samples, an epoch has fewer than twice as many places.
+    // With kPad and as many ranks as there are samples, an epoch has fewer than twice as many places as samples.
     const std::uint64_t most = options_.tail == Tail::kPad ? 2 * order_.size() - 1 : order_.size();
     if (position.sample > most) {
       throw_error(Error{
@@ -113,7 +114,7 @@ class Loader::Core {
     const std::lock_guard lock{mutex_};
     ++seeks_;
     made_.clear();
-    begin_ = position;  // what threads read of it, they read under the lock
+    begin_ = position;  // threads read it under the lock
     position_ = position;
     ticket_ = ticket(position);
     changed_.notify_all();
@@ -126,7 +127,7 @@ class Loader::Core {
     Batch batch{};
     std::exception_ptr threw{};
   };
-  /// The batch that begins there, of an epoch that has so many places.
+  /// The batch that begins at this position, of an epoch that ends at `end`.
   struct Ticket {
     Position at{};
     std::uint64_t end = 0;
@@ -136,14 +137,14 @@ class Loader::Core {
   static Key key_of(Position position) { return {position.epoch, position.sample}; }
 
   std::uint64_t batch_of_all() const { return std::uint64_t{batch_} * options_.ranks; }
-  /// So many samples, fewer or more, as the tail has it.
+  /// Returns the number of samples after the tail has been dropped or padded.
   std::uint64_t shared_evenly(std::uint64_t samples) const {
     const std::uint64_t rest = samples % options_.ranks;
     if (rest == 0 || options_.tail == Tail::kUneven) return samples;
     return options_.tail == Tail::kDrop ? samples - rest : samples - rest + options_.ranks;
   }
   Ticket ticket(Position at) const { return {at, end_of(at.epoch)}; }
-  /// Where an epoch was begun by another number of ranks, it is what they have left that these have evenly.
+  /// In an epoch that another number of ranks has begun, only the rest is shared evenly among these ranks.
   std::uint64_t end_of(std::uint64_t epoch) const {
     const std::uint64_t begun = epoch == begin_.epoch ? std::min(begin_.sample, order_.size()) : 0;
     return begun + shared_evenly(order_.size() - begun);
@@ -168,13 +169,13 @@ class Loader::Core {
     if (options_.threads != 0 && options_.ahead == 0) refuse("threads can make nothing ahead where nothing may be");
   }
 
-  /// The thread of next().
+  /// Called by the thread of next().
   Made wait_for(Position now) {
     std::unique_lock lock{mutex_};
     for (;;) {
       const auto found = made_.find(key_of(now));
       if (found != made_.end()) {
-        if (found->second.threw) return {.threw = found->second.threw};  // also when it is asked for again
+        if (found->second.threw) return {.threw = found->second.threw};  // stays, and is thrown again by the next call
         Made made = std::move(found->second);
         made_.erase(found);
         changed_.notify_all();
@@ -198,11 +199,13 @@ class Loader::Core {
       Made made = make(own, epoch);
       lock.lock();
       --making_;
-      if (seeks == seeks_) made_.emplace(key_of(own.at), std::move(made));  // else nobody will ask for it
+      // Otherwise a seek has made the batch useless.
+      if (seeks == seeks_) made_.emplace(key_of(own.at), std::move(made));
       changed_.notify_all();
     }
   }
-  /// Any thread. The last one's is kept, by this and by each thread: PyTorch's are lists.
+  /// Any thread. The loader and each thread keep the last epoch, because PyTorch's orders are lists that take time to
+  /// make.
   const Order::Epoch& epoch_of(std::uint64_t number, std::optional<NumberedEpoch>& kept) {
     if (!kept || kept->first != number) {
       const std::lock_guard lock{epoch_mutex_};
@@ -257,9 +260,9 @@ class Loader::Core {
   const DatasetPtr dataset_;
   const LoaderOptions options_;
   const Order order_;
-  std::size_t batch_ = 0;  ///< of a rank; no more than it has samples
+  std::size_t batch_ = 0;  ///< batch of one rank; at most the samples that a rank has
   std::shared_ptr<BatchMemory> memory_;
-  Position begin_;  ///< where the last seek was
+  Position begin_;  ///< the position of the last seek
   Position position_;
   std::optional<NumberedEpoch> own_epoch_;
 
@@ -269,11 +272,11 @@ class Loader::Core {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t seeks_ = 0;
-  Ticket ticket_;  ///< the next one
+  Ticket ticket_;  ///< the next ticket
   std::map<Key, Made> made_;
   std::size_t making_ = 0;
   bool ends_ = false;
-  std::vector<std::thread> threads_;  // the last: they use the others
+  std::vector<std::thread> threads_;  // the last member, because the threads use the others
 };
 
 const Array& Batch::operator[](std::string_view name) const {

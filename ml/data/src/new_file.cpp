@@ -46,7 +46,7 @@ void NewFile::finish() {
   if (::fdatasync(file_.get()) != 0) fail(errno);
   if (::rename(begun_.c_str(), path_.c_str()) != 0) fail(errno);
   is_named_ = true;
-  // The name is on disk when its folder is.
+  // The name survives a crash of the machine when the folder is on disk.
   const auto folder = path_.has_parent_path() ? path_.parent_path() : std::filesystem::path{"."};
   const Fd opened{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (!opened || ::fsync(opened.get()) != 0) fail(errno);

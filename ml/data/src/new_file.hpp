@@ -9,8 +9,9 @@
 
 namespace pharos::ml {
 
-/// A file that has its name when it is whole, and on disk; what was there before stays until then. It is written beside
-/// it, under a name of its own, and goes when it is left before. Throws what the system says.
+/// A file that gets its name only when it is complete and on disk; an existing file of that name stays until then. It
+/// is written in the same folder under a unique name, and removed by the destructor if finish() was not called.
+/// Functions throw the error of the system.
 class NewFile {
  public:
   explicit NewFile(std::filesystem::path path);

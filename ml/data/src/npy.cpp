@@ -8,8 +8,8 @@
 #include "file_bytes.hpp"
 #include "shapes.hpp"
 
-// "\x93NUMPY", two bytes of version, the head's length (2 bytes, from version 2 on 4), the head as Python would write
-// a dictionary, the numbers.
+// The format: "\x93NUMPY", the version in two bytes, the length of the head (2 bytes, or 4 from version 2 on), the head
+// as a Python dictionary, the numbers.
 
 namespace pharos::ml {
 namespace {
@@ -20,7 +20,7 @@ struct Head {
   std::vector<std::int64_t> shape{};
 };
 
-/// Reads "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }".
+/// Parses a head such as "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }".
 class HeadReader {
  public:
   HeadReader(const std::filesystem::path& path, std::string_view text) : path_{path}, text_{text} {}
@@ -124,7 +124,7 @@ class HeadReader {
   std::size_t at_ = 0;
 };
 
-/// The first index runs fastest in the file, the last one in memory.
+/// Converts from Fortran order, in which the first index changes fastest, to C order, in which the last one does.
 Array turned(const Array& file, std::vector<std::int64_t> shape) {
   const std::size_t bytes = size_of(file.dtype());
   std::vector<std::byte> to(file.bytes().size());

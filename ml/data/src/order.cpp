@@ -7,14 +7,14 @@
 #include <pharos/base/check.hpp>
 #include <pharos/ml/order.hpp>
 
-// A Feistel network turns the numbers of so many bits into each other: each round adds to one half what its key makes
-// of the other. A number that is no place is turned again, which ends at one, since turning goes round in circles; of
-// the numbers at least half are places.
+// A Feistel network permutes the numbers of a certain number of bits: each round combines one half with a hash of the
+// other half and the round's key. A result that is not a place is permuted again. This ends at a place, because
+// repeated permutation is cyclic; at least half of the numbers are places.
 
 namespace pharos::ml {
 namespace {
 
-/// splitmix64's end.
+/// The finalizer of splitmix64.
 std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
@@ -22,7 +22,7 @@ std::uint64_t mix(std::uint64_t x) {
 }
 constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;
 
-/// torch.randperm's loop: Fisher and Yates', from the front.
+/// The loop of torch.randperm: a Fisher-Yates shuffle from the front.
 std::vector<std::uint64_t> torch_permutation(std::uint64_t size, std::uint64_t seed) {
   std::vector<std::uint64_t> listed(size);
   for (std::uint64_t i = 0; i < size; ++i) listed[i] = i;
@@ -32,7 +32,7 @@ std::vector<std::uint64_t> torch_permutation(std::uint64_t size, std::uint64_t s
   }
   return listed;
 }
-/// From there on PyTorch draws 64 bits at once.
+/// From this size on PyTorch draws 64 bits at a time.
 constexpr std::uint64_t kTorchSizeMax = 0xffffffff / 20;
 
 }  // namespace

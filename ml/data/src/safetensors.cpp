@@ -12,15 +12,15 @@
 #include "new_file.hpp"
 #include "shapes.hpp"
 
-// The head's length (8 bytes, lowest first); the head: a JSON object with dtype, shape and data_offsets of each tensor,
-// and texts as "__metadata__"; the tensors, one behind the other without gaps.
+// The format: the length of the head (8 bytes, little-endian); the head, a JSON object with dtype, shape and
+// data_offsets of each tensor, and texts as "__metadata__"; the tensors, one after the other without gaps.
 
 namespace pharos::ml {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kHeadBytesMax = std::size_t{100} << 20;  // as the format's own library has it
+constexpr std::size_t kHeadBytesMax = std::size_t{100} << 20;  // the limit of the format's own library
 constexpr std::size_t kAlignment = 64;
 constexpr int kDepth = 3;
 constexpr const char* kMetadata = "__metadata__";
@@ -41,9 +41,9 @@ const char* name_of(DType dtype) {
   return kNames[static_cast<std::size_t>(dtype)];
 }
 
-/// Throws for a key that an object has twice: others may take the one or the other.
+/// Throws if an object has a key twice, because programs differ in which of the two values they take.
 Json parsed_head(const std::filesystem::path& path, std::string_view text) {
-  std::vector<std::set<std::string>> keys;  // of the object that is open at each depth
+  std::vector<std::set<std::string>> keys;  // the keys so far of the object that is open at each depth
   const auto look = [&](int depth, Json::parse_event_t event, Json& value) {
     if (depth > kDepth) return false;
     const auto within = static_cast<std::size_t>(depth);
@@ -73,10 +73,10 @@ bool is_utf8(const std::string& text) {
   }
 }
 
-/// Where tensors begin and end, of so many bytes.
+/// Begin and end of each tensor, in bytes.
 using Places = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
 
-/// One behind the other, from the first byte to the last.
+/// Throws unless the tensors lie one after the other, from the first byte to the last.
 void check_places(const std::filesystem::path& path, Places places, std::uint64_t bytes) {
   std::ranges::sort(places);
   std::uint64_t at = 0;
@@ -183,8 +183,8 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
       texts[key] = value;
     }
   }
-  // As the format's own library has them: those of the largest numbers first, so that each lies at a multiple of its
-  // number's size.
+  // As in the format's own library, tensors of the widest numbers come first, so that each tensor is aligned for its
+  // numbers.
   std::vector<const NamedArray*> order;
   for (const NamedArray& each : tensors) order.push_back(&each);
   std::ranges::sort(order, [](const NamedArray* a, const NamedArray* b) {
@@ -201,7 +201,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
     head[name] = {{"dtype", name_of(array.dtype())}, {"shape", array.shape()}, {"data_offsets", {at, at + bytes}}};
     at += bytes;
   }
-  // The first begins at a multiple of that, so that all can be used where they are mapped.
+  // The first tensor is aligned to kAlignment, so that all tensors can be used where the file is mapped.
   std::string text = head.dump();
   text.append((kAlignment - (text.size() + sizeof(std::uint64_t)) % kAlignment) % kAlignment, ' ');
   const std::uint64_t length = text.size();

@@ -9,7 +9,7 @@
 
 namespace pharos::ml {
 
-/// Of all its elements. Nothing: lengths below 0, or more bytes than can be counted.
+/// Returns the bytes of all elements; nullopt if a length is negative or the number is too large.
 std::optional<std::size_t> bytes_of_shape(DType dtype, std::span<const std::int64_t> shape);
 
 }  // namespace pharos::ml

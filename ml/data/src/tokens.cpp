@@ -6,8 +6,8 @@
 
 #include "file_bytes.hpp"
 
-// llm.c's head: 256 numbers of 4 bytes, which are kMagic, the version, the number of tokens, and zeros. Version 1 has
-// tokens of 16 bits, 7 of 32 with another magic number.
+// The head of llm.c's files has 256 numbers of 4 bytes: kMagic, the version, the number of tokens, and zeros. Version 1
+// has tokens of 16 bits. Version 7 has tokens of 32 bits and the other magic number.
 
 namespace pharos::ml {
 namespace {

@@ -13,8 +13,9 @@
 #include "shapes.hpp"
 #include "zip.hpp"
 
-// A zip archive: "…/data.pkl" says in Python's pickle, protocol 2, what there is; "…/data/N" are the memories of
-// tensors. A pickle is a program for a stack machine. Of what it may call only dictionaries and tensors are made here.
+// The file is a zip archive: "…/data.pkl" describes the contents in Python's pickle, and "…/data/N" has the memory of
+// tensors. A pickle is a program for a stack machine. Of the functions that it may call, only those that make
+// dictionaries and tensors are implemented here.
 
 namespace pharos::ml {
 namespace {
@@ -43,16 +44,16 @@ struct Node {
 constexpr std::size_t kNodesMax = 10'000'000;
 constexpr int kDepthMax = 32;
 constexpr std::size_t kDimensionsMax = 64;
-constexpr std::size_t kItemBytes = 8;  // of a list
+constexpr std::size_t kItemBytes = 8;  // of one item of a list
 
-/// A pickle may ask for the same again and again, turned around or within others. What is made of a file anew is
-/// counted, and has an end.
+/// Limits how much memory is made of a file. A pickle may use the same tensor or list any number of times, transposed
+/// or inside others, so a small file could otherwise take any amount of memory.
 class Room {
  public:
   Room(const std::filesystem::path& path, std::size_t file_bytes)
       : path_{path}, left_{std::max(kBytesMin, file_bytes * kBytesOfAByte)} {}
 
-  /// Before they are made. Throws kCorrupt.
+  /// To be called before memory is allocated. Throws an Exception with kCorrupt if the limit is reached.
   void take(std::size_t bytes) {
     if (bytes > left_) throw_corrupt(path_, "its pickle makes far more of it than the file has");
     left_ -= bytes;
@@ -60,13 +61,13 @@ class Room {
 
  private:
   static constexpr std::size_t kBytesMin = std::size_t{64} << 20;
-  static constexpr std::size_t kBytesOfAByte = 128;  // a list of small numbers takes so many
+  static constexpr std::size_t kBytesOfAByte = 128;  // a list of small numbers takes that much
 
   const std::filesystem::path& path_;
   std::size_t left_;
 };
 
-/// What the archive has, each checked when it is first asked for.
+/// The files of the archive. The checksum of each is checked when it is first used.
 class Archive {
  public:
   Archive(const std::filesystem::path& path, const Bytes& file) : path_{path}, files_{files_in_zip(path, file)} {
@@ -77,7 +78,7 @@ class Archive {
     name_ = pickle->first.substr(0, pickle->first.size() - kPickle.size());
   }
 
-  /// Null: there is none.
+  /// Returns null if there is no such file.
   const Bytes* find(const std::string& name) {
     const auto found = files_.find(name_ + '/' + name);
     if (found == files_.end()) return nullptr;
@@ -110,7 +111,7 @@ class Unpickler {
   Unpickler(const std::filesystem::path& path, Archive& archive, Room& room)
       : path_{path}, archive_{archive}, room_{room} {}
 
-  /// What it leaves; owned by this.
+  /// Runs the pickle and returns the value that it leaves on the stack, which this object owns.
   const Node& run(std::span<const std::byte> program) {
     program_ = program;
     for (;;) {
@@ -200,7 +201,7 @@ class Unpickler {
         if (version < 2 || version > 5) fail("is of protocol " + std::to_string(version));
         return;
       }
-      case 0x95: bytes(8); return;  // a frame's length
+      case 0x95: bytes(8); return;  // the length of a frame
       case '(': return push(Mark{});
       case '0': pop(); return;
       case 'N': return push(None{});
@@ -246,7 +247,7 @@ class Unpickler {
       }
       case 'Q': return push_memory();
       case 'R': return call();
-      case 'b': pop(); return;  // attributes of a dictionary, which are of no interest here
+      case 'b': pop(); return;  // attributes of a dictionary, which are not needed
       default: break;
     }
     throw_unsupported(path_, "its pickle does something that tensors do not need (operation " +
@@ -296,7 +297,7 @@ class Unpickler {
     return lengths;
   }
 
-  /// ('storage', class, key, device, number of elements)
+  /// The argument is the tuple ('storage', class, key, device, number of elements).
   void push_memory() {
     const auto& id = as<List>(pop(), "tuple");
     const auto numbers = numbers_of(item_as<Global>(id, 1, "class").name);
@@ -326,7 +327,8 @@ class Unpickler {
     const Bytes* const file = archive_.find("data/" + memory.key);
     if (file == nullptr) fail("names the memory " + memory.key + ", which the file has not");
     const Array all = array_of(path_, memory.numbers, {memory.size}, *file);
-    if (all.bytes().owner() != file->owner()) room_.take(all.bytes().size());  // they were widened
+    // The numbers were widened, so they were copied.
+    if (all.bytes().owner() != file->owner()) room_.take(all.bytes().size());
     if (shape.size() != strides.size() || offset < 0) fail("has a tensor that makes no sense");
     const auto bytes = bytes_of_shape(all.dtype(), shape);
     std::int64_t last = offset;
@@ -343,7 +345,7 @@ class Unpickler {
       const auto own = all.bytes().span().subspan(static_cast<std::size_t>(offset) * size, *bytes);
       return {all.dtype(), std::move(shape), Bytes{all.bytes().owner(), own}};
     }
-    // A memory that is smaller than the tensor is one that is there several times, by a stride of 0.
+    // A tensor that is larger than its memory uses it several times, with a stride of 0.
     if (*bytes / size > static_cast<std::size_t>(memory.size)) fail("has a tensor that is larger than its memory");
     room_.take(*bytes);
     std::vector<std::byte> to(*bytes);
@@ -378,14 +380,14 @@ class Unpickler {
   std::map<std::size_t, Node*> memo_;
 };
 
-/// Tensors and numbers by the keys on the way to them.
+/// Collects tensors and numbers, named by the keys on the way to them.
 class Flattened {
  public:
   Flattened(const std::filesystem::path& path, Room& room, std::vector<NamedArray>& to)
       : path_{path}, room_{room}, to_{to} {}
 
   void add(const Node& node, const std::string& name, int depth = 0) {
-    // The same list may be in others again and again.
+    // The same list may be in other lists many times.
     if (depth > kDepthMax || ++visits_ > kNodesMax) throw_corrupt(path_, "its pickle is nested too deeply");
     const auto below = [&](const std::string& key) {
       room_.take(name.size() + key.size());

@@ -6,8 +6,8 @@
 
 #include "file_bytes.hpp"
 
-// An archive ends with its directory and a record that says where that begins; larger ones have a second such record,
-// with wider numbers. PKWARE's APPNOTE, sections 4.3.7 to 4.3.16.
+// An archive ends with a directory and a record that says where the directory begins. Large archives have a second such
+// record with wider numbers. See PKWARE's APPNOTE, sections 4.3.7 to 4.3.16.
 
 namespace pharos::ml {
 namespace {
@@ -18,7 +18,7 @@ constexpr std::size_t kLocatorBytes = 20;
 constexpr std::size_t kWideEndBytes = 56;
 constexpr std::size_t kEntryBytes = 46;
 constexpr std::size_t kLocalBytes = 30;
-constexpr std::uint32_t kNarrow = 0xffffffff;  // the number is elsewhere, and wider
+constexpr std::uint32_t kNarrow = 0xffffffff;  // means that the number is in another place, and wider
 
 class ZipReader {
  public:
@@ -78,7 +78,7 @@ class ZipReader {
     while (extra + 4 <= end) {
       std::uint64_t field = extra + 4;
       const std::uint64_t next = field + number<std::uint16_t>(extra + 2);
-      if (number<std::uint16_t>(extra) == 1) {  // whole size, then size in the archive, then place
+      if (number<std::uint16_t>(extra) == 1) {  // the whole size, then the size in the archive, then the place
         if (bytes == kNarrow) bytes = number<std::uint64_t>(field), field += 8;
         if (number<std::uint32_t>(entry + 20) == kNarrow) field += 8;
         if (local == kNarrow) local = number<std::uint64_t>(field);
@@ -95,8 +95,8 @@ class ZipReader {
   const Bytes& archive_;
 };
 
-/// CRC-32's remainder of a byte, and of one that so many zeros follow.
 constexpr std::size_t kAtOnce = 8;
+/// kRemainders[n][b] is the CRC-32 remainder of the byte b followed by n zero bytes.
 constexpr auto kRemainders = [] {
   std::array<std::array<std::uint32_t, 256>, kAtOnce> tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

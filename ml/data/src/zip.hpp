@@ -11,11 +11,12 @@ namespace pharos::ml {
 
 struct ZipEntry {
   Bytes bytes{};
-  std::uint32_t checksum = 0;  ///< CRC-32; 0: PyTorch was told to write none
+  std::uint32_t checksum = 0;  ///< CRC-32; 0 if PyTorch was told to write none
 };
-/// What a zip archive holds, by name. Throws kCorrupt, and kUnsupported for what is compressed in it.
+/// Returns the files of a zip archive by name. Throws an Exception with kCorrupt for a damaged archive and with
+/// kUnsupported for compressed files.
 std::map<std::string, ZipEntry> files_in_zip(const std::filesystem::path& path, const Bytes& archive);
-/// Reads all of its bytes. Throws kCorrupt when they are not what was written.
+/// Reads all bytes of the entry. Throws an Exception with kCorrupt if they do not match the checksum.
 void check_entry(const std::filesystem::path& path, const std::string& name, const ZipEntry& entry);
 
 }  // namespace pharos::ml

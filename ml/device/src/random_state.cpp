@@ -29,7 +29,7 @@ std::optional<at::DeviceType> accelerator() {
   return std::nullopt;
 }
 
-/// The CPU's, then those of the devices that are in use.
+/// The CPU's generator, then those of the devices that are in use.
 std::vector<at::Generator> generators() {
   std::vector<at::Generator> all{at::detail::getDefaultCPUGenerator()};
   const auto kind = accelerator();
@@ -60,7 +60,7 @@ RandomState RandomState::now() {
 RandomState RandomState::from_bytes(std::span<const std::byte> bytes) {
   RandomState state;
   for (at::Generator& each : generators()) {
-    if (bytes.empty() && !state.states_.empty()) break;  // saved where that GPU was not in use
+    if (bytes.empty() && !state.states_.empty()) break;  // This GPU was not in use where the state was saved.
     const std::size_t size = state_bytes(each);
     if (bytes.size() < size) {
       throw_error(Error{ErrorCode::kInvalidArgument, "a random generator's state has " + std::to_string(bytes.size()) +

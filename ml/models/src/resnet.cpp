@@ -14,12 +14,12 @@ using torch::nn::BatchNorm2d;
 using torch::nn::Conv2d;
 using torch::nn::Sequential;
 
-/// Without a bias: the mean is taken away behind it.
+/// Has no bias, because the batch norm behind it subtracts the mean.
 Conv2d convolution(std::int64_t from, std::int64_t to, std::int64_t size, std::int64_t stride) {
   return Conv2d{torch::nn::Conv2dOptions(from, to, size).stride(stride).padding(size / 2).bias(false)};
 }
 
-/// Two convolutions, and what goes past them.
+/// Two convolutions, and a path around them.
 class Block : public torch::nn::Module {
  public:
   Block(std::int64_t from, std::int64_t to, std::int64_t stride)
@@ -74,7 +74,8 @@ ResNet18Impl::ResNet18Impl(const ResNet18Options& options)
   register_module("layer3", layers_->layer3);
   register_module("layer4", layers_->layer4);
   register_module("fc", layers_->fc);
-  // When all modules have drawn their first numbers, as torchvision does: so these are the same for a seed.
+  // This comes after all modules have drawn their initial values, as in torchvision, so that a seed gives the same
+  // values.
   for (const std::shared_ptr<Module>& each : modules(false)) {
     const auto* const conv = each->as<Conv2d>();
     if (conv != nullptr) torch::nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);

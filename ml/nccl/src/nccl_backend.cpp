@@ -24,7 +24,7 @@ using Kind = Operation::Kind;
 
 constexpr Duration kPause = 20us;  // between looks at the GPU
 constexpr std::size_t kRoomMin = 64 << 10;
-constexpr Duration kLookTime = 100ms;  // between looks at whether all ranks live
+constexpr Duration kLookTime = 100ms;  // between checks that all ranks are alive; also how long NCCL may take to end
 
 Result<void> done(cudaError_t status, const std::string& what) {
   if (status == cudaSuccess) return {};
@@ -67,7 +67,8 @@ ncclRedOp_t reduction_of(Reduction reduction) {
   return ncclSum;
 }
 
-/// The calling thread's GPU, as long as this lives. What goes wrong is seen by what comes next.
+/// Makes `device` the calling thread's GPU as long as this object lives. Errors are not checked here: the calls that
+/// follow fail, too.
 class OnDevice {
  public:
   explicit OnDevice(int device) {
@@ -81,7 +82,7 @@ class OnDevice {
   int before_ = 0;
 };
 
-/// What it throws, as a result.
+/// Calls `f`, and returns the exception that it throws as an error.
 template <class F>
 Result<void> tried(const F& f) {
   try {
@@ -107,11 +108,11 @@ class NcclBackend::Running final : public detail::Work {
   const Operation operation;
   const detail::Places places;
   std::array<std::uint8_t, sizeof(Operation)> own{};
-  std::vector<std::uint8_t> all{};  // what each rank wants
+  std::vector<std::uint8_t> all{};  // the operation that each rank has begun
   HostRoom message{};
-  std::optional<Pending> agreement{};  // a message's: the message itself
-  cudaEvent_t given = nullptr;         // what the default stream had been given when it was begun has ended
-  cudaEvent_t event = nullptr;         // it has ended on the GPU; of a message that goes: its copy has
+  std::optional<Pending> agreement{};  // of a message: the message itself, on the host
+  cudaEvent_t given = nullptr;         // after the work that the default stream had when this was begun
+  cudaEvent_t event = nullptr;         // after the operation on the GPU; of a message to send: after its copy
   bool ended = false;
 
   std::size_t bytes() const { return operation.count * size_of(operation.dtype); }
@@ -126,7 +127,7 @@ Result<std::unique_ptr<NcclBackend>> NcclBackend::make(Communicator host, int de
   ::cudaGetDevice(&before);
   const auto here = done(::cudaSetDevice(device), "taking GPU " + std::to_string(device));
   ::cudaSetDevice(before);
-  // All ranks say whether they have theirs: nobody waits in NCCL for one that has none.
+  // All ranks tell each other whether they have a GPU, so that no rank waits in NCCL for a rank without one.
   std::int32_t lacks = here ? 0 : 1;
   PHAROS_TRY_VOID(tried([&] { host.all_reduce(std::span{&lacks, 1}, Reduction::kMax); }));
   if (!here) return here.error();
@@ -135,8 +136,8 @@ Result<std::unique_ptr<NcclBackend>> NcclBackend::make(Communicator host, int de
   return backend;
 }
 
-/// NCCL takes no two ranks of one machine that have the same GPU. They are on machines of their own for it, then, and
-/// their data goes over sockets.
+/// NCCL refuses two ranks of one machine that have the same GPU. So each of them gets a machine name of its own here:
+/// NCCL takes them for ranks of different machines, and sends their data over sockets.
 Result<void> NcclBackend::name_machine() {
   cudaDeviceProp own{};
   PHAROS_TRY_VOID(
@@ -185,7 +186,7 @@ NcclBackend::~NcclBackend() {
   }
 }
 
-/// Until NCCL has done what it was last asked for.
+/// Waits until NCCL has done what it was asked for last.
 Result<void> NcclBackend::settle(Deadline deadline) {
   for (;;) {
     ncclResult_t state = ncclInProgress;
@@ -223,7 +224,8 @@ Result<void> NcclBackend::mark_begin(Running& running) {
   return done(::cudaEventRecord(running.given, cudaStreamLegacy), "recording an event");
 }
 
-/// Rule 1. A message is the two's alone, and goes through the host.
+/// Rule 1 of the class. A message is between two ranks only: they need no agreement, since the host's message checks
+/// it.
 Result<void> NcclBackend::begin_agreement(Running& running) {
   const Operation& operation = running.operation;
   if (operation.kind != Kind::kMessage) {
@@ -252,7 +254,8 @@ Result<void> NcclBackend::begin_message(Running& running) {
   return done(::cudaEventRecord(running.event, messages_), "recording an event");
 }
 
-// To free it is to wait for what runs on the GPU, which may wait for a rank that has died: rooms are kept.
+// Pinned memory is kept and used again: to free it would wait for what runs on the GPU, which may wait for a rank that
+// has died.
 Result<NcclBackend::HostRoom> NcclBackend::take_room(std::size_t bytes) {
   const auto found =
       std::find_if(host_rooms_.begin(), host_rooms_.end(), [&](const HostRoom& each) { return each.bytes >= bytes; });
@@ -267,7 +270,7 @@ Result<NcclBackend::HostRoom> NcclBackend::take_room(std::size_t bytes) {
   return HostRoom{HostMemory{static_cast<std::byte*>(memory)}, taken};
 }
 
-/// It has been copied from the GPU.
+/// Called when the message has been copied from the GPU.
 Result<void> NcclBackend::send_message(Running& running) {
   ::cudaEventDestroy(std::exchange(running.event, nullptr));
   return tried([&] {
@@ -344,7 +347,7 @@ Result<void> NcclBackend::call(const Operation& operation, const detail::Places&
 Result<void> NcclBackend::advance_all() {
   if (failed_) return *failed_;
   const OnDevice on_device{device_};
-  // What all do goes to the GPU in its order; messages do not wait.
+  // Operations of all ranks go to the GPU in the order in which they were begun. Messages do not wait for them.
   bool is_next = true;
   for (const auto& each : running_) {
     const bool is_message = each->operation.kind == Kind::kMessage;
@@ -387,7 +390,7 @@ Result<void> NcclBackend::finish(detail::Work& work, Duration time) {
   auto& running = static_cast<Running&>(work);
   const Deadline deadline = Deadline::in(time);
   TimePoint look = std::chrono::steady_clock::now() + kLookTime;
-  // Who does not agree in time is named by the host, which knows whom it waits for.
+  // If a rank does not agree in time, the wait of the host's operation fails, and names that rank.
   while (!running.ended) {
     PHAROS_TRY_VOID(advance_all());
     if (running.ended) break;
@@ -430,13 +433,14 @@ void NcclBackend::free(std::byte* memory) {
 
 // ---- Failing
 
-/// Rule 2. The others hear of it on the host.
+/// Rule 2 of the class. The other ranks are told on the host.
 Error NcclBackend::give_up(const Error& why) {
   if (!failed_) {
     failed_ = why;
     host_.abort(why);
     if (comm_ != nullptr) ::ncclCommAbort(std::exchange(comm_, nullptr));
-    // Copies end now that nothing before them waits for others: their owners may free the memory.
+    // Nothing on the GPU waits for other ranks any more, so the copies of messages end, and then their memory may be
+    // freed.
     if (messages_ != nullptr) ::cudaStreamSynchronize(messages_);
     running_.clear();
   }

@@ -19,12 +19,11 @@
 
 namespace pharos::ml {
 
-/// Ranks that have a GPU each.
+/// Ranks that have a GPU each. One thread at a time. The destructor ends NCCL, and aborts it if that takes too long.
 ///
-/// 1. An operation goes to the GPU once all ranks have told each other, on the host, that they want the same. It runs
-/// on
-///    a stream of this backend, behind what CUDA's default stream had been given when the operation was begun.
-/// 2. What is on the GPU is watched: when a rank has died, or it takes too long, NCCL is aborted.
+/// 1. An operation goes to the GPU once all ranks have told each other, on the host, that they have begun the same one.
+///    It runs on a stream of this backend, after all work that CUDA's default stream had when the operation was begun.
+/// 2. Operations on the GPU are watched: when a rank has died, or an operation takes too long, NCCL is aborted.
 class NcclBackend final : public detail::Backend {
  public:
   static Result<std::unique_ptr<NcclBackend>> make(Communicator host, int device, Duration time);
@@ -52,7 +51,7 @@ class NcclBackend final : public detail::Backend {
   struct FreeOnHost {
     void operator()(std::byte* memory) const { ::cudaFreeHost(memory); }
   };
-  /// Of the host, which GPUs copy from and to while it goes on.
+  /// Pinned memory of the host: a GPU copies from it and to it while the host continues.
   using HostMemory = std::unique_ptr<std::byte, FreeOnHost>;
   struct HostRoom {
     HostMemory memory{};
@@ -79,10 +78,10 @@ class NcclBackend final : public detail::Backend {
 
   Communicator host_;
   const int device_;
-  const Duration time_;  // for what NCCL does on the host
+  const Duration time_;  // the longest time for what NCCL does on the host
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
-  cudaStream_t messages_ = nullptr;  // copies of them wait for no other operation
+  cudaStream_t messages_ = nullptr;  // for copies of messages, so that they wait for no other operation
   std::vector<HostRoom> host_rooms_;
   std::deque<std::shared_ptr<Running>> running_;  // in the order in which they were begun
   std::map<std::byte*, Memory> memory_;

@@ -16,7 +16,7 @@ constexpr std::size_t kPointsDrawn = 2000;
 
 struct Frame {
   std::vector<Point> points{};
-  std::vector<Point> line{};  // smoothed
+  std::vector<Point> line{};  // the moving mean of the points
   double low = 0;
   double high = 1;
   double first = 0;
@@ -31,7 +31,7 @@ Frame frame_of(const Curve& curve) {
   std::ranges::copy_if(curve.points, std::back_inserter(frame.points),
                        [](const Point& each) { return std::isfinite(each.y) && std::isfinite(each.x); });
   if (frame.points.empty()) return frame;
-  // A few that are far off would press all others into one line.
+  // The frame leaves out a few values that are far off: they would press all others into one line.
   std::vector<double> values;
   for (const Point& each : frame.points) values.push_back(each.y);
   std::ranges::sort(values);
@@ -47,7 +47,7 @@ Frame frame_of(const Curve& curve) {
   }
   frame.first = frame.points.front().x;
   frame.last = std::max(frame.points.back().x, frame.first + 1);
-  // A moving mean, as wide as a fiftieth of the picture; where it begins, of what there is.
+  // A moving mean over about a fiftieth of the picture. At the beginning it is the mean of the points so far.
   const double keep = std::exp(-50.0 / static_cast<double>(std::max<std::size_t>(frame.points.size(), 50)));
   double mean = 0;
   double weight = 0;

@@ -9,10 +9,10 @@ namespace pharos::ml {
 namespace {
 
 std::atomic<bool> interrupt_asked = false;
-std::atomic<std::int64_t> first_at = 0;  // of the first SIGINT, in nanoseconds; 0: none has come
+std::atomic<std::int64_t> first_at = 0;  // time of the first SIGINT in nanoseconds; 0 before it
 std::atomic<std::int64_t> same_nanoseconds = 0;
 
-// In a signal handler.
+// The signal handler: it uses only functions and atomics that are safe in one.
 void on_interrupt(int signal) {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC, &time);
@@ -22,7 +22,7 @@ void on_interrupt(int signal) {
     interrupt_asked = true;
   } else if (now - first >= same_nanoseconds) {
     ::signal(signal, SIG_DFL);
-    ::raise(signal);  // when this handler has returned
+    ::raise(signal);  // delivered when this handler has returned
   }
 }
 

@@ -18,7 +18,7 @@
 namespace pharos::ml {
 namespace {
 
-constexpr std::size_t kWaitingMax = std::size_t{64} << 20;  // bytes of lines that could not be written yet
+constexpr std::size_t kWaitingMax = std::size_t{64} << 20;  // bytes of lines that wait to be written
 constexpr const char* kWriting = "writing reports";
 constexpr const char* kRemedy = "Make room in their folder.";
 
@@ -28,11 +28,12 @@ Result<Fd> open_file(const std::filesystem::path& path, int how) {
   return file;
 }
 
+/// The first and the last line of a file.
 struct Ends {
-  std::string first;  ///< line
+  std::string first;
   std::string last;
 };
-/// A last line that was interrupted is gone, and the next comes behind the others.
+/// Removes an incomplete last line, and sets the file's position behind the lines that are left.
 Result<Ends> keep_whole_lines(const Fd& file) {
   PHAROS_TRY(const auto bytes, read_whole(file, "reading reports"));
   const std::string_view text{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -63,7 +64,7 @@ std::vector<std::string> csv_fields(std::string_view line) {
   return fields;
 }
 
-/// All of it, or nothing: a line that is cut short would become one with the next.
+/// Writes all of the text, or nothing: an incomplete line would be joined with the next one.
 Result<void> append(const Fd& file, std::string& text) {
   const off_t end = ::lseek(file.get(), 0, SEEK_CUR);
   auto written = write_whole(file, std::as_bytes(std::span{text}), kWriting, kRemedy);
@@ -118,11 +119,11 @@ Result<ReportLog> ReportLog::go_on(const std::filesystem::path& folder, std::vec
   }
   std::uint64_t last = 0;
   const char* const end = ends.last.data() + ends.last.size();
-  if (std::from_chars(ends.last.data(), end, last).ec == std::errc{}) log.last_ = last;  // else it is the head
+  if (std::from_chars(ends.last.data(), end, last).ec == std::errc{}) log.last_ = last;  // the header has no number
   return log;
 }
 
-/// False: those are others.
+/// Takes the columns of a header. Returns false if its first columns are different.
 bool ReportLog::take_columns(std::string_view head) {
   const std::vector<std::string> names = csv_fields(head);
   std::vector<std::string> first = first_columns_;
@@ -184,8 +185,8 @@ Result<void> ReportLog::write() {
   return append(json_, json_lines_);
 }
 
-// Lines that are there already, and those that wait, have as many columns as there were; the new ones are empty. Until
-// all of them are there, in a file beside it, the file stays as it is.
+// Lines in the file, and some of those that wait, have fewer columns than the new header: they get empty fields. The
+// new contents are written to another file, which then replaces this one, so that the file is whole at any time.
 Result<void> ReportLog::widen() {
   PHAROS_TRY(const auto bytes, read_whole(csv_, "reading reports"));
   std::string lines{reinterpret_cast<const char*>(bytes.data()), bytes.size()};

@@ -14,8 +14,8 @@
 namespace pharos::ml {
 namespace {
 
-constexpr std::size_t kRecordBytesMax = std::size_t{64} << 20;  // bytes of records that could not be written yet
-constexpr std::size_t kHead = sizeof(std::uint64_t) + sizeof(std::uint32_t);  // a record's length, and its checksum
+constexpr std::size_t kRecordBytesMax = std::size_t{64} << 20;  // bytes of records that wait to be written
+constexpr std::size_t kHead = sizeof(std::uint64_t) + sizeof(std::uint32_t);  // a record's length and its checksum
 constexpr const char* kMakeRoom = "Make room in its folder.";
 
 std::uint32_t masked_checksum(std::string_view bytes) {
@@ -39,7 +39,7 @@ void append_record(std::string& to, const ProtoMessage& event) {
   append_checksum(event.bytes());
 }
 
-/// Where the last whole record ends.
+/// Returns the offset at which the last whole record ends.
 off_t end_of_records(const Fd& file, off_t size) {
   off_t end = 0;
   for (char head[kHead]; end + static_cast<off_t>(kHead) <= size;) {
@@ -76,7 +76,7 @@ void TensorBoardFile::add(double time, std::uint64_t step, const ProtoMessage& s
   append(ProtoMessage{}.real(1, time).number(2, step).message(5, summary));
 }
 
-// A session's start: what TensorBoard has seen of that step and later ones it drops then.
+// The event is a session's start, at which TensorBoard drops what it has read of this step and later ones.
 void TensorBoardFile::go_back(double time, std::uint64_t step) {
   append(ProtoMessage{}.real(1, time).number(2, step).message(7, ProtoMessage{}.number(1, 1)));
 }

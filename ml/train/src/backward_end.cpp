@@ -15,7 +15,8 @@ using torch::autograd::FunctionPreHook;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-/// Goes with the backward, whether that ends well or not.
+/// Holds the two functions. It is owned by a callback of the backward, or by a hook in its graph. If these are
+/// destroyed before come() was called, the backward has failed.
 class End {
  public:
   End(std::function<void()> then, std::function<void()> otherwise)
@@ -37,14 +38,14 @@ using SharedEnd = std::shared_ptr<End>;
 
 void at_end_of_backward(SharedEnd end);
 
-/// Before a node runs the next time.
+/// A hook that asks for the end of the backward when its node runs the next time. It does so once; the hook stays.
 class Before final : public FunctionPreHook {
  public:
   static void add(Node& node, const SharedEnd& end) {
     for (const auto& hook : node.pre_hooks()) {
       auto* const before = dynamic_cast<Before*>(hook.get());
       if (before == nullptr || before->end_ != nullptr) continue;
-      before->end_ = end;  // a node that lives from step to step does not collect them
+      before->end_ = end;  // hooks are reused, so that a node that lives from step to step does not collect them
       return;
     }
     auto before = std::make_unique<Before>();
@@ -61,8 +62,9 @@ class Before final : public FunctionPreHook {
   SharedEnd end_;
 };
 
-// A callback runs at the end of the backward that it was given in. If that was begun by a node of another one, which
-// has not ended then, what comes behind that node is the other's.
+// The engine runs a callback at the end of the backward in which it was queued. If a node of an outer backward has
+// begun that one, the outer backward still goes on. So the callback is queued again, in the outer backward, when one of
+// the nodes that follow the present node runs.
 void come(const SharedEnd& end) {
   const std::shared_ptr<Node> outer = torch::autograd::get_current_node();
   if (outer == nullptr) return end->come();

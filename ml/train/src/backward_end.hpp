@@ -4,8 +4,9 @@
 
 namespace pharos::ml {
 
-/// Inside of a backward: calls `then` when the outermost one on this thread has ended, also if it was called for in one
-/// that a node of that has begun (checkpointing). Calls `otherwise` when it ends with an exception, or `then` does.
+/// Call it inside of a backward. Calls `then` once when the outermost backward on this thread has ended, even if this
+/// function was called in an inner backward that a node of the outer one has begun (see recompute.hpp). Calls
+/// `otherwise` instead if the backward ends with an exception, and in addition if `then` throws.
 void at_end_of_backward(std::function<void()> then, std::function<void()> otherwise);
 
 }  // namespace pharos::ml

@@ -45,7 +45,7 @@ Buckets::Buckets(Communicator& ranks, Marks marks, const std::vector<at::Tensor>
                std::make_shared<const Buffer<std::byte>>(ranks.allocate<std::byte>(bytes_)))} {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& parameter = parameters[i];
-    // As the parameter lies: optimizers go through both side by side.
+    // The strides are those of the parameter, because optimizers go through the memory of both side by side.
     const auto strides = at::empty_like(parameter, parameter.options().device(at::kMeta)).strides().vec();
     slots_[i].view = at::from_blob(
         memory_->data() + offsets_[i], parameter.sizes(), strides, [memory = memory_](void*) {}, parameter.options());

@@ -12,29 +12,30 @@
 
 namespace pharos::ml {
 
-/// Gradients of one type that are reduced together: they lie one behind the other. Some rank has used a gradient if its
-/// mark is not zero on that rank.
+/// Gradients of one type that are reduced together. They lie one behind the other. Each gradient has a mark: before the
+/// reduction it is not zero if this rank has used the parameter, and afterwards if any rank has.
 struct Bucket {
   DType dtype{};
-  std::size_t begin = 0;  ///< bytes
-  std::size_t bytes = 0;
-  std::size_t marks = 0;               ///< Marks::kBehind: where the marks begin, bytes
-  std::vector<std::size_t> members{};  ///< parameters
+  std::size_t begin = 0;               ///< offset of the first gradient, in bytes
+  std::size_t bytes = 0;               ///< length, with the marks if they are kBehind
+  std::size_t marks = 0;               ///< with Marks::kBehind the offset of the marks, in bytes
+  std::vector<std::size_t> members{};  ///< numbers of the parameters
 
   std::size_t mark_of(std::size_t place) const { return marks + place * size_of(dtype); }
 };
 
 /// Where the marks of a bucket are.
 enum class Marks : std::uint8_t {
-  kBehind,  ///< behind its gradients, so that the reduction of those reduces the marks too
-  kOnHost,  ///< in a list on the host, which share_marks() reduces: a host does not read what lies on a GPU
+  kBehind,  ///< behind the gradients of the bucket, so that their reduction reduces the marks too
+  kOnHost,  ///< in a list on the host, which share_marks() reduces: the host cannot read marks that lie on a GPU
 };
 
-/// Memory for the gradients of all parameters, which all ranks share. It stays as long as one of the views does.
+/// The memory for the gradients of all parameters, allocated by the communicator, and its division into buckets. The
+/// memory lives as long as a view of it. One thread.
 class Buckets {
  public:
-  /// `ranks` reduce the gradients, and give the memory. Gradients come in that order: each bucket is closed with the
-  /// one that makes it so large. All ranks give the same.
+  /// `ranks` will reduce the gradients, and allocate the memory. `order` is the order in which gradients are expected.
+  /// A bucket is closed by the gradient with which it reaches `bucket_bytes`. All ranks must pass the same arguments.
   Buckets(Communicator& ranks, Marks marks, const std::vector<at::Tensor>& parameters,
           std::span<const std::size_t> order, std::size_t bucket_bytes);
 
@@ -46,20 +47,22 @@ class Buckets {
 
   std::size_t number_of(const Bucket& bucket) const { return static_cast<std::size_t>(&bucket - buckets_.data()); }
 
-  /// A parameter's gradient, as it lies there: so many bytes behind the beginning of the first bucket.
+  /// Offset of a parameter's gradient from the beginning of the first bucket, in bytes.
   std::size_t place_of(std::size_t parameter) const { return offsets_[parameter]; }
+  /// The place of a parameter's gradient, as a tensor of the parameter's shape.
   const at::Tensor& view(std::size_t parameter) const { return slots_[parameter].view; }
   std::size_t bucket_of(std::size_t parameter) const { return slots_[parameter].bucket; }
   at::Device device() const { return slots_.empty() ? at::Device{at::kCPU} : slots_[0].view.device(); }
+  /// Sets or clears this rank's mark of a gradient.
   void mark(std::size_t parameter, bool counts);
-  /// Ends a backward with Marks::kOnHost: a mark is set on all ranks then if one rank has set it.
+  /// With Marks::kOnHost, at the end of a backward: sets each mark on all ranks if one rank has set it.
   void share_marks(Communicator& ranks);
   bool is_marked(std::size_t parameter) const;
 
  private:
   struct Slot {
     std::size_t bucket = 0;
-    std::size_t mark = 0;  // bytes
+    std::size_t mark = 0;  // offset of its mark, in bytes
     at::Tensor view{};
   };
   void plan(const std::vector<at::Tensor>& parameters, std::span<const std::size_t> order, std::size_t bucket_bytes);
@@ -68,7 +71,7 @@ class Buckets {
   std::vector<std::uint8_t> marks_on_host_;  // by parameter
   std::vector<Bucket> buckets_;
   std::vector<Slot> slots_;           // by parameter
-  std::vector<std::size_t> offsets_;  // by parameter: bytes
+  std::vector<std::size_t> offsets_;  // by parameter, in bytes
   std::size_t bytes_ = 0;
   std::shared_ptr<const Buffer<std::byte>> memory_;
 };

@@ -31,12 +31,13 @@ namespace pharos::ml {
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// A step: gradients come in some order, each is copied to its place while the caches have it, and becomes that place.
-// As soon as a bucket and all before it are complete, it is reduced; each gradient that comes lets those that are under
-// way go on; the end of the backward waits for them.
+// In a step gradients come in some order. Each is copied to its place in a bucket while it is still in the caches, and
+// the parameter's gradient becomes a view of that place. A bucket is reduced as soon as it and all buckets before it
+// are complete. Each further gradient lets the reductions that are under way go on. The end of the backward waits for
+// them.
 class Ddp::Core : public std::enable_shared_from_this<Core> {
  public:
-  /// `data` are the same ranks, where tensors are.
+  /// `data` connects the same ranks as `ranks`, on the device of the tensors.
   Core(Communicator& ranks, Communicator& data, Marks marks, torch::nn::Module& module, const DdpOptions& options)
       : ranks_{ranks},
         data_{data},
@@ -60,7 +61,8 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
       parameters_.push_back(each.tensor);
     }
     states_.resize(parameters_.size());
-    // Until it is known how they come: as they are used, backwards.
+    // Until the first step has shown the order of the gradients, it is guessed: the reverse of the order in which
+    // parameters are listed.
     std::vector<std::size_t> order(parameters_.size());
     std::iota(order.rbegin(), order.rend(), 0);
     make_buckets(order);
@@ -93,10 +95,10 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
 
  private:
   struct State {
-    std::shared_ptr<Node> accumulator{};  // the parameter knows it weakly
+    std::shared_ptr<Node> accumulator{};  // kept alive here, because the parameter has only a weak pointer to it
     std::uintptr_t hook = 0;
-    int parts_expected = 1;  // of its gradient in a backward
-    int parts = 0;           // that have come in this one
+    int parts_expected = 1;  // number of parts in which its gradient comes in a backward
+    int parts = 0;           // number of parts that have come in this backward
     bool finite = true;
   };
 
@@ -125,14 +127,14 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
   Shares shares_;
   const std::vector<NamedTensor> all_parameters_;
   const std::vector<NamedTensor> buffers_;
-  std::vector<std::string> names_;  // of those that are trained
+  std::vector<std::string> names_;  // names of the trained parameters
   std::vector<at::Tensor> parameters_;
   std::vector<State> states_;
   std::unique_ptr<Buckets> buckets_;
   std::unique_ptr<Exchange> exchange_;
-  std::vector<std::size_t> missing_;  // by bucket: parameters
+  std::vector<std::size_t> missing_;  // by bucket: number of gradients that have not come
   std::size_t next_bucket_ = 0;
-  std::vector<std::size_t> came_;  // in the first step: in that order
+  std::vector<std::size_t> came_;  // in the first step: parameters in the order in which their gradients came
   bool under_way_ = false;
   int holds_back_ = 0;
   Step step_;
@@ -157,7 +159,7 @@ void Ddp::Core::check_options() const {
                     "Take Wire::kExact or Wire::kBf16, or move the module to the CPU."});
 }
 
-/// Between GPUs an operation costs its ranks more before its first byte moves.
+/// The default is larger between GPUs, because there an operation has a higher fixed cost.
 std::size_t Ddp::Core::bucket_bytes() const {
   if (options_.bucket_bytes != 0) return options_.bucket_bytes;
   return std::size_t{data_.is_on_gpu() ? 25U : 1U} << 20;
@@ -174,7 +176,7 @@ void Ddp::Core::check_type(const NamedTensor& parameter) {
 
 void Ddp::Core::make_buckets(std::span<const std::size_t> order) {
   exchange_.reset();
-  buckets_.reset();  // a GPU has no memory for both
+  buckets_.reset();  // a GPU may have no memory for old and new buckets at the same time
   buckets_ = std::make_unique<Buckets>(data_, marks_, parameters_, order, bucket_bytes());
   exchange_ = make_exchange(data_, *buckets_, options_, step_.number);
   forget();
@@ -189,7 +191,7 @@ void Ddp::Core::arrive(std::size_t parameter) {
   ++state.parts;
   const bool is_first_step = step_.number == 0;
   if (is_first_step && state.parts == 1) came_.push_back(parameter);
-  // How many parts there are is known after the first step.
+  // The number of parts is only known after the first step.
   if (options_.static_graph && is_first_step) return;
   if (state.parts < state.parts_expected) return;
   if (state.parts > state.parts_expected) {
@@ -207,7 +209,7 @@ void Ddp::Core::begin() {
     throw_error(Error{ErrorCode::kFailedPrecondition, "the ranks failed while this Ddp made its buckets",
                       "Make another Ddp, of ranks that are all there."});
   }
-  exchange_->finish();  // of a backward that threw: what it had begun must not meet what comes now
+  exchange_->finish();  // reductions that are left from a backward that threw must end before new ones begin
   came_.clear();
   step_.operations = 0;
   step_.bytes = 0;
@@ -221,7 +223,7 @@ void Ddp::Core::begin_backward() {
   at_end_of_backward([core] { core->end(); }, [core] { core->forget(); });
 }
 
-/// Its gradient is in its place from then on, weighed.
+/// Moves a gradient, weighted, to its place in the bucket.
 void Ddp::Core::take(std::size_t parameter) {
   const at::NoGradGuard no_grad;
   at::Tensor& gradient = parameters_[parameter].mutable_grad();
@@ -269,13 +271,13 @@ void Ddp::Core::end() {
   forget();
 }
 
-/// What comes next begins anew.
+/// Resets the state of a backward.
 void Ddp::Core::forget() {
   under_way_ = false;
   next_bucket_ = 0;
   missing_.clear();
   const std::size_t buckets =
-      buckets_ == nullptr ? 0 : buckets_->size();  // none where the ranks failed as they made them
+      buckets_ == nullptr ? 0 : buckets_->size();  // there are no buckets if the ranks failed while making them
   for (std::size_t b = 0; b < buckets; ++b) missing_.push_back((*buckets_)[b].members.size());
   for (State& state : states_) {
     state.parts = 0;
@@ -283,7 +285,7 @@ void Ddp::Core::forget() {
   }
 }
 
-/// What has been begun, and what belongs to the end of a step.
+/// Waits for the reductions that were begun, and does what belongs to the end of a step.
 void Ddp::Core::reduce_rest() {
   const auto began = std::chrono::steady_clock::now();
   exchange_->finish();
@@ -292,7 +294,8 @@ void Ddp::Core::reduce_rest() {
   step_.waited = std::chrono::steady_clock::now() - began;
 }
 
-/// All ranks come here together: what is no number before the sum is none behind it.
+/// All ranks find the same numbers to be not finite, because a gradient that is not finite on one rank makes the sum
+/// not finite on all. So all of them reach the all_gather() together.
 void Ddp::Core::check_finite() {
   std::vector<std::uint8_t> own(parameters_.size());
   bool all_finite = true;
@@ -304,7 +307,7 @@ void Ddp::Core::check_finite() {
   std::vector<std::uint8_t> all(own.size() * ranks_.size());
   ranks_.all_gather(std::span<const std::uint8_t>{own}, std::span{all});
   const auto found = std::find(all.begin(), all.end(), 1);
-  if (found == all.end()) return;  // the sum is too large for its type: an optimizer's or scaler's business
+  if (found == all.end()) return;  // only the sum overflowed, which the optimizer or the scaler deals with
   const auto place = static_cast<std::size_t>(found - all.begin());
   throw_error(Error{ErrorCode::kFailedPrecondition,
                     "in step " + std::to_string(options_.first_step + step_.number + 1) + " the gradient of \"" +
@@ -313,7 +316,7 @@ void Ddp::Core::check_finite() {
                     "Look at that rank's data and loss; a lower learning rate or clipping may help."});
 }
 
-/// The order in which gradients come at rank 0 is that of the buckets, from the second step on.
+/// Makes the buckets again, in the order in which gradients came at rank 0, for the second step and all later ones.
 void Ddp::Core::rebuild() {
   for (State& state : states_) {
     if (options_.static_graph && state.parts > 0) state.parts_expected = state.parts;
@@ -353,7 +356,7 @@ void Ddp::Core::finish(const std::function<void()>& step) {
   broadcast(data_, buffers_, last);
 }
 
-/// A step of the others.
+/// Takes part in a step of the other ranks without a gradient.
 void Ddp::Core::give_nothing() {
   for (const at::Tensor& each : parameters_) each.mutable_grad().reset();
   begin();

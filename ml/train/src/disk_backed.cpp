@@ -45,17 +45,18 @@ std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
-/// A file without a name.
+/// Makes a file without a name.
 Fd file_in(const fs::path& folder) {
   if (Fd file{::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)}) return file;
-  // A file system that has none.
+  // The file system does not support O_TMPFILE.
   std::string name = folder / "pharos-tensor-XXXXXX";
   Fd file{::mkostemp(name.data(), O_CLOEXEC)};
   if (file && ::unlink(name.c_str()) == 0) return file;
   fail(ErrorCode::kFailedPrecondition, folder, reason(errno), "Give a folder of a disk of this machine.");
 }
 
-/// Lives as long as the process: storages keep to the allocator that has made them, and ask it again when they grow.
+/// Lives as long as the process, because storages keep the allocator that has made them, and use it again when they
+/// grow.
 class DiskAllocator final : public c10::Allocator {
  public:
   static DiskAllocator& instance() {
@@ -63,7 +64,7 @@ class DiskAllocator final : public c10::Allocator {
     return *only;
   }
 
-  /// False: there is a folder already.
+  /// Returns false if it has a folder already.
   bool begin(const fs::path& folder) {
     const std::lock_guard lock{mutex_};
     if (folder_) return false;
@@ -82,7 +83,8 @@ class DiskAllocator final : public c10::Allocator {
     }();
     if (!folder || bytes < kLargeFrom) return c10::GetDefaultCPUAllocator()->allocate(bytes);
     const Fd file = file_in(*folder);
-    // Now, and not when a page has no room to go to: that would be a signal.
+    // Reserves the room on the disk at once. Otherwise a full disk would be noticed at the first write to a page, as a
+    // signal (SIGBUS).
     const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
     if (error != 0) fail(ErrorCode::kExhausted, *folder, reason(error), "Make room, or give a folder of another disk.");
     auto mapping = std::make_unique<Mapping>(Mapping{nullptr, bytes});
@@ -100,7 +102,7 @@ class DiskAllocator final : public c10::Allocator {
   std::optional<fs::path> folder_;
 };
 
-c10::Allocator* allocator_before = nullptr;  // of the one that is there
+c10::Allocator* allocator_before = nullptr;  // libtorch's allocator before the present DiskBacked was made
 
 }  // namespace
 

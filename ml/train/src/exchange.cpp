@@ -9,7 +9,7 @@
 namespace pharos::ml {
 namespace {
 
-/// As they are, where they are.
+/// Reduces gradients in their own type, in place.
 class Exact final : public Exchange {
  public:
   Exact(Communicator& ranks, Buckets& buckets) : ranks_{ranks}, buckets_{buckets} {}
@@ -31,7 +31,7 @@ class Exact final : public Exchange {
   std::deque<Pending> under_way_;
 };
 
-/// Float and double by their upper 16 bits.
+/// Reduces float and double gradients as bfloat16 copies, and all others in place.
 class Bf16 final : public Exchange {
  public:
   Bf16(Communicator& ranks, Buckets& buckets) : ranks_{ranks}, buckets_{buckets} {
@@ -95,7 +95,7 @@ class Bf16 final : public Exchange {
 
   Communicator& ranks_;
   Buckets& buckets_;
-  std::vector<std::size_t> offsets_;  // by bucket: elements
+  std::vector<std::size_t> offsets_;  // by bucket: where its copy begins in short_, in elements
   std::optional<Buffer<BFloat16>> short_;
   std::deque<UnderWay> under_way_;
 };

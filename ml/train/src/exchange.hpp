@@ -12,24 +12,25 @@
 
 namespace pharos::ml {
 
-/// How the gradients of a bucket become their mean over all ranks.
+/// Reduces the gradients of buckets to their mean over all ranks; there is one implementation for each Wire. One
+/// thread. A failure between ranks is thrown by any function.
 class Exchange {
  public:
   Exchange() = default;
   Exchange(Exchange&&) = delete;
   virtual ~Exchange() = default;
 
-  /// All ranks begin the same buckets in the same order.
+  /// Begins the reduction of a bucket. All ranks begin the same buckets in the same order.
   virtual void begin(const Bucket& bucket) = 0;
-  /// Goes on without waiting.
+  /// Goes on with reductions that have been begun, as far as that is possible without waiting.
   virtual void advance() = 0;
-  /// Of all that have been begun.
+  /// Waits until all reductions that have been begun are complete.
   virtual void finish() = 0;
-  /// What this rank gives for a bucket that has been begun.
+  /// Number of bytes that this rank gives to the reduction of a bucket that has been begun.
   virtual std::size_t bytes_of(const Bucket& bucket) const = 0;
 };
 
-/// `steps`: how many have been reduced before.
+/// Makes the implementation for `options.wire`. `steps`: the number of steps that have been reduced before.
 std::unique_ptr<Exchange> make_exchange(Communicator& ranks, Buckets& buckets, const DdpOptions& options,
                                         std::uint64_t steps);
 

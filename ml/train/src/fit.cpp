@@ -45,7 +45,8 @@ void check(const FitOptions& options) {
   }
 }
 
-/// Learns from batch after batch, as one rank. Random numbers of a step follow from the seed, the step and the rank.
+/// The training loop of one rank. The random numbers of a step follow from the seed, the step and the rank, so that a
+/// step which is done again draws the same numbers.
 class Fit {
  public:
   Fit(TrainContext& context, Learner& learner, const FitOptions& options, std::optional<DiskBacked>& disk)
@@ -91,7 +92,7 @@ class Fit {
   }
 
  private:
-  /// The module is divided: what is made from now on lies in memory.
+  /// Called when the module is divided, so that all later tensors lie in memory.
   std::vector<ParameterGroup> groups(std::optional<DiskBacked>& disk) const {
     disk.reset();
     return model_.groups(how_.weight_decay);
@@ -107,7 +108,9 @@ class Fit {
                           " samples, which are fewer than the " + std::to_string(context_.size()) + " ranks",
                       "Give more, or validate in training_step()'s data."});
   }
-  /// Who takes a dead rank's place has what all have, and knows no other ranks than those that are there then.
+  /// A dead rank can only be replaced if its state is that of the other ranks: if parameters are copies, if no value
+  /// belongs to one rank alone, and if no module keeps the ranks with which it was made. Values of one rank do not
+  /// count without a folder, because they could not be loaded again either.
   OnRankDeath on_rank_death(const State& state) const {
     const auto is_of_rank = [](const State::Value& each) { return each.is_of_rank; };
     const bool is_copied = std::ranges::all_of(state.slices(), &StateSlice::is_shared);
@@ -138,11 +141,11 @@ class Fit {
                         "Take FitStrategy::kCopies, or reserve no GPUs."});
     }
     if (options_.strategy != FitStrategy::kByMemory) return options_.strategy;
-    if (context_.is_replacement()) return FitStrategy::kCopies;  // others are not replaced
+    if (context_.is_replacement()) return FitStrategy::kCopies;  // only ranks with copies are replaced
     Communicator& ranks = context_.communicator();
     const std::uint64_t own = MachineLimits{}.memory().bytes() / 2 / ranks_of_node();
     auto memory = static_cast<std::int64_t>(options_.memory != 0 ? options_.memory : own);
-    ranks.all_reduce(std::span{&memory, 1}, Reduction::kMin);  // all ranks take the same
+    ranks.all_reduce(std::span{&memory, 1}, Reduction::kMin);  // all ranks must choose the same strategy
     const FitChoice choice = choose_strategy(size_of_model(learner_, how_.rule, options_, ranks), ranks.size(),
                                              static_cast<std::uint64_t>(memory));
     if (ranks.rank() == 0) std::fputs(choice.arithmetic.c_str(), stderr);
@@ -177,12 +180,13 @@ class Fit {
   }
   void seed_step() { seed_generators(mixed(context_.seed(), context_.step(), context_.rank())); }
 
-  /// Whether no other follows that step. It is saved then, whatever else is: what has been learned is in the folder.
+  /// Returns whether this is the last step of the training. The last step is always saved, so that the folder has the
+  /// result of the training.
   bool is_end(std::uint64_t step) const {
     if (options_.steps != 0 && step >= options_.steps) return true;
     return position_.epoch + 1 == options_.epochs && loader_.at_end();
   }
-  /// False: there was nothing but an epoch's end.
+  /// Does a step up to its commit, and the optimizer's step. Returns false if there was only the end of an epoch.
   bool step() {
     const double began = now();
     const std::vector<Batch> batches = next();
@@ -221,8 +225,9 @@ class Fit {
     const std::uint64_t next = context_.step() + 1;
     const bool is_to_be_saved = is_end(next) || (context_.keeps_best() && is_validated(next));
     context_.commit(metrics, {.weight = samples, .epoch = batches[0].epoch, .save = is_to_be_saved});
-    // Here it is known by all whether it is saved, and nothing has followed the gradients. Whoever begins again is to
-    // find a checkpoint of before.
+    // After commit() all ranks know whether the step will be saved, and no parameter has changed yet. A step with
+    // gradients that are not finite throws here, so that the newest checkpoint is one from before it. With clip_norm
+    // their norm was checked above.
     if (context_.has_to_save() && how_.clip_norm <= 0) model_.check_numbers_to_save(context_);
     const double committed = now();
     optimizer_.step();
@@ -230,7 +235,7 @@ class Fit {
     return true;
   }
 
-  // All ranks have the same, and throw, before a parameter follows.
+  // The norm is the same on all ranks, so all of them throw, before any parameter changes.
   void check_length(double length, double loss) {
     if (std::isfinite(length)) return;
     context_.check_number("loss", loss);
@@ -246,7 +251,7 @@ class Fit {
     return context_.tell(more);
   }
 
-  /// A learner that has set autocast itself keeps it, unless the options say something else.
+  /// nullopt for the default precision, so that an autocast that the learner has set itself stays as it is.
   std::optional<Autocast> in_precision() const {
     if (options_.precision == Precision::kFloat) return std::nullopt;
     return std::optional<Autocast>{std::in_place, learner_.device(), options_.precision};
@@ -257,7 +262,7 @@ class Fit {
     return is_end(step) || (loader_.at_end() && (position_.epoch + 1) % options_.validate_every == 0);
   }
 
-  // No sample twice: ranks that have none take part with one that does not count.
+  // Each sample counts once: a rank without samples takes part with a batch whose sample does not count.
   void validate(Metrics& metrics) {
     const at::NoGradGuard no_grad;
     seed_step();
@@ -281,7 +286,7 @@ class Fit {
     before_ = now();
   }
 
-  /// One without a name is the metric that matters.
+  /// The name under which a metric of validation_step() is reported.
   std::string validated(const std::string& name) const {
     constexpr std::string_view kPrefix = "validation_";
     if (name.empty() && context_.metric().starts_with(kPrefix)) return context_.metric();
@@ -298,7 +303,7 @@ class Fit {
   Optimizer optimizer_;
   const double rate_;
   const DatasetPtr validates_;
-  Position position_;  // behind the last step that was committed
+  Position position_;  // position in the data after the last committed step
   double optimizer_seconds_ = 0;
   double before_ = now();
 };
@@ -327,7 +332,8 @@ void fit(TrainContext& context, Learner& learner, const FitOptions& options, std
 }
 
 void prepare_rank(const TrainContext& context) {
-  own_device();  // first of all: the learner's constructor may ask libtorch for CUDA, which remembers its answer
+  // Comes first, because the learner's constructor may ask libtorch for CUDA, and libtorch remembers its first answer.
+  own_device();
   const double cpus = pharos::context().cpus;
   at::set_num_threads(std::max(1, static_cast<int>(cpus)));
   seed_generators(context.seed());

@@ -25,7 +25,8 @@ double clock_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// What counts, such as the batches that a norm has seen, stays as it is.
+/// Converts floating point tensors to bfloat16. Counters, such as the number of batches that a norm has seen, stay as
+/// they are.
 void halve(const std::vector<Tensor>& tensors) {
   for (const Tensor& each : tensors) {
     if (each.is_floating_point()) each.set_data(each.to(at::kBFloat16));
@@ -50,7 +51,8 @@ ShardOptions sharding(Learner& learner, const FitOptions& options) {
   return how;
 }
 
-/// Of what is divided, as Gathering and Reducing have it.
+/// Adds the bytes of divided parameters and gradients that a rank has whole at the same time. This follows the way in
+/// which Gathering and Reducing use memory.
 void add_units(FitSize& size, const torch::nn::Module& module, const ShardOptions& how, const Communicator& ranks) {
   constexpr std::uint64_t kReduced = 2;
   const Modules blocks = how.blocks.empty() ? blocks_of(module) : how.blocks;
@@ -113,7 +115,7 @@ void FitModel::join(Communicator& ranks, std::uint64_t step) {
     ddp_.emplace(ranks, module_, how_);
     return;
   }
-  // A GPU has no memory for the buckets of before beside new ones.
+  // A GPU may have no memory for the old buckets and the new ones at the same time.
   for (const Tensor& each : module_.parameters()) each.mutable_grad().reset();
   ddp_.reset();
   gpus_.reset();
@@ -138,11 +140,11 @@ void FitModel::add_to(State& state, Optimizer& optimizer) {
 FitModel::Backward FitModel::backward(const std::vector<Batch>& batches,
                                       const std::function<Tensor(const Batch&)>& loss_of) {
   Backward done;
-  const double waited_before = waited_for_parameters();  // in a validation
+  const double waited_before = waited_for_parameters();  // waits of a validation are not part of this step
   waited_ = 0;
   double samples = 0;
   for (const Batch& each : batches) samples += static_cast<double>(each.samples);
-  // Where all ranks run the same graph, one that has nothing to learn from runs it, too.
+  // With a divided module all ranks must run the same graph, so a rank without samples runs it, too.
   const bool takes_part = samples > 0 || sharded_;
   for (std::size_t i = 0; takes_part && i < batches.size(); ++i) {
     const double share =
@@ -158,8 +160,8 @@ FitModel::Backward FitModel::backward(const std::vector<Batch>& batches,
   return done;
 }
 
-/// Of a batch of a step that has so many samples. What is divided is reduced each time, and adds up in the parts: whole
-/// gradients of all are what ranks have no memory for.
+/// Runs the backward of one batch of a step with `samples` samples. Divided gradients are reduced after each batch, and
+/// are summed up in the ranks' parts, because ranks have no memory for all gradients as a whole.
 void FitModel::backward(const Tensor& loss, double samples, bool is_last) {
   if (ddp_ && !is_last) {
     const auto held_back = ddp_->no_sync();
@@ -177,13 +179,13 @@ void FitModel::reduce(double samples, const Work& work) {
   const double began = clock_seconds();
   if (sharded_) sharded_->weigh(samples);
   if (ddp_) ddp_->weigh(samples);
-  waited_ += clock_seconds() - began;  // for who has taken longer until here
+  waited_ += clock_seconds() - began;  // weigh() waits for slower ranks
   work();
   const Duration waited = sharded_ ? sharded_->last_step().waited : ddp_ ? ddp_->last_step().waited : Duration{};
   waited_ += std::chrono::duration<double>(waited).count();
 }
 
-/// Since the last backward.
+/// Seconds that operators have waited for parameters since the last backward.
 double FitModel::waited_for_parameters() const {
   return sharded_ ? std::chrono::duration<double>(sharded_->waited_for_parameters()).count() : 0;
 }

@@ -12,12 +12,13 @@
 
 namespace pharos::ml {
 
-/// A learner's module on all ranks, by one of the strategies: what a step does with gradients.
+/// Trains a learner's module on all ranks by one of the strategies, and hides their differences from the training loop:
+/// backward, clipping, checks and state. Owned by the loop of fit(); the rank's thread.
 class FitModel {
  public:
   FitModel(Learner& learner, Communicator& ranks, FitStrategy strategy, const FitOptions& options, at::Device device);
 
-  /// Copies become one, with these ranks, behind that step.
+  /// Connects copies by a new Ddp over these ranks, after `step` steps. Does nothing for one rank or a divided module.
   void join(Communicator& ranks, std::uint64_t step);
   bool is_divided() const { return sharded_.has_value(); }
   std::string table() const { return sharded_ ? sharded_->table() : ""; }
@@ -25,19 +26,22 @@ class FitModel {
   void add_to(State& state, Optimizer& optimizer);
 
   struct Backward {
-    double loss = 0;             ///< the mean
-    double forward_seconds = 0;  ///< without waiting for others
-    double waited_seconds = 0;   ///< for others, in forward and in backward
+    double loss = 0;             ///< mean loss of this rank's batches
+    double forward_seconds = 0;  ///< time of forward, without waiting for other ranks
+    double waited_seconds = 0;   ///< time of waiting for other ranks, in forward and in backward
   };
-  /// The mean losses of batches become gradients of the mean of all samples, over all ranks.
+  /// Runs forward and backward for the batches of one step. The gradients are then those of the mean over all samples
+  /// of all ranks. `loss_of` returns the mean loss of a batch.
   Backward backward(const std::vector<Batch>& batches, const std::function<at::Tensor(const Batch&)>& loss_of);
   double clip(double max);
 
-  /// With FitOptions::check_numbers, of gradients that are the mean already. Ddp has looked at each rank's before.
+  /// With FitOptions::check_numbers, checks the reduced gradients. Does nothing for Ddp, which has checked the
+  /// gradients of each rank before it reduced them.
   void check_numbers(TrainContext& context) const;
-  /// Throws FailedPrecondition with the first parameter whose gradient has elements that are none.
+  /// Throws FailedPrecondition with the name of the first parameter whose reduced gradient is not finite.
   void check_means(TrainContext& context, std::uint64_t step) const;
-  /// Of a step that was committed, if they have not been looked at. Copies have the same, and wait for no other.
+  /// Checks the gradients of a committed step, unless that was done before. Ranks with copies do not wait for each
+  /// other, because all of them have the same gradients.
   void check_numbers_to_save(TrainContext& context) const;
 
  private:
@@ -48,16 +52,16 @@ class FitModel {
 
   torch::nn::Module& module_;
   const bool checks_numbers_;
-  const bool keeps_gradients_;  // whole, where the rest is divided
-  double waited_ = 0;           // for others in the backwards of a step
+  const bool keeps_gradients_;  // with ZeRO-1: each rank has whole gradients
+  double waited_ = 0;           // seconds of waiting for other ranks in the backwards of a step
   const at::Device device_;
   DdpOptions how_;
-  std::optional<Communicator> gpus_;  // ddp_'s, where the module is on a GPU
+  std::optional<Communicator> gpus_;  // the second communicator of ddp_, if the module is on a GPU
   std::optional<Ddp> ddp_;
   std::optional<Sharded> sharded_;
 };
 
-/// What is to lie in memory, for choose_strategy().
+/// The sizes of the learner's model, for choose_strategy().
 FitSize size_of_model(Learner& learner, const Rule& rule, const FitOptions& options, const Communicator& ranks);
 
 }  // namespace pharos::ml

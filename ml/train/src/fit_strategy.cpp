@@ -26,13 +26,13 @@ std::string text_of_bytes(double bytes) {
 FitChoice choose_strategy(const FitSize& size, std::uint32_t ranks, std::uint64_t memory) {
   const double n = ranks;
   const auto count = static_cast<double>(size.parameters);
-  const double own = count * static_cast<double>(size.bytes);  // of the parameters, and of their gradients
+  const double own = count * static_cast<double>(size.bytes);  // bytes of the parameters; gradients take as many
   const std::size_t float_copy = size.bytes < 4 ? 4 : 0;
   const double optimizer = count * static_cast<double>(size.kept * std::max<std::size_t>(size.bytes, 4) + float_copy);
   const auto frozen = static_cast<double>(size.frozen_bytes);
   const auto gathered = static_cast<double>(size.gathered_bytes);
   const auto gradients = static_cast<double>(size.gradient_bytes);
-  const double divided = size.reads_in_place ? (frozen + own) / n : frozen + own;  // parameters, by ZeRO
+  const double divided = size.reads_in_place ? (frozen + own) / n : frozen + own;  // bytes of parameters, with ZeRO
   const double needs[] = {frozen + own + own + optimizer, divided + own + optimizer / n,
                           divided + gradients + (own + optimizer) / n,
                           gathered + gradients + (frozen + own + own + optimizer) / n};

@@ -14,7 +14,7 @@ namespace pharos::ml {
 namespace {
 
 constexpr const char* kWhat = "gathering";
-constexpr std::size_t kPathMax = 1 << 16;  // is kept in words
+constexpr std::size_t kPathMax = 1 << 16;  // so many units of a path are listed; the hash covers all
 
 bool is_in(std::uint32_t unit, std::span<const std::uint32_t> units) {
   return std::find(units.begin(), units.end(), unit) != units.end();
@@ -29,7 +29,8 @@ bool are_kept_as_computed(const std::vector<ShardedUnit>& units) {
   });
 }
 
-// This rank knows what it has changed itself, and not what others have: it cannot gather that anew on its own.
+// This rank notices only its own changes, and not those of the other ranks. So it cannot decide on its own to gather
+// the unit again.
 [[noreturn]] void throw_changed(const std::string& unit) {
   throw_error(
       Error{ErrorCode::kFailedPrecondition,
@@ -72,7 +73,7 @@ void Gathering::take_memory() {
 }
 
 Gathering::~Gathering() {
-  for (Place& each : places_) each.coming.clear();  // before the memory goes that it comes to
+  for (Place& each : places_) each.coming.clear();  // waits for the gathers, before their memory is released
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (units_[i].shards.front().whole.defined()) point(i, nullptr);
   }
@@ -134,18 +135,19 @@ void Gathering::touched(std::span<const std::uint32_t> numbers) noexcept {
     for (const std::uint32_t each : numbers) {
       if (need(each, numbers)) last = each;
     }
-    // When all are there that the operator works on: the next one may not take the room of any of them.
+    // Only after all units of the operator are there: the next unit must not take the room of one of them.
     if (last) fetch_next(*last, numbers);
   } catch (...) {
     fail(std::current_exception());
   }
 }
 
-/// Whether the one that is used after it is to be fetched.
+/// Brings the unit if it is not there. Returns whether the unit that is used after it should be fetched.
 bool Gathering::need(std::uint32_t unit, std::span<const std::uint32_t> beside) {
   Place& place = places_[unit];
   const bool is_used_again = last_ == unit && place.is_there;
-  if (is_used_again && units_.size() > 1) return false;  // a step ends and begins with others
+  // Repeated uses of a unit skip the check below. With one unit only all uses are repeated, so it must run each time.
+  if (is_used_again && units_.size() > 1) return false;
   const bool is_begun = place.is_there || !place.coming.empty();
   if (is_begun && place.version != version_of(unit)) throw_changed(units_[unit].name);
   if (is_used_again) return false;
@@ -157,7 +159,8 @@ bool Gathering::need(std::uint32_t unit, std::span<const std::uint32_t> beside) 
     waited_ += std::chrono::steady_clock::now() - began;
   }
   last_ = unit;
-  // Of what stays, the first use tells what is next; others, by a head for instance, may be the last.
+  // For the unit that stays, only the first use in a step says which unit comes next. A later use, for instance by a
+  // head, may be the last of the step.
   return staying_ == Staying::kRest && (comes || !units_[unit].is_rest);
 }
 
@@ -190,7 +193,7 @@ void Gathering::touch(std::uint32_t unit) {
   path_hash_ = (path_hash_ ^ (unit + 1)) * kMix;
 }
 
-/// All ranks have put down what they keep, and all of it is there.
+/// Waits until all ranks have written the parts that they keep. After that all units are there.
 void Gathering::meet() {
   ranks_.barrier();
   for (std::size_t i = 0; i < places_.size(); ++i) {
@@ -219,14 +222,14 @@ void Gathering::begin_gather(std::size_t number) {
   place.has_frozen = place.own != nullptr;
 }
 
-/// Of what this rank keeps of it: libtorch counts who writes to it.
+/// The version of the part that this rank keeps: libtorch counts the writes to each tensor.
 std::uint64_t Gathering::version_of(std::size_t number) const {
   std::uint64_t version = 0;
   for (const Shard& each : units_[number].shards) version += each.own._version();
   return version;
 }
 
-/// What has been begun.
+/// Waits for the gathers of the unit that have been begun.
 void Gathering::finish(std::size_t number) {
   for (Pending& each : places_[number].coming) each.wait();
   places_[number].coming.clear();
@@ -240,10 +243,11 @@ void Gathering::advance() {
   }
 }
 
-/// In forward what was touched next in the first step; in backward what was touched before.
+/// Begins to gather the unit that is expected next: in forward the one that was first touched after this unit, in
+/// backward the one that was first touched before it.
 void Gathering::fetch_next(std::size_t number, std::span<const std::uint32_t> beside) {
   const std::size_t turn = places_[number].turn;
-  const std::size_t next = is_in_backward() ? turn - 1 : turn + 1;  // none before the first: very many
+  const std::size_t next = is_in_backward() ? turn - 1 : turn + 1;  // before the first this wraps to a huge number
   if (next >= by_turn_.size()) return;
   const std::size_t unit = by_turn_[next];
   Place& place = places_[unit];
@@ -255,7 +259,8 @@ void Gathering::fetch_next(std::size_t number, std::span<const std::uint32_t> be
 
 // ---- Rooms
 
-/// The one that has not been used for longest. False: all are in use, and none may be added.
+/// Gives the unit the room that was not used for the longest time. Never takes the room of a unit in `beside`, or of
+/// the unit that was used last. Returns false if no room is left, and none may be added.
 bool Gathering::find_room(std::size_t number, std::span<const std::uint32_t> beside, Growth growth) {
   Room* found = nullptr;
   const auto used = [&](const Room& room) { return room.holder == kNever ? 0 : places_[room.holder].used; };
@@ -288,8 +293,8 @@ void Gathering::point(std::size_t number, std::byte* memory) {
   }
 }
 
-// libtorch goes on with the operator whatever happens here. It is to read numbers that nobody takes for results.
-// What this rank keeps of them stays as it is: it may be all that is left.
+// libtorch goes on with the operator whatever happens here, so the operator must read numbers that cannot be mistaken
+// for results. The part that this rank keeps is not changed: it may be all that is left of the parameters.
 void Gathering::fail(std::exception_ptr why) {
   failure_ = std::move(why);
   std::size_t largest = 0;

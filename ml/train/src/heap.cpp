@@ -8,9 +8,9 @@
 namespace pharos::ml {
 namespace {
 
-constexpr int kKeptMax = 1 << 30;      // at the end of the heap
-constexpr int kMappedFrom = 32 << 20;  // what is larger has pages of its own; glibc takes no larger one
-constexpr int kGrowsBy = 64 << 20;     // pages that nobody touches cost nothing
+constexpr int kKeptMax = 1 << 30;      // free bytes that stay at the end of the heap
+constexpr int kMappedFrom = 32 << 20;  // larger blocks are mapped; glibc allows no larger threshold than this
+constexpr int kGrowsBy = 64 << 20;     // untouched pages cost nothing
 
 bool is_chosen_by_others() {
   for (const char* const name : {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_"}) {

@@ -2,9 +2,9 @@
 
 namespace pharos::ml {
 
-/// What a step of training frees the next one needs again, but glibc gives the end of its heap back to the kernel,
-/// which clears every page anew: from now on this process keeps it. Decision 22. Somebody who has set glibc's variables
-/// for this (MALLOC_…_, GLIBC_TUNABLES) knows better.
+/// Makes this process keep heap memory that it frees, instead of giving it back to the kernel. Each step of a training
+/// needs the memory that the step before has freed, and the kernel would have to clear every page again. See decision
+/// 22. Does nothing if the environment sets glibc's own variables for this (MALLOC_…_, GLIBC_TUNABLES).
 void keep_heap();
 
 }  // namespace pharos::ml

@@ -46,7 +46,8 @@ at::ScalarType torch_type(DType dtype) {
   refuse("a tensor of no type");
 }
 
-/// A tensor that all ranks have. Where its numbers do not lie row by row in this process's memory, a copy of it does.
+/// Adds a tensor that all ranks have whole. If it is not contiguous, or not on the CPU, a copy that is takes its place
+/// in the state.
 void add_whole(State& state, StateSlice slice, const at::Tensor& tensor) {
   slice.dtype = saved_dtype(slice.name, tensor.scalar_type());
   slice.shape = tensor.sizes().vec();
@@ -61,7 +62,7 @@ void add_whole(State& state, StateSlice slice, const at::Tensor& tensor) {
   state.add(std::move(slice));
 }
 
-/// A part of a tensor that ranks have divided.
+/// Adds this rank's part of a divided tensor.
 void add_part(State& state, StateSlice slice, const Sharded::Slice& of, const at::Tensor& values) {
   slice.dtype = saved_dtype(slice.name, values.scalar_type());
   slice.shape = of.shape;
@@ -115,11 +116,12 @@ void add_to(State& state, Sharded& sharded, torch::nn::Module& module) {
   }
   for (const Sharded::Slice& each : sharded.slices()) {
     const std::string name = kModel + each.name;
-    // Where all ranks have it, and it is of halves, their optimizers have it in float.
+    // If ranks with copies have saved the checkpoint in half precision, it has the optimizer's float copy, which is
+    // taken first.
     add_part(state, {.name = name, .from = {kOptimizer + each.name + ".whole", name}}, each, each.values);
   }
   for (const NamedTensor& each : buffers_of(module)) add_whole(state, {.name = kModel + each.name}, each.tensor);
-  state.before_save([&sharded] { sharded.check(); });  // what somebody has written by mistake is not to be saved
+  state.before_save([&sharded] { sharded.check(); });  // values that were written by mistake must not be saved
   state.after_load([&sharded] { sharded.refresh(); });
 }
 
@@ -164,7 +166,7 @@ void add_random_to(State& state) {
 
 at::Tensor tensor_of(const Array& array) {
   const Array rows = array.dense();
-  // A tensor has no memory that is only read: const ends here.
+  // libtorch has no read-only tensors, so const has to be cast away.
   auto* const data = const_cast<std::byte*>(rows.bytes().data());  // NOLINT(cppcoreguidelines-pro-type-const-cast)
   return at::from_blob(
       data, rows.shape(), [rows](void*) {}, at::TensorOptions{}.dtype(torch_type(rows.dtype())));
@@ -194,7 +196,7 @@ void load_arrays(torch::nn::Module& module, const std::vector<NamedArray>& array
       const at::Tensor& tensor = each.value();
       if (!tensor.defined()) continue;
       const auto found = given.find(each.key());
-      if (found == given.end()) continue;  // perhaps it is there by another of its names
+      if (found == given.end()) continue;  // the file may have it under another of its names
       const Array& array = *found->second;
       if (array.shape() != tensor.sizes().vec()) {
         refuse('"' + each.key() + "\" is " + describe(array.dtype(), array.shape()) +
@@ -211,7 +213,7 @@ void load_arrays(torch::nn::Module& module, const std::vector<NamedArray>& array
   };
   for (const auto& all : {parameters_of(module), buffers_of(module)}) {
     for (const NamedTensor& each : all) {
-      const bool is_newer = each.name.ends_with("num_batches_tracked");  // than some files are
+      const bool is_newer = each.name.ends_with("num_batches_tracked");  // missing in files of old versions of PyTorch
       if (!is_given(each.tensor) && !is_newer) refuse("the file has no \"" + each.name + '"');
     }
   }

@@ -17,8 +17,8 @@ constexpr int kNanByte = 0xFF;
 
 }  // namespace
 
-// One tile in memory, mapped side by side as often as it takes. Nobody can be told if that fails: an operator of
-// libtorch goes on with what it finds there.
+// One tile of memory is mapped side by side as often as needed. A failure here cannot be reported: the operator of
+// libtorch that called would go on with whatever lies in its parameters. So a failure ends the process.
 NoNumbers::NoNumbers(std::size_t bytes) : bytes_{(bytes + kTile - 1) / kTile * kTile} {
   const auto map = [](void* at, std::size_t size, int flags, int file) {
     void* const memory = ::mmap(at, size, PROT_READ | PROT_WRITE, flags, file, 0);

@@ -4,8 +4,9 @@
 
 namespace pharos::ml {
 
-/// So much memory in which any floating point number is none (NaN). It may be written to; until then it takes a MiB,
-/// however large it is: there may be no more when something has failed.
+/// Memory in which every floating point number is NaN. Parameters lie in it after a failure. It may be written to.
+/// Until then it takes 1 MiB of memory whatever its size, because after a failure there may be no more. If it cannot be
+/// made, the process ends.
 class NoNumbers {
  public:
   explicit NoNumbers(std::size_t bytes);

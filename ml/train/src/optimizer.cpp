@@ -21,8 +21,8 @@
 namespace pharos::ml {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 15;       // elements that are worth a thread
-constexpr std::int64_t kAlignedElements = 16;  // each parameter's begin in a line of their own
+constexpr std::int64_t kGrain = 1 << 15;       // smallest number of elements for which a thread is worth its cost
+constexpr std::int64_t kAlignedElements = 16;  // each parameter's state begins at a new cache line
 
 template <class... F>
 struct Overloaded : F... {
@@ -35,12 +35,12 @@ at::ScalarType kept_type(const at::Tensor& parameter) {
   return parameter.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-/// A tensor's elements in the order of their memory.
+/// The tensor's elements in the order of their memory, in one dimension.
 at::Tensor in_memory_order(const at::Tensor& tensor) {
   return tensor.as_strided({tensor.numel()}, {1});
 }
 
-/// A parameter that is there twice, as tied ones are, is trained once: as it is where it comes first.
+/// Removes repeated parameters, such as tied ones: a parameter is trained once, in the group where it comes first.
 std::vector<ParameterGroup> once(std::vector<ParameterGroup> groups) {
   std::unordered_set<const void*> seen;
   for (ParameterGroup& group : groups) {
@@ -50,10 +50,10 @@ std::vector<ParameterGroup> once(std::vector<ParameterGroup> groups) {
   return groups;
 }
 
-/// The numbers that somebody else has written to the parameter since count.
+/// Takes numbers that other code has written to the parameter into the float copy.
 void follow(at::Tensor& whole, const at::Tensor& parameter) {
   const at::Tensor as_it_was = whole.to(parameter.scalar_type());
-  if (parameter.is_cpu() && at::equal(as_it_was, parameter)) return;  // a host does not wait for a device to say so
+  if (parameter.is_cpu() && at::equal(as_it_was, parameter)) return;  // on a GPU the host would have to wait for it
   whole.copy_(at::where(as_it_was == parameter, whole, parameter.to(whole.scalar_type())));
 }
 
@@ -77,7 +77,7 @@ at::Tensor gradient_of(const at::Tensor& parameter) {
   return in_memory_order(gradient);
 }
 
-/// Parameters of halves, whose steps are taken in floats. Entry i of each list belongs to parameter i.
+/// Half-precision parameters, whose steps are computed in floats. Entry i of each list belongs to parameter i.
 struct Halves {
   std::vector<Optimizer::State*> states;
   std::vector<at::Tensor> values;
@@ -250,7 +250,7 @@ void Optimizer::step_one(State& state, const ParameterGroup& group) {
     update(by, run);
   });
   if (state.whole.defined()) in_memory_order(parameter).copy_(state.whole);
-  parameter.unsafeGetTensorImpl()->bump_version();  // a graph from before the step is of no use: its backward throws
+  parameter.unsafeGetTensorImpl()->bump_version();  // so that the backward of a graph from before the step throws
 }
 
 void Optimizer::zero_grad(bool set_to_none) {

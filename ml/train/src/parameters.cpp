@@ -42,7 +42,7 @@ std::string describe(const std::vector<NamedTensor>& tensors) {
   return text;
 }
 
-/// Each rank's text, on all ranks.
+/// The texts of all ranks, by rank.
 std::vector<std::string> gather_texts(Communicator& ranks, const std::string& text) {
   std::vector<std::int64_t> sizes(ranks.size());
   const auto own = static_cast<std::int64_t>(text.size());
@@ -60,7 +60,7 @@ std::vector<std::string> gather_texts(Communicator& ranks, const std::string& te
   return texts;
 }
 
-/// The first line in which they differ.
+/// The first line in which the texts differ, from each of them.
 std::pair<std::string, std::string> first_lines_that_differ(const std::string& one, const std::string& other) {
   std::istringstream ones{one};
   std::istringstream others{other};
@@ -124,7 +124,7 @@ void broadcast(Communicator& ranks, const std::vector<NamedTensor>& tensors, std
     const at::Tensor dense = each.tensor.contiguous();
     ranks.broadcast(bytes_of(dense), root);
     if (!dense.is_same(each.tensor)) each.tensor.copy_(dense);
-    // An optimizer that keeps a float copy on a GPU sees by this that the parameter was written.
+    // By the version an optimizer that keeps a float copy on a GPU learns that the parameter was written to.
     if (each.tensor.requires_grad()) each.tensor.unsafeGetTensorImpl()->bump_version();
   }
 }

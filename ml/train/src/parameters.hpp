@@ -16,26 +16,29 @@ class Module;
 
 namespace pharos::ml {
 
-/// A tensor of a module, once, however often and by what names the module lists it.
+/// A tensor of a module.
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
 };
 
+/// The module's parameters or buffers. A tensor that the module lists several times is returned once, by its first
+/// name.
 std::vector<NamedTensor> parameters_of(const torch::nn::Module& module);
 std::vector<NamedTensor> buffers_of(const torch::nn::Module& module);
 
-/// Throws InvalidArgument on all ranks, with the first difference, unless they have the same ones: by name, shape,
-/// type, and whether they are trained.
+/// Compares the names, shapes and types of the tensors on all ranks, and whether they are trained. Throws
+/// InvalidArgument on all ranks, with the first difference, if ranks differ.
 void check_alike(Communicator& ranks, const std::vector<NamedTensor>& tensors);
 
-/// What `work` throws at one rank is thrown at all.
+/// Runs `work` on all ranks. If it throws an Exception on one rank, all ranks throw.
 void on_all(Communicator& ranks, const std::function<void()>& work);
 
-/// Each rank gives a text of lines: of the first rank that has another one than rank 0, where it begins to differ.
+/// Compares the texts of all ranks line by line. Returns a description of the first line in which a rank differs from
+/// rank 0, or nullopt if all texts are equal.
 std::optional<std::string> first_difference(Communicator& ranks, const std::string& text);
 
-/// All ranks' tensors are `root`'s from then on.
+/// Overwrites the tensors of all ranks with those of rank `root`.
 void broadcast(Communicator& ranks, const std::vector<NamedTensor>& tensors, std::uint32_t root);
 
 }  // namespace pharos::ml

@@ -20,26 +20,27 @@ namespace {
 
 constexpr std::size_t kLineBytes = 64;
 
-/// A gradient M of n rows and m columns, of which P and Q are sent, a few rows of n and of m numbers. Q is that of the
-/// last step at first; what P and Q do not say is added to the next gradient.
+/// A gradient M of n rows and m columns, for which P and Q are sent: a few rows of n and of m numbers. A step begins
+/// with the Q of the step before. The part of M that P and Q do not express is the error; it is added to the next
+/// gradient.
 struct Matrix {
   std::size_t parameter;
-  at::Tensor gradient;  // in its bucket
-  std::size_t p_place;  // in the memory of what is sent: bytes
-  std::size_t q_place = 0;
+  at::Tensor gradient;      // a view of its bucket
+  std::size_t p_place;      // offset in the memory that is sent, in bytes
+  std::size_t q_place = 0;  // the same for Q
   at::Tensor p{};
   at::Tensor q{};
   at::Tensor error{};
 };
 
-/// What is sent as it is: bytes of a bucket, and where they go.
+/// Bytes of a bucket that are sent unchanged: their offset in the bucket, and their offset in the memory that is sent.
 struct Plain {
   std::size_t from;
   std::size_t to;
   std::size_t bytes;
 };
 
-/// Of what is sent: bytes.
+/// A range of the memory that is sent, in bytes.
 struct Range {
   std::size_t begin = 0;
   std::size_t size = 0;
@@ -48,11 +49,11 @@ struct Range {
 struct Plan {
   std::vector<Matrix> matrices{};
   std::vector<Plain> plain{};
-  Range first{};   // plain ones, and each P
-  Range second{};  // each Q
+  Range first{};   // sent by the first operation: the plain bytes and each P
+  Range second{};  // sent by the second operation: each Q
 };
 
-/// As it lies in memory, by its outermost dimension.
+/// The gradient as a matrix whose rows are the entries of its outermost dimension in memory.
 at::Tensor matrix_of(const at::Tensor& gradient) {
   if (gradient.dim() == 0) return gradient.view({1, 1});
   const auto strides = gradient.strides();
@@ -73,11 +74,12 @@ double product(std::span<const Real> a, std::span<const Real> b) {
   return sum;
 }
 
-/// Its rows are at right angles and of length 1 then; one that is (nearly) a sum of those before it is zeros. Each is
-/// straightened twice: once leaves what the rounding of large parts has made.
+/// Makes the rows orthogonal and of length 1 (Gram-Schmidt). A row that is nearly a linear combination of those before
+/// it becomes zeros. Each row is orthogonalised twice, because the rounding of large parts leaves a rest the first
+/// time.
 template <class Real>
 void straighten(const at::Tensor& matrix) {
-  constexpr double kNothing = 1e-5;  // of what it was
+  constexpr double kNothing = 1e-5;  // a row counts as zeros if this share of its length or less is left
   for (std::int64_t i = 0; i < matrix.size(0); ++i) {
     const std::span<Real> row = row_of<Real>(matrix, i);
     const double before = std::sqrt(product<Real>(row, row));
@@ -103,7 +105,7 @@ void mix(std::uint64_t& seed) {
   seed = seed * 6364136223846793005 + 1442695040888963407;
 }
 
-/// The same on all ranks.
+/// Fills the row with random numbers from -1 to 1, which are the same on all ranks.
 void fill_at_random(at::Tensor row, std::uint64_t seed) {
   std::vector<double> values(static_cast<std::size_t>(row.numel()));
   for (double& each : values) {
@@ -113,11 +115,11 @@ void fill_at_random(at::Tensor row, std::uint64_t seed) {
   row.copy_(at::from_blob(values.data(), row.sizes(), at::kDouble));
 }
 
-// P = M Q^T, the mean over the ranks of it, at right angles; Q = P M, its mean; P^T Q is about the mean of all M then
-// (Vogels, Karimireddy and Jaggi, 2019).
+// P is the mean of Q M^T over the ranks, with its rows made orthogonal. Q is then the mean of P M over the ranks, and
+// P^T Q is close to the mean of M (Vogels, Karimireddy and Jaggi, 2019).
 //
-// All ranks begin operations in one order: the second one of a bucket right before the first of the next, whoever is
-// ready when.
+// All ranks must begin operations in the same order. So the second operation of a bucket is always begun right before
+// the first operation of the next bucket, and not when a rank happens to be ready for it.
 class PowerSgdExchange final : public Exchange {
  public:
   PowerSgdExchange(Communicator& ranks, Buckets& buckets, const PowerSgd& options, std::uint64_t steps)
@@ -201,7 +203,7 @@ class PowerSgdExchange final : public Exchange {
   std::int64_t rows_sent(const at::Tensor& gradient) const {
     return std::min({std::int64_t{options_.rank}, gradient.size(0), gradient.size(1)});
   }
-  /// Half of it, or less.
+  /// True if P and Q together have at most half as many numbers as the gradient.
   bool is_worth_it(const at::Tensor& gradient) const {
     const bool is_known = gradient.scalar_type() == at::kFloat || gradient.scalar_type() == at::kDouble;
     return is_known && 2 * rows_sent(gradient) * (gradient.size(0) + gradient.size(1)) <= gradient.numel();
@@ -209,7 +211,7 @@ class PowerSgdExchange final : public Exchange {
   std::size_t bytes_of_rows(const at::Tensor& gradient, int dimension) const {
     return static_cast<std::size_t>(rows_sent(gradient) * gradient.size(dimension)) * gradient.element_size();
   }
-  /// In lines of its own.
+  /// Reserves bytes in the memory that is sent, in cache lines of their own, and returns their offset.
   std::size_t take_room(std::size_t bytes) {
     const std::size_t begin = bytes_;
     bytes_ += (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
@@ -225,7 +227,7 @@ class PowerSgdExchange final : public Exchange {
     matrix.error = at::zeros_like(gradient);
     fill_empty_rows(matrix);
   }
-  /// A row of zeros would stay so for ever.
+  /// Gives rows of zeros random numbers, because they would stay zeros for ever.
   static void fill_empty_rows(const Matrix& matrix) {
     for (std::int64_t row = 0; row < matrix.q.size(0); ++row) {
       if (matrix.q[row].any().item<bool>()) continue;
@@ -269,10 +271,10 @@ class PowerSgdExchange final : public Exchange {
   }
   void take(Matrix& matrix) {
     matrix.error.copy_(matrix.gradient);
-    if (!buckets_.is_marked(matrix.parameter)) return;  // nobody's: what it would add waits for its next gradient
+    if (!buckets_.is_marked(matrix.parameter)) return;  // no rank has used it: its error waits for the next gradient
     at::mm_out(matrix.gradient, matrix.p.t(), matrix.q);
     matrix.error.sub_(matrix.gradient);
-    // The optimizer, or its scaler, leaves such a step out: nothing of it goes on.
+    // The optimizer or its scaler leaves such a step out, so its error must not be carried into the next step.
     if (!at::isfinite(matrix.gradient).all().item<bool>()) {
       matrix.error.zero_();
       matrix.q.zero_();
@@ -283,7 +285,7 @@ class PowerSgdExchange final : public Exchange {
   Communicator& ranks_;
   Buckets& buckets_;
   PowerSgd options_;
-  std::uint64_t steps_;  // with the present one
+  std::uint64_t steps_;  // number of steps, the present one included
   std::vector<Plan> plans_;
   std::size_t bytes_ = 0;
   std::optional<Buffer<std::byte>> memory_;

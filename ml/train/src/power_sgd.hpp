@@ -10,7 +10,8 @@
 
 namespace pharos::ml {
 
-/// `steps`: how many have been reduced before.
+/// Makes the exchange of Wire::kPowerSgd. `steps`: the number of steps that have been reduced before. Throws
+/// InvalidArgument if `options.rank` is 0.
 std::unique_ptr<Exchange> make_power_sgd(Communicator& ranks, Buckets& buckets, const PowerSgd& options,
                                          std::uint64_t steps);
 

@@ -16,13 +16,13 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Part = std::function<variable_list(const variable_list&)>;
 
-/// What a part's results depend on beside its inputs.
+/// The settings, other than its inputs, on which the results of a part depend.
 struct Surroundings {
   RandomState random = RandomState::now();
   std::vector<Autocast::Setting> autocast = Autocast::settings();
 };
 
-/// As long as it lives, operators draw and compute as they did then.
+/// While it lives, operators use the random numbers and the autocast settings of the given surroundings.
 class Again {
  public:
   explicit Again(const Surroundings& then) : autocast_{then.autocast} { then.random.restore(); }
@@ -40,8 +40,8 @@ struct Kept : torch::CustomClassHolder {
   const Surroundings then;
 };
 
-// The tensors that a part captures are no inputs of it: its inputs may need no gradients while those do. One more input
-// does, always.
+// Tensors that the part captures are not among its inputs. They may need gradients although no input does. So the
+// function gets one more input, which always needs gradients.
 class Recomputed : public torch::autograd::Function<Recomputed> {
  public:
   static variable_list forward(AutogradContext* context, const c10::intrusive_ptr<Kept>& kept, const at::Tensor&,

@@ -59,14 +59,15 @@ Reducing::Reducing(const Communicator& ranks, std::vector<ShardedUnit>& units, s
   while (shared_rooms_.size() < std::min(sharing, kSharedRooms)) {
     shared_rooms_.push_back(&rooms_.emplace_back(Room{ranks_.allocate<std::byte>(shared_bytes), kNobody}));
   }
-  // Until it is known how they come: as they are there, backwards.
+  // Until the first backward has shown the order, units are reduced in the reverse of the order in which they are
+  // listed.
   std::vector<std::size_t> order(units_.size());
   std::iota(order.rbegin(), order.rend(), 0);
   set_order(order);
   for (std::size_t i = 0; i < units_.size(); ++i) {
     for (Shard& shard : units_[i].shards) {
       if (!shard.flat.is_trained) continue;
-      // Where all gradients have memory, the part that this rank reduces is where it stays.
+      // If each unit has a room of its own, this rank's piece of the result stays in that room.
       const bool stays = whole_ && shard.sent == shard.own.scalar_type();
       shard.gradient = stays ? result_of(shard, *progress_[i].room) : at::empty_like(shard.own);
     }
@@ -88,7 +89,8 @@ void Reducing::set_order(std::span<const std::size_t> units) {
 // ---- A backward
 
 void Reducing::begin() {
-  // Of a backward that threw: it must not meet what comes now, nor be counted with that.
+  // Reductions that are left from a backward that threw must end first, so that the ranks stay in step. Their results
+  // are dropped.
   for (UnderWay& each : under_way_) {
     for (Pending& pending : each.pending) pending.wait();
   }
@@ -126,7 +128,8 @@ void Reducing::arrive(std::size_t parameter, double factor) {
   advance();
 }
 
-/// A room that units share is for those whose turn comes next.
+/// Makes the unit the holder of its room. Returns false if another unit holds the room, or if the room is shared and
+/// units that are reduced earlier still need it.
 bool Reducing::take_room(std::size_t number) {
   const Progress& unit = progress_[number];
   if (unit.room->holder == number) return true;
@@ -137,7 +140,8 @@ bool Reducing::take_room(std::size_t number) {
   return true;
 }
 
-/// What lies in a room's memory and is to be added to.
+/// Copies gradients of slices out of the unit's room before the room is used again, because the next result is added to
+/// them.
 void Reducing::set_aside(std::size_t number) {
   if (!whole_) return;
   for (const Shard& shard : units_[number].shards) {
@@ -183,7 +187,7 @@ void Reducing::copy_for_others(Gradient& gradient, const at::Tensor& flat) {
   if (gradient.own_bytes != 0) gradient.kept = flat;
 }
 
-/// There is more to add to it.
+/// Copies this rank's part of the gradient into the room, too, because more will be added to it there.
 void Reducing::copy_own(Gradient& gradient) {
   if (!gradient.kept.defined()) return;
   std::ranges::copy(own_bytes_of(gradient), memory_of(gradient) + gradient.own_begin);
@@ -233,8 +237,9 @@ void Reducing::reduce(std::size_t number, double factor) {
   ++reductions_;
 }
 
-/// Where this rank's part is reduced: where it was in the room, if that is this unit's own; where it stays, if there is
-/// nothing that it is added to; else in between.
+/// The memory into which this rank's piece is reduced. If each unit has a room of its own, that is the piece's place in
+/// the room. Otherwise it is the memory of the slices' gradients, if no gradient is there to which the result is added,
+/// and else a temporary tensor.
 at::Tensor Reducing::result_of(Shard& shard, const Room& room) const {
   if (whole_) {
     const std::size_t begin = ranks_.rank() * shard.gradient_bytes(ranks_.size()) / ranks_.size();
@@ -321,7 +326,7 @@ void Reducing::end(std::span<const std::uint8_t> all, double factor) {
   waited_ += std::chrono::steady_clock::now() - began;
 }
 
-/// Of those that no rank has used, nothing is known: they have a gradient only if they had one.
+/// Removes the gradients of parameters that no rank has used in this backward, unless they had a gradient before.
 void Reducing::let_go_of_unused(std::span<const std::uint8_t> all) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (!progress_[i].is_begun) continue;

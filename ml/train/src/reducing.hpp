@@ -17,35 +17,43 @@
 
 namespace pharos::ml {
 
-/// Gradients of units become their mean over all ranks, at the slices that each keeps. All ranks reduce the same units
-/// in the same order: one that is complete waits for those before it. What other ranks reduce of a gradient is copied
-/// to where they see it while the caches have it, if there is room; what this one reduces stays where backward left it.
+/// Reduces the gradients of units to their mean over all ranks, and adds the result to the slices that each rank keeps.
+/// All ranks reduce the same units in the same order, so a complete unit waits for the units before it. Each rank
+/// reduces one piece of a unit. The pieces of other ranks are copied to memory that these ranks can read, if a room is
+/// free, as soon as the gradient is there and still in the caches. This rank's own piece stays where backward left it.
+///
+/// A room is memory for the gradients of one unit. Owned by Sharded::Core; one thread at a time. Failures between ranks
+/// are thrown by all functions that begin, go on with or wait for a reduction.
 class Reducing {
  public:
-  /// `whole`: there is memory for all gradients, as ZeRO-1 has it; otherwise two units share some in turn.
+  /// `whole`: each unit has a room of its own, as in ZeRO-1. Otherwise units use two rooms in turn, except for the unit
+  /// of the parameters that belong to no block.
   Reducing(const Communicator& ranks, std::vector<ShardedUnit>& units, std::span<const NamedTensor> parameters,
            std::vector<Sharded::Slice>& slices, bool whole);
 
-  /// What a parameter's gradient is summed up in.
+  /// The type in which a parameter's gradient is sent and summed up.
   at::ScalarType type_of(std::size_t parameter) const { return gradients_[parameter].sent; }
-  /// In which units are reduced, from the next backward on.
+  /// Sets the order in which units are reduced, from the next backward on.
   void set_order(std::span<const std::size_t> units);
 
-  /// A backward begins.
+  /// Call it when a backward begins.
   void begin();
-  /// It has thrown.
+  /// Call it when a backward has thrown: drops the gradients of the module's parameters.
   void forget();
-  /// A parameter's gradient has come; it counts `factor` times.
+  /// Call it when a parameter's gradient has come. It is weighted by `factor`.
   void arrive(std::size_t parameter, double factor);
-  /// Goes on with what is under way.
+  /// Goes on with reductions that are under way, without waiting.
   void advance();
-  /// The backward has ended: begins with what is left, so that ranks have done the same whatever they have used. What
-  /// was held back of others counts.
+  /// Call it when the backward has ended. Begins to reduce the units that are left, so that all ranks begin the same
+  /// reductions whatever parameters they have used. Gradients of earlier backwards that were held back are included.
   void finish(double factor);
-  /// By parameter, what this rank has: `kNone`, `kSome`, or `kLate` if some came after their unit had been reduced.
+  /// Whether this rank has a gradient of a parameter: `kNone`, `kSome`, or `kLate` if a part of it came after its unit
+  /// had been reduced.
   enum Has : std::uint8_t { kNone, kSome, kLate };
+  /// The state of each parameter's gradient on this rank.
   std::vector<std::uint8_t> state() const;
-  /// `all`: the largest of all ranks' states.
+  /// Waits for all reductions, and reduces units with late gradients a second time. `all`: for each parameter the
+  /// largest of all ranks' states.
   void end(std::span<const std::uint8_t> all, double factor);
 
   std::size_t reductions() const { return reductions_; }
@@ -54,27 +62,29 @@ class Reducing {
  private:
   struct Room {
     Buffer<std::byte> memory;
-    std::size_t holder;  // kNobody, or a unit
+    std::size_t holder;  // the unit that uses it, or kNobody
   };
-  /// Of a parameter, in a backward.
+  /// The gradient of a parameter in a backward.
   struct Gradient {
-    std::size_t unit = kNobody;  // nobody's: it is not trained
+    std::size_t unit = kNobody;  // kNobody if the parameter is not trained
     at::Tensor parameter{};
     at::ScalarType sent{};
-    std::size_t place = 0;  // in its unit's room: bytes
+    std::size_t place = 0;  // offset in its unit's room, in bytes
     std::int64_t size = 0;
-    // What this rank itself reduces: bytes of it, and where they are in its piece.
+    // The part that this rank itself reduces, in bytes: where it begins in the gradient, its length, and where it
+    // begins in this rank's piece of the unit.
     std::size_t own_begin = 0;
     std::size_t own_bytes = 0;
     std::size_t piece_begin = 0;
     std::uint8_t has = kNone;
-    bool is_copied = false;
-    at::Tensor kept{};  // all, if its own bytes are reduced from here
+    bool is_copied = false;  // the parts of other ranks are in the room
+    at::Tensor kept{};       // the whole gradient, if this rank's part is reduced from where it lies
   };
+  /// The state of a unit in a backward.
   struct Progress {
     Room* room = nullptr;
-    std::size_t turn = kNobody;  // when it is reduced; nobody's: it has nothing to train
-    std::size_t missing = 0;
+    std::size_t turn = kNobody;  // its place in order_; kNobody if the unit has no trained parameters
+    std::size_t missing = 0;     // number of gradients that have not come
     bool is_begun = false;
   };
   struct UnderWay {
@@ -107,8 +117,8 @@ class Reducing {
   std::vector<Progress> progress_;   // by unit
   std::deque<Room> rooms_;
   std::vector<Room*> shared_rooms_;
-  std::vector<std::size_t> order_;  // units
-  std::size_t next_ = 0;            // in that
+  std::vector<std::size_t> order_;  // units, in the order in which they are reduced
+  std::size_t next_ = 0;            // place in order_ of the unit that is reduced next
   std::deque<UnderWay> under_way_;
   std::vector<bool> had_gradient_;  // by slice
   std::size_t reductions_ = 0;

@@ -8,7 +8,7 @@
 namespace pharos::ml {
 namespace {
 
-/// What of the way is done, from 0 to 1.
+/// The share of the steps that is done, from 0 to 1.
 double done(std::uint64_t step, std::uint64_t steps) {
   return steps == 0 ? 1 : std::min(1.0, static_cast<double>(step) / static_cast<double>(steps));
 }

@@ -45,7 +45,7 @@ void check_device(const NamedTensor& buffer) {
                     "Buffers are in the memory of the CPU."});
 }
 
-/// What ranks have to have in common, a line each.
+/// Describes everything that must be the same on all ranks, one item in each line.
 std::string describe(const std::vector<ShardedUnit>& units, Sharding sharding, const ShardOptions& options) {
   constexpr const char* kShardings[] = {"zero1", "zero2", "fully_shard"};
   std::ostringstream text;
@@ -63,8 +63,8 @@ std::string describe(const std::vector<ShardedUnit>& units, Sharding sharding, c
 
 }  // namespace
 
-// Gathering brings parameters, Reducing takes gradients; here is what happens when: hooks of the gradients'
-// accumulators, and the end of a backward.
+// Gathering brings parameters, and Reducing takes gradients. This class calls them at the right time: from hooks of the
+// gradient accumulators, at the end of a backward, and before the step of an optimizer.
 class Sharded::Core : public std::enable_shared_from_this<Core> {
  public:
   Core(torch::nn::Module& module, const Communicator& ranks, Sharding sharding, const ShardOptions& options)
@@ -97,7 +97,7 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
           hooks_[i].accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(came));
     }
   }
-  /// The module has no parameters from then on.
+  /// Removes the hooks, and leaves the module with empty parameters.
   void detach() {
     const at::NoGradGuard no_grad;
     const Watch::Quiet quiet;
@@ -133,7 +133,7 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
 
  private:
   struct Hook {
-    std::shared_ptr<Node> accumulator{};  // the parameter knows it weakly
+    std::shared_ptr<Node> accumulator{};  // kept alive here, because the parameter has only a weak pointer to it
     std::uintptr_t key = 0;
   };
 
@@ -163,7 +163,7 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
   std::vector<Slice> slices_;
   Reducing reducing_;
   std::vector<Hook> hooks_;             // by parameter
-  std::vector<std::int64_t> versions_;  // of those
+  std::vector<std::int64_t> versions_;  // libtorch's versions of the parameters, to notice writes
   bool under_way_ = false;
   int holds_back_ = 0;
   Step step_;
@@ -218,7 +218,8 @@ void Sharded::Core::arrive(std::size_t parameter) {
   const at::NoGradGuard no_grad;
   const Watch::Quiet quiet;
   if (holds_back_ > 0) {
-    // What is summed up here is so in the type that it travels in: the engine adds to what is there.
+    // Held-back gradients are summed up in the type in which they will be sent. The engine adds the next gradient to
+    // this one.
     at::Tensor& gradient = parameters_[parameter].tensor.mutable_grad();
     if (options_.reduce && gradient.defined()) gradient = gradient.to(reducing_.type_of(parameter));
     return;
@@ -241,7 +242,7 @@ void Sharded::Core::end() {
   const Watch::Quiet quiet;
   reducing_.finish(shares_.factor());
   const auto began = std::chrono::steady_clock::now();
-  const std::vector<std::uint8_t> all = exchange_state();  // waits for who is late
+  const std::vector<std::uint8_t> all = exchange_state();  // waits for slower ranks
   const Duration waited = std::chrono::steady_clock::now() - began;
   reducing_.end(all, shares_.factor());
   if (options_.broadcast_buffers) broadcast(ranks_, buffers_, 0);
@@ -261,8 +262,8 @@ void Sharded::Core::forget() {
   gathering_.begin_counting();
 }
 
-/// What of each parameter's gradient some rank has. Throws on all ranks unless all have touched the same units in the
-/// same order.
+/// Exchanges Reducing::state(), and returns for each parameter the largest state of all ranks. Throws on all ranks if
+/// ranks have not touched the same units in the same order (with kParameters).
 std::vector<std::uint8_t> Sharded::Core::exchange_state() {
   const std::uint64_t path = sharding_ == Sharding::kParameters ? gathering_.path_hash() : 0;
   std::vector<std::uint8_t> own(sizeof path);
@@ -296,7 +297,8 @@ std::string Sharded::Core::path() const {
   return text;
 }
 
-/// As units were first touched at rank 0; gradients come backwards.
+/// From the second step on, units are gathered in the order in which rank 0 first touched them, and reduced in the
+/// reverse order.
 void Sharded::Core::learn_order() {
   const std::vector<std::size_t> own = gathering_.order_of_touch();
   std::vector<std::int64_t> agreed(own.begin(), own.end());
@@ -312,7 +314,7 @@ void Sharded::Core::learn_order() {
 std::vector<ParameterGroup> Sharded::Core::groups(double weight_decay) {
   std::vector<ParameterGroup> groups(2);
   groups[0].weight_decay = weight_decay;
-  // Of each: an Optimizer may have one of them only, and a rank may have nothing in any.
+  // Both groups get the callback: an Optimizer may have only one of them, and a rank may have no parameters in a group.
   for (ParameterGroup& each : groups) {
     each.before_step = [weak = weak_from_this()] {
       const auto core = weak.lock();
@@ -329,7 +331,7 @@ std::vector<ParameterGroup> Sharded::Core::groups(double weight_decay) {
   return groups;
 }
 
-/// What was gathered since backward, for an evaluation, is of what is changed now.
+/// Units that were gathered since the backward, for an evaluation, are discarded, because the step changes them.
 void Sharded::Core::before_step() {
   check();
   gathering_.end_reading();
@@ -342,7 +344,8 @@ void Sharded::Core::count_changes() {
   for (const NamedTensor& each : parameters_) versions_.push_back(each.tensor._version());
 }
 
-/// Whoever writes to the module's parameters writes to memory that is another unit's soon: libtorch counts that.
+/// A write to the module's parameters would be lost, because their memory is soon used by another unit. libtorch counts
+/// the writes.
 void Sharded::Core::check_changes() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (parameters_[i].tensor._version() == versions_[i]) continue;
@@ -353,7 +356,7 @@ void Sharded::Core::check_changes() const {
   }
 }
 
-/// A graph that has used parameters as they were is of no use: its backward throws.
+/// Raises the versions of all parameters, so that the backward of a graph that has used the old values throws.
 void Sharded::Core::mark_changed() {
   for (const NamedTensor& each : parameters_) each.tensor.unsafeGetTensorImpl()->bump_version();
   count_changes();

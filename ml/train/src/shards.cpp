@@ -62,7 +62,8 @@ void check(const NamedTensor& parameter) {
   }
 }
 
-/// Each gets memory of its own: what is written by one name would not be read by the other.
+/// Refuses tensors that overlap in memory. Each parameter gets memory of its own, so that a value written to one of
+/// them would not be read from the other.
 void check_apart(std::span<const NamedTensor> parameters) {
   std::vector<const NamedTensor*> by_place;
   for (const NamedTensor& each : parameters) by_place.push_back(&each);
@@ -79,7 +80,7 @@ void check_apart(std::span<const NamedTensor> parameters) {
   }
 }
 
-/// What changes its parameters in forward does not change those that ranks keep.
+/// Refuses modules that change their parameters in forward: the pieces that the ranks keep would not change.
 void check(const std::string& name, const torch::nn::Module& module) {
   const auto* const embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(&module);
   const auto* const bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(&module);
@@ -157,7 +158,8 @@ void take_over(ShardedUnit& unit, std::span<const NamedTensor> parameters, Commu
         at::empty({0}, at::TensorOptions{}.dtype(shard.computed)).set_(c10::Storage{storage}, 0, {elements}, {1});
     for (const Flat::Member& each : flat.members) {
       const at::Tensor& parameter = parameters[each.parameter].tensor;
-      // By another type its gradients' accumulator would be another one: hooks come later.
+      // A parameter of another type gets another gradient accumulator. So hooks are added later
+      // (Sharded::Core::attach()).
       parameter.set_data(shard.whole.narrow(0, each.begin, each.size).view(parameter.sizes()));
     }
     place(shard.whole, memory == nullptr ? nullptr : memory + shard.place);

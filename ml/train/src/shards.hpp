@@ -19,21 +19,21 @@
 
 namespace pharos::ml {
 
-/// What this rank keeps of a flat.
+/// A flat, and the piece of it that this rank keeps.
 struct Shard {
   Flat flat{};
-  at::ScalarType computed{};  ///< what the module computes in
-  at::ScalarType sent{};      ///< what its gradients are summed up in
-  std::size_t place = 0;      ///< in its unit's memory: bytes, as all here
-  std::size_t gradient_place = 0;
-  at::Tensor whole{};     ///< the parameters are views of it; its memory comes and goes
-  at::Tensor own{};       ///< this rank's piece, which the optimizer changes
-  at::Tensor gradient{};  ///< of that
-  /// Which of the slices lie in it, and from where on.
+  at::ScalarType computed{};       ///< type in which the module computes
+  at::ScalarType sent{};           ///< type in which its gradients are sent and summed up
+  std::size_t place = 0;           ///< offset in the memory of its unit, in bytes
+  std::size_t gradient_place = 0;  ///< offset in the memory of its unit's gradients, in bytes
+  at::Tensor whole{};              ///< the parameters are views of it; its memory is swapped
+  at::Tensor own{};                ///< this rank's piece, which the optimizer changes
+  at::Tensor gradient{};           ///< gradient of this rank's piece
+  /// A slice (Sharded::Slice) that lies in this rank's piece.
   struct Part {
     std::size_t slice = 0;
     std::size_t parameter = 0;
-    std::int64_t begin = 0;  ///< in elements
+    std::int64_t begin = 0;  ///< where it begins in the piece, in elements
   };
   std::vector<Part> parts{};
 
@@ -45,6 +45,7 @@ struct Shard {
   }
 };
 
+/// A unit, with the shards of its flats. Sizes are in bytes, for all ranks together.
 struct ShardedUnit {
   std::string name;
   bool is_rest = false;
@@ -53,7 +54,7 @@ struct ShardedUnit {
   std::size_t gradient_bytes = 0;
 };
 
-/// What fails between ranks says at which unit.
+/// Runs `work`, and adds the name of the unit to an error that it throws.
 template <class Work>
 void between_ranks(const char* what, const ShardedUnit& unit, const Work& work) {
   try {
@@ -63,29 +64,30 @@ void between_ranks(const char* what, const ShardedUnit& unit, const Work& work) 
   }
 }
 
-/// In float at least.
+/// The type in which ranks keep trained parameters of `type`: float instead of half and bfloat16.
 inline at::ScalarType kept_type(at::ScalarType type) {
   return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
 }
 
-/// What the module computes in where a flat's parameters are used. `asked`: ShardOptions::param.
+/// The type in which the module computes with the parameters of a flat. `asked`: ShardOptions::param.
 at::ScalarType computed_type(const Flat& flat, const std::optional<DType>& asked);
-/// What a rank keeps of a flat is of this type.
+/// The type in which a rank keeps its piece of a flat.
 inline at::ScalarType kept_type(const Flat& flat) {
   return flat.is_trained ? kept_type(flat.type) : flat.type;
 }
 
-/// A tensor's memory, from now on. Null: it has none, until it gets some.
+/// Makes the tensor, and all views of it, use this memory. nullptr: the tensor has no memory until the next call.
 void place(const at::Tensor& tensor, std::byte* memory);
-/// A flat tensor on memory of somebody else's.
+/// A tensor of one dimension over memory that it does not own.
 at::Tensor tensor_on(std::byte* memory, at::ScalarType type, std::int64_t elements);
 
-/// Plans the units. Throws kUnsupported, by name and reason, for what cannot be sharded.
+/// Plans the units. Throws kUnsupported, with the name and the reason, for a parameter that cannot be sharded.
 std::vector<ShardedUnit> sharded_units(const torch::nn::Module& module, std::span<const NamedTensor> parameters,
                                        const ShardOptions& options, std::uint32_t ranks);
 
-/// A unit's values are rank 0's, of which each rank takes its piece: into `memory`, if the unit stays there and the
-/// type is the same. The parameters are views of memory that comes and goes, from then on.
+/// Gives each rank its piece of rank 0's values of a unit. Afterwards the parameters are views of Shard::whole, whose
+/// memory is swapped. `memory` is the unit's own memory, or nullptr; the piece lies in it if the module computes in the
+/// type that is kept.
 void take_over(ShardedUnit& unit, std::span<const NamedTensor> parameters, Communicator& ranks, std::byte* memory);
 
 }  // namespace pharos::ml

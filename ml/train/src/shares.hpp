@@ -12,12 +12,13 @@
 
 namespace pharos::ml {
 
-/// How many samples each rank has in a step: its gradient counts as much.
+/// The number of samples that each rank has in a step, by which its gradient is weighted. Until ranks tell their
+/// numbers, all ranks have the same weight. One thread.
 class Shares {
  public:
   explicit Shares(Communicator ranks) : ranks_{std::move(ranks)} {}
 
-  /// All ranks call it. Throws InvalidArgument for less than none.
+  /// All ranks call it, before each step. Throws InvalidArgument for a negative number, and what fails between ranks.
   void exchange(double samples) {
     if (!(samples >= 0)) {
       throw_error(
@@ -25,19 +26,20 @@ class Shares {
     }
     tell(samples);
   }
-  /// Instead of exchange(): this rank has no more samples.
+  /// Call it instead of exchange() if this rank has no more samples.
   void finish() { tell(kFinished); }
+  /// All ranks have the same weight again.
   void forget() {
     samples_.clear();
     factor_ = 1;
   }
 
-  /// Of this rank's gradient, whose mean over the ranks is taken then.
+  /// The factor of this rank's gradient, so that the mean over the ranks is the mean over all samples.
   double factor() const { return factor_; }
   bool all_have_finished() const {
     return std::all_of(samples_.begin(), samples_.end(), [](double each) { return each < 0; });
   }
-  /// The first rank that has not.
+  /// The first rank that has not finished; 0 if ranks have not told their numbers, or all have finished.
   std::uint32_t first_active() const {
     const auto active = std::find_if(samples_.begin(), samples_.end(), [](double each) { return each >= 0; });
     return active == samples_.end() ? 0 : static_cast<std::uint32_t>(active - samples_.begin());
@@ -55,7 +57,7 @@ class Shares {
   }
 
   Communicator ranks_;
-  std::vector<double> samples_;  // by rank; empty: they are not told
+  std::vector<double> samples_;  // by rank; empty if ranks have not told their numbers
   double factor_ = 1;
 };
 

@@ -28,30 +28,30 @@ using Moments = SyncBatchNormImpl::Moments;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// All but the features.
+/// The dimensions of x except for that of the features.
 std::vector<std::int64_t> others_of(const Tensor& x) {
   std::vector<std::int64_t> dimensions{0};
   for (std::int64_t i = 2; i < x.dim(); ++i) dimensions.push_back(i);
   return dimensions;
 }
-/// A number for each feature, beside x.
+/// Values of the features, in a shape that broadcasts with x.
 Tensor beside(const Tensor& values, const Tensor& x) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.dim()), 1);
   sizes[1] = x.size(1);
   return values.to(x.scalar_type()).view(sizes);
 }
-/// In the type that it is reckoned in.
+/// x in the type in which it is normalised: double, or float for all other types.
 Tensor wide(const Tensor& x) {
   return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
 }
 
-/// What the backward of a forward works with, as long as it may come.
+/// Keeps the communicator for the backward, in the graph.
 struct Ranks : torch::CustomClassHolder {
   explicit Ranks(const Communicator& its) : communicator{its} {}
   Communicator communicator;
 };
 
-/// One row for each rank.
+/// Gathers one row from each rank.
 Tensor gather_rows(Communicator& ranks, const Tensor& row) {
   Tensor rows = at::zeros({ranks.size(), row.numel()}, row.options());
   const auto elements = static_cast<std::size_t>(row.numel());
@@ -60,7 +60,8 @@ Tensor gather_rows(Communicator& ranks, const Tensor& row) {
   return rows;
 }
 
-/// Of what all ranks have, in double: sums of squares would lose what is far from zero.
+/// The moments over the inputs of all ranks. Means and variances are combined in double, because sums of squares would
+/// lose precision for values far from zero.
 Moments moments_of(Communicator& ranks, const Tensor& x) {
   const std::int64_t features = x.size(1);
   const auto others = others_of(x);
@@ -112,7 +113,7 @@ struct Normalise : torch::autograd::Function<Normalise> {
                          normal * beside(means.narrow(0, features, features), gradient)) *
                         beside(saved[2] * weight, gradient);
     const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
-    // Of this rank's loss alone: they are reduced with all other gradients.
+    // The gradients of weight and bias are those of this rank's loss alone. Ddp reduces them with all other gradients.
     const Tensor of_weight = row.narrow(0, features, features).to(weight.scalar_type());
     const Tensor of_bias = row.narrow(0, 0, features).to(weight.scalar_type());
     return {of_x.to(type), of_weight, of_bias, Tensor{}, Tensor{}, Tensor{}, Tensor{}, Tensor{}};
@@ -149,7 +150,7 @@ std::shared_ptr<torch::nn::Module> SyncBatchNormImpl::clone(const std::optional<
   return copy;
 }
 
-/// Of this step, which the running ones learn of.
+/// Computes the moments of this step, and updates the running ones.
 SyncBatchNormImpl::Moments SyncBatchNormImpl::take_moments(const Tensor& x) {
   const at::NoGradGuard no_grad;
   Moments found = moments_of(ranks_, x);

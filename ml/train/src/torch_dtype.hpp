@@ -8,7 +8,7 @@
 
 namespace pharos::ml {
 
-/// Nothing: collectives do not work on such elements.
+/// Returns nullopt for types on which collectives do not work.
 inline std::optional<DType> dtype_of(at::ScalarType type) {
   switch (type) {
     case at::kByte: return DType::kU8;

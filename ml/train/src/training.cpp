@@ -22,7 +22,7 @@ bool is_half(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
 }
 
-/// Of each parameter once, however often it is there.
+/// Calls f with the gradient of each parameter, once even if the parameter is listed several times.
 template <class F>
 void for_gradients(const std::vector<at::Tensor>& parameters, const F& f) {
   const at::NoGradGuard no_grad;
@@ -47,7 +47,7 @@ double clip_norm(const std::vector<at::Tensor>& parameters, double max) {
     const at::Tensor values = gradient.is_sparse() ? gradient.coalesce().values() : gradient;
     norms.push_back(values.norm(2, at::kDouble));
   });
-  const double norm = norms.empty() ? 0 : length_of(at::stack(norms).cpu());  // one wait for a device
+  const double norm = norms.empty() ? 0 : length_of(at::stack(norms).cpu());  // waits for a device only once
   if (!std::isfinite(norm) || norm <= max) return norm;
   for_gradients(parameters, [&](const at::Tensor& gradient) { gradient.mul_(max / norm); });
   return norm;

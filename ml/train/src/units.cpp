@@ -13,7 +13,7 @@
 namespace pharos::ml {
 namespace {
 
-constexpr std::int64_t kAlignedElements = 16;  // each rank's piece begins in a line of its own
+constexpr std::int64_t kAlignedElements = 16;  // each rank's piece begins at a new cache line
 
 std::size_t bytes_of(const torch::nn::Module& module) {
   std::size_t bytes = 0;
@@ -30,7 +30,7 @@ bool is_list(const torch::nn::Module& module) {
   throw_error(Error{ErrorCode::kInvalidArgument, what, hint});
 }
 
-/// Which block each module of the tree is in, and what the blocks are called.
+/// The names of the blocks, and the block to which each module of the tree belongs.
 class Blocks {
  public:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
@@ -72,7 +72,7 @@ class Blocks {
   std::unordered_map<const torch::nn::Module*, std::size_t> of_;
 };
 
-/// The block of each tensor that only modules of that block have.
+/// The block that owns each tensor; Blocks::kNone for a tensor outside of all blocks, or in several.
 std::unordered_map<const void*, std::size_t> owners_of(const torch::nn::Module& module, const Blocks& blocks) {
   std::unordered_map<const void*, std::size_t> owners;
   const auto look_at = [&](const torch::nn::Module& each) {
@@ -101,7 +101,8 @@ void add(Unit& unit, std::size_t number, const at::Tensor& parameter) {
   flat->size += parameter.numel();
 }
 
-/// None inside has more bytes, or as many and more children.
+/// The list or sequence inside of the module that has most bytes; of equal ones the one with most children. nullptr if
+/// there is no list.
 const torch::nn::Module* largest_list_in(const torch::nn::Module& module) {
   const torch::nn::Module* largest = nullptr;
   std::size_t most = 0;
@@ -118,8 +119,8 @@ const torch::nn::Module* largest_list_in(const torch::nn::Module& module) {
   return largest;
 }
 
-/// What is there at once, of a module of `all` bytes, where the list's children are the units: what is outside it, and
-/// memory for those that pass.
+/// The bytes that are gathered at the same time, in a module of `all` bytes, if the children of the list are the units:
+/// all parameters outside of the list, and memory for the units that are in use.
 std::size_t at_once(std::size_t all, const torch::nn::Module& list) {
   std::size_t largest = 0;
   for (const auto& each : list.children()) largest = std::max(largest, bytes_of(*each));

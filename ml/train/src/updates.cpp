@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-// Each loop is written once, for both types, and compiled for more than one machine: the loader takes the best that
-// this one has.
+// Each loop is written once, for both types, and compiled for several kinds of CPUs. The dynamic loader chooses the
+// best version for the CPU of this machine.
 #define PHAROS_LOOP [[gnu::always_inline]] inline
-// The thread sanitizer is not there yet when the loader chooses one.
+// Not with the thread sanitizer, which is not initialised yet when the loader makes that choice.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define PHAROS_FOR_MACHINES [[gnu::target_clones("avx2", "default")]]
 #else
@@ -80,13 +80,13 @@ PHAROS_LOOP void run_update(const LionUpdate& by, const Run<Real>& run) {
   for (std::size_t i = 0; i < run.elements; ++i) {
     const Real g = gradient[i];
     const Real c = beta1 * mean[i] + rest1 * g;
-    const Real direction = c > 0 ? Real{1} : c < 0 ? Real{-1} : c * 0;  // what is no number stays none
+    const Real direction = c > 0 ? Real{1} : c < 0 ? Real{-1} : c * 0;  // NaN stays NaN
     values[i] = keep * values[i] - lr * direction;
     mean[i] = beta2 * mean[i] + rest2 * g;
   }
 }
 
-/// std::visit would call loops that are not compiled for the machine.
+/// Does not use std::visit, which would call loops that are not compiled for the CPU of this machine.
 template <class Real>
 PHAROS_LOOP void run_any(const Update& by, const Run<Real>& run) {
   if (const auto* const adamw = std::get_if<AdamWUpdate>(&by)) run_update(*adamw, run);

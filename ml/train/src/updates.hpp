@@ -3,13 +3,13 @@
 #include <cstddef>
 #include <variant>
 
-/// What optimizers do to the elements of a parameter. The same bits wherever they run.
+/// The loops in which optimizers change the elements of a parameter. They give the same bits on every machine.
 namespace pharos::ml {
 
 struct AdamWUpdate {
   double beta1;
   double beta2;
-  double keep;        ///< of the value: 1 - lr * weight_decay
+  double keep;        ///< factor of the value: 1 - lr * weight_decay
   double size;        ///< lr / (1 - beta1^step)
   double correction;  ///< 1 / sqrt(1 - beta2^step)
   double eps;
@@ -26,13 +26,13 @@ struct MomentumUpdate {
 };
 struct LionUpdate {
   double lr;
-  double keep;  ///< of the value: 1 - lr * weight_decay
+  double keep;  ///< factor of the value: 1 - lr * weight_decay
   double beta1;
   double beta2;
 };
 using Update = std::variant<AdamWUpdate, SgdUpdate, MomentumUpdate, LionUpdate>;
 
-/// A part of a parameter, and what is kept for it: mean and square, velocity, mean, or nothing.
+/// A part of a parameter, and the optimizer's state for it: mean and square, velocity, mean, or nothing.
 template <class Real>
 struct Run {
   Real* values;

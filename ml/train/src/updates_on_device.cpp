@@ -41,7 +41,7 @@ void run_rule(const Lion& by, double lr, double weight_decay, DeviceRun& run) {
   std::vector<at::Tensor> directions = at::_foreach_mul(means, by.beta1);
   at::_foreach_add_(directions, run.gradients, 1 - by.beta1);
   for (at::Tensor& each : directions)
-    each = at::where(each.isnan(), each, each.sign());  // what is no number stays none
+    each = at::where(each.isnan(), each, each.sign());  // elements that are NaN stay NaN
   at::_foreach_mul_(run.values, 1 - lr * weight_decay);
   at::_foreach_add_(run.values, directions, -lr);
   at::_foreach_mul_(means, by.beta2);

@@ -11,7 +11,7 @@
 
 namespace pharos::ml {
 
-/// Does not change: operators of several threads look into it.
+/// The watched memory by its address. It is immutable, because operators of several threads read it.
 class Watch::Table {
  public:
   Table(Owner& owner, std::span<const Numbered> memory) : owner_{owner} {
@@ -21,7 +21,7 @@ class Watch::Table {
     for (const Numbered& each : memory) places_[place_of(each.first)] = each;
   }
 
-  /// Nothing: it is not watched.
+  /// Returns nullptr if the memory is not watched.
   const std::uint32_t* find(const void* memory) const {
     const Numbered& place = places_[place_of(memory)];
     return place.first == memory && memory != nullptr ? &place.second : nullptr;
@@ -29,7 +29,7 @@ class Watch::Table {
   void tell(std::span<const std::uint32_t> numbers) const { owner_.touched(numbers); }
 
  private:
-  /// Where it is, or would be.
+  /// The index at which the memory is, or would be inserted.
   std::size_t place_of(const void* memory) const {
     constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15;
     const std::size_t mask = places_.size() - 1;
@@ -48,7 +48,8 @@ using Tables = std::vector<std::shared_ptr<const Watch::Table>>;
 
 std::unique_ptr<at::ObserverContext> before_operator(const at::RecordFunction& function);
 
-/// The watches of this process. A thread looks again when one has come or gone since it last did.
+/// The tables of all watches of this process. Each thread has a copy of the list, and renews it when version() has
+/// changed.
 class All {
  public:
   void add(std::shared_ptr<const Watch::Table> table) {
@@ -56,7 +57,8 @@ class All {
     tables_.push_back(std::move(table));
     version_.fetch_add(1, std::memory_order_release);
     if (tables_.size() > 1) return;
-    // While other threads run operators, of which libtorch's header says nothing good; see decision 24.
+    // libtorch's header asks that no other thread runs operators when a callback is added. Its implementation allows
+    // it; see decision 24.
     callback_ = at::addGlobalCallback(
         at::RecordFunctionCallback(&before_operator).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
   }
@@ -79,17 +81,17 @@ class All {
   std::atomic<std::uint64_t> version_ = 0;
   at::CallbackHandle callback_ = at::INVALID_CALLBACK_HANDLE;
 };
-/// Is never destroyed: threads may run operators when the process ends.
+/// It is never destroyed, because threads may run operators while the process ends.
 All& all = *new All;
 
 struct OfThread {
   Tables tables{};
-  std::uint64_t version = 0;  // of those
+  std::uint64_t version = 0;  // version() when the tables were copied
   bool is_quiet = false;
 };
 thread_local OfThread of_thread;
 
-/// What an operator works on: the numbers of one watch.
+/// Collects the numbers of one watch's memory that an operator uses.
 class Touched {
  public:
   explicit Touched(const Watch::Table& table) : table_{table} {}
@@ -112,7 +114,7 @@ class Touched {
   }
 
   const Watch::Table& table_;
-  std::vector<std::uint32_t> numbers_;  // most operators work on none of them: nothing is allocated then
+  std::vector<std::uint32_t> numbers_;  // allocates nothing for most operators, because they use no watched memory
 };
 
 std::unique_ptr<at::ObserverContext> before_operator(const at::RecordFunction& function) {

@@ -9,8 +9,9 @@
 
 namespace pharos::ml {
 
-/// Tells its owner what an operator of libtorch is about to work on: before it does, in forward and in backward, and on
-/// whichever thread. Storages that are watched live longer than the watch, and no operator works on one while it ends.
+/// Tells its owner which of the watched memory an operator of libtorch is about to use: before the operator runs, in
+/// forward and in backward, and on the thread that runs it. The watched storages must outlive the watch, and no
+/// operator may use one of them while the watch is being destroyed.
 class Watch {
  public:
   class Owner {
@@ -18,10 +19,11 @@ class Watch {
     Owner() = default;
     Owner(Owner&&) = delete;
     virtual ~Owner() = default;
-    /// Numbers of memory, each once. Operators in here are not told. Does not throw: libtorch would go on all the same.
+    /// The numbers of the memory that the operator uses, each once. Operators that run inside of this function are not
+    /// reported. It must not throw, because libtorch would go on with the operator anyway.
     virtual void touched(std::span<const std::uint32_t> numbers) noexcept = 0;
   };
-  /// What this thread's operators work on while one of them lives is not told.
+  /// While it lives, the operators of this thread are not reported.
   class Quiet {
    public:
     Quiet();

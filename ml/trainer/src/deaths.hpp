@@ -4,7 +4,8 @@
 
 namespace pharos::ml {
 
-/// Of another rank, or of the way to it: not the function's own.
+/// Returns true for codes of errors that come from the death of a rank or a lost connection to it, and not from the
+/// training function itself.
 inline bool is_of_death(ErrorCode code) {
   switch (code) {
     case ErrorCode::kActorDied:

@@ -17,10 +17,10 @@ namespace {
 using namespace std::chrono_literals;
 using pharos::detail::CellHandle;
 
-constexpr Duration kLookTime = 100ms;  // for whether it is interrupted
+constexpr Duration kLookTime = 100ms;  // interval in which a wait asks whether it was interrupted
 constexpr Duration kGreetTime = 500ms;
 constexpr Duration kPause = 1ms;
-constexpr Duration kReasonTime = 1s;  // for a death to be known, when ranks throw because of it
+constexpr Duration kReasonTime = 1s;  // when ranks throw because of a death, the death itself is known after this time
 
 TimePoint now() {
   return std::chrono::steady_clock::now();
@@ -101,7 +101,7 @@ void RankGroup::await(CellHandle cell, Awaited::What what, std::size_t rank) {
   queue_.add(std::move(cell));
 }
 
-// A process that is stopped answers nothing, whatever its function does or waits for.
+// Finds processes that are stopped: they do not answer. All others answer, whatever their function does or waits for.
 void RankGroup::greet() {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     Rank& each = ranks_[rank];
@@ -117,7 +117,8 @@ void RankGroup::greet() {
   }
 }
 
-// A process whose function hangs answers, and does not come to the others, which have waited for it in vain.
+// Finds functions that hang. Their processes still answer, but the other ranks have waited for them in vain, and now
+// wait for a replacement.
 void RankGroup::look_for_missing() {
   const bool some_wait = std::ranges::any_of(ranks_, [](const Rank& each) { return each.waits && !each.end; });
   if (died_ || !some_wait) return waits_since_.reset();
@@ -160,14 +161,14 @@ void RankGroup::take(const CellHandle& cell, const Awaited& of, std::vector<deta
   if (of.what == Awaited::What::kAnswer) {
     ranks_[rank].has_answered = true;
     const auto sign = Ref<detail::TrainSign>{cell}.try_get();
-    if (!sign) return;  // why, its end says
+    if (!sign) return;  // the result of run() will have the reason
     ranks_[rank].process = sign->process;
     ranks_[rank].waits = sign->waits;
     return;
   }
   if (of.what == Awaited::What::kNews) {
     auto news = Ref<detail::TrainNews>{cell}.try_get();
-    if (!news) {  // it is gone, or going: then its end has the rest
+    if (!news) {  // the rank has died, or its worker ends; in that case the result of run() has the remaining events
       news_is_all_ = true;
       return;
     }
@@ -184,13 +185,15 @@ void RankGroup::take(const CellHandle& cell, const Awaited& of, std::vector<deta
   if (!end) return lose(rank, std::move(end).error());
   if (end->threw && begin_.replaces) {
     const auto code = static_cast<ErrorCode>(end->threw->code);
-    // Before it had the state of the others, which wait for another one.
+    // A replacement that fails because of another death, before it has the state, counts as lost itself: the other
+    // ranks still wait for a replacement. kObjectLost means that no rank has the state, so a replacement would not
+    // help.
     if (is_of_death(code) && code != ErrorCode::kObjectLost)
       return lose(rank, Error{code, end->threw->story, end->threw->remedy});
   }
   if (end->threw && !threw_at_) threw_at_ = now();
   events.insert(events.end(), end->events.begin(), end->events.end());
-  ranks_[rank].process = end->process;  // it may have come before an answer
+  ranks_[rank].process = end->process;  // the rank may have ended before it answered a greeting
   ranks_[rank].end = *std::move(end);
   ++ended_;
 }
@@ -206,7 +209,7 @@ Result<bool> RankGroup::replace(const std::function<bool()>& interrupted) {
     return rank < who.size() && who[rank] == ranks_[rank].who;
   };
   for (const std::size_t rank : lost_) {
-    if (is_there(workers_->who(), rank)) workers_->kill(rank);  // stopped, as it seems
+    if (is_there(workers_->who(), rank)) workers_->kill(rank);  // it is not dead, but seems to be stopped or to hang
   }
   for (;;) {
     const std::vector<const void*> who = workers_->who();
@@ -216,17 +219,18 @@ Result<bool> RankGroup::replace(const std::function<bool()>& interrupted) {
     if (ready && who == workers_->who()) return rejoin(who, until);
     if (who.empty() || now() >= until) return ready ? *died_ : std::move(ready).error();
     if (interrupted()) return false;
-    std::this_thread::sleep_for(kPause);  // its death is known at one place, and not yet at another
+    std::this_thread::sleep_for(kPause);  // the death may be known to a rank, and not yet to the group
   }
 }
 
-/// Those that are new begin; the others, which wait, go on. Who dies meanwhile is lost as any other.
+/// Starts the function on new ranks, and tells the others, which wait, to go on. A rank that dies meanwhile is lost
+/// like any other.
 Result<bool> RankGroup::rejoin(const std::vector<const void*>& who, TimePoint until) {
   const Error why = *std::exchange(died_, std::nullopt);
   lost_.clear();
   replaced_.clear();
   begin_.replaces = true;
-  // What was answered before does not count any more.
+  // Answers to earlier greetings are outdated.
   std::erase_if(awaited_, [](const auto& each) { return each.second.what == Awaited::What::kAnswer; });
   waits_since_.reset();
   std::vector<std::pair<std::size_t, Ref<bool>>> others;
@@ -260,7 +264,8 @@ void RankGroup::stop() {
   workers_->stop();
 }
 
-// Ranks that throw because another one has died say less than its death does.
+// If ranks throw because another rank has died, the death is the better reason. So an exception waits for kReasonTime,
+// or until all ranks have ended, and an exception of a function itself is preferred to one that comes from a death.
 std::optional<RankGroup::End> RankGroup::end() {
   if (left_) return End{How::kThrew, left_};
   if (died_) {

@@ -15,19 +15,20 @@
 
 namespace pharos::ml {
 
-/// The death of a rank after which all ranks begin again, and why no process could take the rank's place.
+/// An error that names the death of a rank, and says why no other process could take the rank's place.
 Error no_replacement(const Error& death, const std::string& why);
 
-/// The ranks of one attempt at a training. Owns them; one thread.
+/// The ranks of one attempt at a training: starts them, watches them, and replaces those that die. Owns the actors. One
+/// thread, that of Trainer::run(). Destroying it ends the actors, with a kill if they have not all returned.
 class RankGroup {
  public:
-  /// How it has ended.
+  /// How the attempt has ended.
   enum class How : std::uint8_t {
-    kReturned,   ///< all ranks
-    kMakesRoom,  ///< all have, because one of them is to be elsewhere
-    kLost,       ///< not yet: a rank is gone, or has not come in time, and may be replaced
-    kDied,       ///< a rank is gone, or has not come in time
-    kThrew,      ///< a rank, of its own
+    kReturned,   ///< All ranks have returned.
+    kMakesRoom,  ///< All ranks have returned, because one of them has to leave its place.
+    kLost,       ///< It has not ended: a rank has died, or has not come in time, and may be replaced by replace().
+    kDied,       ///< A rank has died, or has not come in time.
+    kThrew,      ///< The function of a rank has thrown by itself.
   };
   struct End {
     How how = How::kReturned;
@@ -36,40 +37,41 @@ class RankGroup {
 
   RankGroup(const detail::MakeTrainWorkers& make, const TrainerOptions& options);
   RankGroup(RankGroup&&) = delete;
-  /// Kills those that run.
+  /// Kills ranks that still run.
   ~RankGroup();
 
-  /// Waits until there is room for them and they are there, or until `interrupted`: then false.
+  /// Waits until the actors have been placed and connected. Returns false if `interrupted` returned true before.
   Result<bool> make_ready(const std::function<bool()>& interrupted, TimePoint until = TimePoint::max());
   void begin(detail::TrainBegin begin);
-  /// What rank 0 says, by then.
+  /// Waits for news from rank 0 until that time, and returns it.
   std::vector<detail::TrainEvent> wait(TimePoint until);
-  /// Of each rank, by its number; 0: not known.
+  /// The process ids of the ranks, by rank; 0 if unknown.
   std::vector<std::int32_t> processes() const;
-  /// At their next report.
+  /// Tells all ranks to stop at their next report.
   void stop();
-  /// None: it runs still.
+  /// How the attempt has ended; nullopt while it runs.
   std::optional<End> end();
-  /// After kLost: others take the place of those that are gone. False: it was interrupted. After an error it is over.
+  /// After kLost: waits until other processes have taken the place of the ranks that have died. Returns false if it was
+  /// interrupted. After an error the attempt is over.
   Result<bool> replace(const std::function<bool()>& interrupted);
-  /// In whose place others are since then.
+  /// The ranks that the last replace() has replaced.
   const std::vector<std::size_t>& replaced() const { return replaced_; }
 
  private:
   struct Rank {
-    const void* who = nullptr;
-    std::int32_t process = 0;  ///< its number; 0: not known
+    const void* who = nullptr;  ///< its actor, as an address to compare
+    std::int32_t process = 0;   ///< its process id; 0 if unknown
     std::optional<detail::TrainEnd> end{};
     TimePoint greeted_at{};
     bool has_answered = true;
-    bool waits = false;  ///< for another process in the place of one that is gone
+    bool waits = false;  ///< it waits for the replacement of a rank that has died
   };
-  /// What a result is of.
+  /// The call to which an awaited result belongs.
   struct Awaited {
     enum class What : std::uint8_t { kNews, kEnd, kAnswer };
     What what;
     std::size_t rank;
-    const void* who = nullptr;  // what one says whose place another has taken does not count
+    const void* who = nullptr;  // the actor that was called; results of an actor that was replaced are ignored
   };
 
   void await(pharos::detail::CellHandle cell, Awaited::What what, std::size_t rank);
@@ -91,10 +93,10 @@ class RankGroup {
   std::set<std::size_t> lost_;
   std::vector<std::size_t> replaced_;
   std::optional<Error> died_;
-  std::optional<Error> left_;   // a rank has, and others wait for it
-  std::uint64_t reported_ = 0;  // the newest step
+  std::optional<Error> left_;   // set if a rank has returned while other ranks wait for it
+  std::uint64_t reported_ = 0;  // the newest step that was reported
   std::optional<TimePoint> threw_at_;
-  std::optional<TimePoint> waits_since_;  // a rank, and nobody is known to be gone
+  std::optional<TimePoint> waits_since_;  // since when a rank waits for a replacement, while no death is known
   std::unordered_map<const pharos::detail::ResultCell*, Awaited> awaited_;
   pharos::detail::ReadyQueue queue_;
 };

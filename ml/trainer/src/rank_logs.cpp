@@ -18,19 +18,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kWaitingMax = std::size_t{16} << 20;  // bytes of a rank that are not written yet
+constexpr std::size_t kWaitingMax = std::size_t{16} << 20;  // bytes of one rank that wait to be written
 constexpr Duration kLastTime = std::chrono::seconds{2};
 constexpr const char* kLeftOut = "[pharos: lines were left out here, there were too many at once]\n";
 constexpr const char* kRemedy = "Make room, or give a folder of a larger disk.";
 
 }  // namespace
 
-/// Between the thread that hears and the one that writes.
+/// Output on its way from the thread that receives it to the thread that writes it.
 struct RankLogs::Inbox {
   std::mutex mutex{};
   std::condition_variable changed{};
   std::map<std::string, std::string> lines{};              // by rank
-  std::set<std::pair<std::string, std::int32_t>> ended{};  // ranks' processes
+  std::set<std::pair<std::string, std::int32_t>> ended{};  // ranks, and process ids, whose output has ended
 };
 
 RankLogs::RankLogs(Runtime& runtime, const std::string& name, const fs::path& folder)
@@ -73,7 +73,7 @@ Result<void> RankLogs::write() {
   return written;
 }
 
-/// What is written is gone from the text.
+/// Appends the text to a file, and removes what was written from the text.
 Result<void> RankLogs::append(const std::string& name, std::string& text) const {
   std::error_code error;
   fs::create_directories(folder_, error);
@@ -96,7 +96,7 @@ void RankLogs::wait_for_last_of(const std::vector<std::int32_t>& processes) {
     }
     return true;
   };
-  inbox_->changed.wait_for(lock, kLastTime, all_ended);  // where a network is slow, what is late is missing
+  inbox_->changed.wait_for(lock, kLastTime, all_ended);  // output that comes later, over a slow network, is lost
   inbox_->ended.clear();
 }
 

@@ -13,15 +13,18 @@
 
 namespace pharos::ml {
 
-/// What each rank prints: logs/rank-0.log and so on, in a training's folder; behind what is there. One thread.
+/// Collects the output of each rank, and appends it to logs/rank-0.log and so on in a training's folder. One thread
+/// calls it; output comes in on threads of the runtime. Stops listening when it is destroyed.
 class RankLogs {
  public:
-  /// Of ranks that are actors of that name: "training/0".
+  /// `name`: the name of the ranks' group. The actors have names like "training/0".
   RankLogs(Runtime& runtime, const std::string& name, const std::filesystem::path& folder);
 
-  /// What has come since is in the files. What could not be written is tried again; what is too much then is left out.
+  /// Writes the output that has come since the last call. After an error the output waits for the next call; of each
+  /// rank at most 16 MiB wait, and a line in the file says where output was left out.
   Result<void> write();
-  /// Waits for what these processes, one of each rank, have still printed; 0 is none. All of them are to end.
+  /// Waits up to 2 seconds for the last output of these processes, which are about to end. `processes`: the process id
+  /// of each rank; 0 if there is none.
   void wait_for_last_of(const std::vector<std::int32_t>& processes);
 
  private:

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kLoss = "loss";
 constexpr Duration kKnownTime = std::chrono::seconds{5};
 
-/// A whole number whose square is one, too, in a double.
+/// A hash of the names, small enough that its square, and sums of squares, are exact in a double.
 double hash_of_names(const Metrics& metrics) {
   std::uint32_t hash = 2166136261U;
   for (const auto& [name, value] : metrics.entries()) {
@@ -40,7 +40,7 @@ namespace detail {
 TrainLine::~TrainLine() = default;
 }  // namespace detail
 
-/// What all ranks say in a report, together.
+/// The combined report of all ranks.
 struct TrainContext::Sum {
   Metrics metrics;
   bool saves = false;
@@ -100,7 +100,7 @@ void TrainContext::expect(std::uint64_t steps) {
 void TrainContext::say_where_it_begins() {
   if (rank() != 0 || is_replacement() || std::exchange(has_said_, true)) return;
   line_.say_resumed(step_, on_death_);
-  line_.wait_until_heard();  // from now on the trainer knows what becomes of a death, this rank's, too
+  line_.wait_until_heard();  // the trainer then knows how to handle a death, also the death of this rank
 }
 
 Verdict TrainContext::report(const Metrics& metrics, const ReportOptions& options) {
@@ -114,7 +114,8 @@ void TrainContext::commit(const Metrics& metrics, const ReportOptions& options) 
   Sum sum = sum_up(metrics, options.weight, options.save || is_due);
   check_mean(metrics, sum.metrics, begin_.metric);
   if (begin_.metric != kLoss) check_mean(metrics, sum.metrics, kLoss);
-  // From here on nothing waits for others: who has counted a step finishes it.
+  // Neither the rest of commit() nor the optimizer's step after it waits for other ranks, so that a rank which has
+  // counted a step can finish it.
   ++step_;
   committed_ = {step_, options.epoch, sum.saves, sum.stops, std::move(sum.metrics)};
   has_to_tell_ = true;
@@ -127,7 +128,8 @@ Verdict TrainContext::tell(const Metrics& more) {
   if (rank() == 0) line_.say_report(step_, committed_.epoch, committed_.metrics);
   keep_told();
   if (has_to_save()) {
-    if (rank() == 0) line_.wait_until_heard();  // steps before a checkpoint are not done again
+    // The trainer must hear of all steps before a checkpoint, because they are not done again.
+    if (rank() == 0) line_.wait_until_heard();
     checkpoints_->save(state_, {.step = step_, .epoch = committed_.epoch, .metrics = committed_.metrics.entries()});
   }
   if (committed_.stops && checkpoints_) finish_saving();
@@ -148,7 +150,7 @@ Metrics TrainContext::mean(const Metrics& metrics, double weight) {
   return sum_up(metrics, weight, false).metrics;
 }
 
-// What ranks want, whether they speak of the same, and what they have measured.
+// Reduces what the ranks want (to save, to stop), hashes of the names of their metrics, and the metrics.
 TrainContext::Sum TrainContext::sum_up(const Metrics& metrics, double weight, bool saves) {
   if (!(weight >= 0) || !std::isfinite(weight)) {
     throw_error(Error{ErrorCode::kInvalidArgument,
@@ -165,7 +167,7 @@ TrainContext::Sum TrainContext::sum_up(const Metrics& metrics, double weight, bo
   for (std::size_t i = 0; i < metrics.entries().size(); ++i) {
     sums[kMetrics + i] = weight == 0 ? 0 : weight * metrics.entries()[i].second;
   }
-  // Ranks that report other metrics have other sums: those are looked at first.
+  // The names are checked first, because ranks with different metrics would reduce lists of different lengths.
   const std::size_t head = kMetrics;
   ranks_.all_reduce(std::span{sums}.first(head));
   check_names(metrics, hash, sums[kHash], sums[kSquares]);
@@ -187,7 +189,7 @@ void TrainContext::check_names(const Metrics& metrics, double hash, double sum, 
   for (std::uint32_t each = 0; each < size(); ++each) {
     if (all[each] != all[0]) others.push_back(each);
   }
-  if (others.empty()) return;  // sums of others that came to the same
+  if (others.empty()) return;  // the sums did not match, although all hashes are equal
   throw_error(Error{ErrorCode::kInvalidArgument,
                     list_of(others) + " and rank 0 report different metrics at step " + std::to_string(step_ + 1) +
                         "; those of rank " + std::to_string(rank()) + " are " + metrics.to_string(),
@@ -222,7 +224,7 @@ void TrainContext::throw_is_no_number(const std::string& name, const std::string
 
 // ---- Another rank's death
 
-/// What a rank that comes later takes from one that was there.
+/// The part of the state that the ranks take from the rank that is furthest; tensors are sent separately.
 struct TrainContext::Kept {
   std::uint64_t step = 0;
   Committed committed{};
@@ -232,8 +234,9 @@ struct TrainContext::Kept {
   auto pharos_fields() { return std::tie(step, committed, told, values); }
 };
 
-// Parameters and what optimizers keep change between commit() and tell() only, and then on every rank that has
-// committed: whoever is furthest has them right. Values and buffers may have changed since, and are put back.
+// Parameters and the state of optimizers change only between commit() and tell(), and then on every rank that has
+// committed. So the rank that is furthest has the right ones. Values and buffers may have changed since its commit, and
+// are put back.
 bool TrainContext::rejoin(const Exception& why) {
   if (!is_replaced_after(why)) return false;
   take_state_of_furthest(true);
@@ -242,9 +245,9 @@ bool TrainContext::rejoin(const Exception& why) {
 
 bool TrainContext::is_replaced_after(const Exception& why) {
   const ErrorCode code = why.error().code();
-  const bool is_lost = code == ErrorCode::kObjectLost;  // the state, with all that had it
+  const bool is_lost = code == ErrorCode::kObjectLost;  // the state is lost, because all ranks that had it have died
   if (on_death_ != OnRankDeath::kReplace || size() == 1 || !is_of_death(code) || is_lost) return false;
-  // As long as the trainer may take to know of it, and for another process to be there.
+  // Waits as long as the trainer may take to learn of the death, and to have another process in place.
   auto ranks = line_.new_ranks(2 * begin_.timeout + kKnownTime);
   if (!ranks) return false;
   ranks_ = *std::move(ranks);
@@ -322,16 +325,17 @@ void TrainContext::copy_state() {
   failpoint(Failpoint::kStateTaken);
   step_ = taken->step;
   committed_ = taken->committed;
-  has_to_tell_ = step_ > 0 && committed_.step == step_;  // perhaps once more: who has told may have died of it
+  // The step is told again even if some ranks have told it, because others may have died before they did.
+  has_to_tell_ = step_ > 0 && committed_.step == step_;
   has_whole_state_ = true;
   told_.assign(taken->told.begin(), taken->told.end());
-  if (rank() == 0 && is_replacement()) {  // what the one before it has said may not have been heard
+  if (rank() == 0 && is_replacement()) {  // the trainer may not have heard the last reports of the rank 0 that has died
     for (const Committed& each : told_) line_.say_report(each.step, each.epoch, each.metrics);
   }
   keep();
 }
 
-/// All ranks have the bytes of one.
+/// Sends the bytes of rank `from` to all ranks.
 void TrainContext::share(std::vector<std::byte>& bytes, std::uint32_t from) {
   auto size = static_cast<std::int64_t>(bytes.size());
   ranks_.broadcast(std::span{&size, 1}, from);

@@ -35,7 +35,7 @@ bool is_better(double a, double b, bool is_better_lower) {
   return is_better_lower ? a < b : a > b;
 }
 
-/// Of its metrics, one behind the other.
+/// The names of the report's metrics, each followed by a line feed.
 std::string names_of(const TrainReport& report) {
   std::string names;
   for (const auto& [name, value] : report.metrics.entries()) names += name + '\n';
@@ -98,7 +98,7 @@ void TrainLog::add_best(const TrainReport& report) {
   bests_.push_back(report);
 }
 
-/// Of the reports that there are most of, each second one goes.
+/// If there are too many reports, drops every second one of the most frequent kind.
 void TrainLog::thin() {
   if (result_.reports.size() <= kReportsMax) return;
   const auto most = std::ranges::max_element(kinds_, {}, [](const auto& each) { return each.second.kept; });
@@ -132,7 +132,7 @@ void TrainLog::restarted(TrainResult::Restart restart) {
   result_.restarts.push_back(std::move(restart));
 }
 
-/// The report is the first after the restart.
+/// Completes a restart, and shows it. `report` is the first one after it.
 void TrainLog::recovered(TrainResult::Restart& restart, const TrainReport& report) {
   restart.took = report.seconds - restart.seconds;
   if (!shows_) return;

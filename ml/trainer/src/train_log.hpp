@@ -15,31 +15,33 @@
 
 namespace pharos::ml {
 
-/// What a training has said so far: for its result, in its folder, and on the standard error. One thread.
+/// The history of a training: collects its reports for the result, writes them to the folder, and shows the progress on
+/// the standard error. Owned by the loop of Trainer::run(); one thread.
 class TrainLog {
  public:
-  /// Makes what is to be in the folder.
+  /// Makes the folder, and opens the files in it.
   static Result<TrainLog> make(const TrainerOptions& options, TimePoint began);
 
   void add(std::uint32_t attempt, const TrainReport& report);
-  /// There will be so many steps.
+  /// Says how many steps there will be.
   void expect(std::uint64_t steps) { expected_ = steps; }
-  /// It goes on from there: later ones are done again.
+  /// The training resumes after `step`: reports of later steps are dropped, because these steps are done again.
   void resumed(std::uint64_t step);
-  /// That have been reported, of which the last counts.
+  /// The number of the last step that was reported.
   std::uint64_t steps() const { return result_.steps; }
-  /// `step` and `took` of it are filled in here.
+  /// Adds a restart. `step` and `took` are filled in by this class.
   void restarted(TrainResult::Restart restart);
-  /// What has come since is in the folder, and shown if it is time. What could not be written is tried again.
+  /// Writes new reports to the files, and shows the progress if it is time. After an error the next call tries again.
   Result<void> write(TimePoint now);
-  /// None had a metric of that name, which somebody has asked for: that is said.
+  /// Logs a warning if no report had a metric of that name, which an option or a callback has asked for.
   void look_for(const std::string& metric) const;
+  /// Moves the result out. The log is then of no more use.
   TrainResult take(TrainResult::End end, TimePoint now);
 
  private:
-  /// Of reports that have metrics of the same names.
+  /// Counts the reports that have metrics of the same names.
   struct Kind {
-    std::uint64_t every = 1;  ///< of so many one is kept
+    std::uint64_t every = 1;  ///< one of so many reports is kept
     std::uint64_t seen = 0;
     std::size_t kept = 0;
   };
@@ -57,9 +59,9 @@ class TrainLog {
   TimePoint began_;
   double began_by_calendar_;
   TrainResult result_;
-  std::map<std::string, Kind> kinds_;  // by names; what comes seldom is not lost among what comes often
+  std::map<std::string, Kind> kinds_;  // by names of metrics, so that frequent reports do not push out rare ones
   std::vector<TrainReport> bests_;     // each better than those before it
-  std::uint32_t attempts_before_ = 0;  // of the folder's reports
+  std::uint32_t attempts_before_ = 0;  // number of attempts whose reports the folder had before
   std::uint64_t expected_ = 0;
   std::uint64_t steps_ = 0;
   double rate_from_seconds_ = 0;
@@ -70,7 +72,7 @@ class TrainLog {
   std::optional<TensorBoardFile> board_;
   Display display_;
   std::string drawn_;
-  std::size_t recovered_ = 0;  // restarts that a report has followed
+  std::size_t recovered_ = 0;  // number of restarts after which there was a report
 };
 
 }  // namespace pharos::ml

@@ -21,13 +21,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// That the trainer has not fetched: then reports wait. As many may be on their way to it.
+// So many events may wait until the trainer fetches them; further reports block. As many again may be on their way to
+// the trainer, so that both together stay below kUnheardMax.
 constexpr std::size_t kEventsMax = TrainLine::kUnheardMax / 2 - 1;
-constexpr Duration kNoticeTime = 50ms;  // within which it is seen that the worker is to end
+constexpr Duration kNoticeTime = 50ms;  // interval in which run() checks whether the worker has to end
 
 }  // namespace
 
-/// The function's thread is one end of the line, the actor's is the other.
+/// The thread on which the training function runs, and the line between it and the actor. Owned by TrainRunner and by
+/// the coroutines of run() and next().
 class TrainRunner::Thread final : public TrainLine {
  public:
   Thread(Function function, TrainBegin begin, const Communicator& ranks)
@@ -44,7 +46,7 @@ class TrainRunner::Thread final : public TrainLine {
 
   // ---- The actor's side
 
-  /// News, or what will be completed when there are some.
+  /// Returns news, or a completion that will be completed when there are news.
   std::variant<TrainNews, async::Completion<void>> look() {
     const std::lock_guard lock{mutex_};
     changed_.notify_all();
@@ -88,7 +90,8 @@ class TrainRunner::Thread final : public TrainLine {
   void say_expected(std::uint64_t steps) override { say(TrainExpects{steps}); }
   void wait_until_heard() override {
     std::unique_lock lock{mutex_};
-    // Nobody asks any more where the worker is to end: its end has what was said.
+    // The trainer has heard everything when it has fetched all events and asks for more. If the worker has to end, the
+    // trainer does not ask again, and gets the events with the TrainEnd.
     changed_.wait(lock, [this] { return (events_.empty() && reader_) || makes_room_ || ends_; });
   }
   bool stops() const override { return stops_.load(std::memory_order_relaxed); }
@@ -104,7 +107,7 @@ class TrainRunner::Thread final : public TrainLine {
   void run() {
     TrainEnd end;
     try {
-      Runtime runtime;  // the worker's
+      Runtime runtime;  // the runtime of the worker, which exists already
       TrainContext context{*this, begin_, ranks_, &runtime};
       function_(context);
       context.finish_saving();
@@ -112,7 +115,7 @@ class TrainRunner::Thread final : public TrainLine {
       const Error error = pharos::detail::current_exception();
       end.threw = TrainEnd::Threw{static_cast<std::uint8_t>(error.code()), error.story(), error.remedy()};
     }
-    std::fflush(nullptr);  // its process may be killed because of this end
+    std::fflush(nullptr);  // the trainer may kill this process as soon as it knows of the end
     std::unique_lock lock{mutex_};
     end.makes_room = makes_room_;
     end.process = ::getpid();
@@ -142,13 +145,13 @@ class TrainRunner::Thread final : public TrainLine {
   std::vector<TrainEvent> events_;
   std::optional<Communicator> new_ranks_;
   std::optional<TrainEnd> end_;
-  Waiting reader_;  // of news
-  Waiting waiter_;  // for the end
+  Waiting reader_;  // completes the call that waits for news
+  Waiting waiter_;  // completes the call that waits for the end
   std::atomic<bool> stops_ = false;
   bool makes_room_ = false;
-  bool waits_ = false;  // for new_ranks_
+  bool waits_ = false;  // the function waits for new_ranks_
   bool ends_ = false;
-  std::thread thread_;  // the last: it uses the others
+  std::thread thread_;  // the last member, because the thread uses all others
 };
 
 TrainRunner::TrainRunner(Function function) : function_{std::move(function)} {}

@@ -39,7 +39,7 @@ void check(const TrainerOptions& options) {
   }
 }
 
-/// A callback that can be asked what it looks at.
+/// The callback of early_stopping(). Its type is known, so that Run can find out which metric it looks at.
 struct EarlyStopping {
   std::string metric;
   std::uint64_t patience;
@@ -51,7 +51,7 @@ struct EarlyStopping {
 
   Verdict operator()(const TrainReport& report) {
     const double* const value = report.metrics.find(metric);
-    if (value == nullptr || report.step <= furthest) return Verdict::kGoOn;  // of steps that are done again
+    if (value == nullptr || report.step <= furthest) return Verdict::kGoOn;  // ignores steps that are done again
     furthest = report.step;
     const bool is_better = is_better_lower ? *value < best - least : *value > best + least;
     since = is_better ? 0 : since + 1;
@@ -64,7 +64,7 @@ std::string times(std::size_t count) {
   return count == 1 ? "once" : std::to_string(count) + " times";
 }
 
-/// One training, from attempt to attempt.
+/// One training, with all its attempts.
 class Run {
  public:
   Run(const TrainerOptions& options, const detail::MakeTrainWorkers& make, TrainLog log, RankLogs* rank_logs,
@@ -106,20 +106,21 @@ class Run {
   }
 
   TrainResult take_result() {
-    // "loss" is what it is without a word, and need not be there.
+    // The default, "loss", need not be among the metrics; a name that the user has chosen should be.
     if (options_.metric != TrainerOptions{}.metric || options_.keep_best != 0) log_.look_for(options_.metric);
     for (const TrainCallback& each : callbacks_) {
       if (const auto* const stops = each.target<EarlyStopping>()) log_.look_for(stops->metric);
     }
     return log_.take(why_, time_now());
   }
-  /// "training was begun twice, …, and", before why it is over.
+  /// "training was begun 2 times, …, and": comes before the reason for the end.
   std::string history(std::uint32_t attempt) const {
     const std::string replaced = replaced_ == 0 ? "" : ", had a rank replaced " + times(replaced_);
     return options_.name + " was begun " + times(attempt + std::size_t{1}) + replaced + ", and";
   }
 
-  /// There is no time to do again what is lost.
+  /// A rank died while the training was being stopped. The last steps are not repeated, because the training has to
+  /// end.
   TrainResult stopped_without_saving(const Error& why) {
     log(LogLevel::kWarn, "a training has stopped, and its last steps may not be saved",
         {kv("training", std::string_view{options_.name}), kv("why", std::string_view{why.story()})});
@@ -129,7 +130,7 @@ class Run {
   }
   void begin_again(const std::string& why) { note("a training is begun again", why, false, time_now()); }
   void note(const char* what, const std::string& why, bool is_replacement, TimePoint when) {
-    // Where progress is shown, a line for people says the same when the training goes on.
+    // If progress is shown, TrainLog prints the same for the user when the training goes on.
     log(options_.progress ? LogLevel::kInfo : LogLevel::kWarn, what,
         {kv("training", std::string_view{options_.name}), kv("why", std::string_view{why})});
     log_.restarted({std::chrono::duration<double>(when - began_).count(), why, is_replacement});
@@ -150,7 +151,7 @@ class Run {
     if (!ready) {
       return {is_of_death(ready.error().code()) ? RankGroup::How::kDied : RankGroup::How::kThrew, ready.error()};
     }
-    if (!*ready) return {RankGroup::How::kReturned, std::nullopt};  // stopped before they were there
+    if (!*ready) return {RankGroup::How::kReturned, std::nullopt};  // was stopped before the ranks were there
     ranks.begin({.attempt = attempt,
                  .seed = options_.seed,
                  .folder = options_.folder.empty() ? "" : std::filesystem::absolute(options_.folder).string(),
@@ -178,7 +179,7 @@ class Run {
     }
   }
 
-  /// Nothing: it goes on.
+  /// Replaces the ranks that have died. Returns nullopt if the training goes on, or else how the attempt has ended.
   std::optional<RankGroup::End> replace(RankGroup& ranks, const Error& why) {
     if (stops_at_ || deaths_ == options_.restarts) return RankGroup::End{RankGroup::How::kDied, why};
     const TimePoint noticed = time_now();
@@ -196,7 +197,7 @@ class Run {
     note("a rank of a training was replaced", why_replaced(why, ranks.replaced()), true, noticed);
     return std::nullopt;
   }
-  /// Of those that have gone together the first one's reason is known.
+  /// If several ranks have died together, only the reason of the first one is known.
   static std::string why_replaced(const Error& why, const std::vector<std::size_t>& ranks) {
     std::string text = why.story();
     for (const std::size_t rank : ranks) {
@@ -210,7 +211,7 @@ class Run {
     if (const auto* const resumed = std::get_if<detail::TrainResumed>(&event)) return log_.resumed(resumed->step);
     if (const auto* const expects = std::get_if<detail::TrainExpects>(&event)) return log_.expect(expects->steps);
     const auto& reported = std::get<detail::TrainReported>(event);
-    if (reported.step <= log_.steps()) return;  // who has told it before has died since
+    if (reported.step <= log_.steps()) return;  // a new rank 0 repeats reports that the one before may have said
     TrainReport report{reported.step, reported.epoch, std::chrono::duration<double>(time_now() - began_).count(),
                        reported.metrics};
     log_.add(attempt, report);
@@ -221,7 +222,7 @@ class Run {
       why_ = TrainResult::End::kStopped;
     }
   }
-  /// What one throws is thrown when the training has stopped.
+  /// Calls a callback. An exception is kept until the training has stopped.
   Verdict look(const TrainCallback& callback, const TrainReport& report) {
     try {
       return callback(report);
@@ -241,7 +242,8 @@ class Run {
     return called_off_;
   }
 
-  /// A disk that is full ends no training: that is said once, until it goes on.
+  /// Writes logs and reports. A full disk does not end the training; it is logged once, and again only after a write
+  /// has succeeded.
   void write() {
     auto written = log_.write(time_now());
     auto too = rank_logs_ != nullptr ? rank_logs_->write() : Result<void>{};
@@ -257,7 +259,7 @@ class Run {
   TrainLog log_;
   RankLogs* const rank_logs_;
   const TimePoint began_;
-  const std::vector<TrainCallback> callbacks_;  // of this training: they begin anew in the next
+  const std::vector<TrainCallback> callbacks_;  // copies for this training only, because callbacks may keep state
   std::exception_ptr callback_threw_;
   std::size_t deaths_ = 0;
   std::size_t replaced_ = 0;

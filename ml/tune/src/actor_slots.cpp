@@ -12,9 +12,9 @@ using detail::TrialEvent;
 using detail::TrialOrder;
 using pharos::detail::CellHandle;
 
-constexpr Duration kShareTime = std::chrono::milliseconds{100};  // a slot that is free for less gives nothing away
-constexpr Duration kReasonTime = std::chrono::seconds{1};        // for a death to be known
-constexpr std::size_t kSpareMax = 16;                            // slots that are asked for beside those that are there
+constexpr Duration kShareTime = std::chrono::milliseconds{100};  // time between two distributions of free cores
+constexpr Duration kReasonTime = std::chrono::seconds{1};        // time for the death of a worker to become known
+constexpr std::size_t kSpareMax = 16;                            // slots that are requested beyond those that are ready
 
 }  // namespace
 
@@ -27,7 +27,7 @@ ActorSlots::ActorSlots(Runtime& runtime, detail::MakeTrialWorkers make, ActorGro
 
 ActorSlots::~ActorSlots() {
   for (const Slot& slot : slots_) {
-    // What runs still, nobody waits for.
+    // Nothing waits for an objective that still runs, so its actors are killed.
     if (slot.to_end != 0 || !slot.ready) {
       slot.workers->kill();
     } else {
@@ -36,7 +36,7 @@ ActorSlots::~ActorSlots() {
   }
 }
 
-// Where nobody says how many there may be, as many again as there are, and never many more.
+// Without a limit, as many slots again are requested as are ready: at least 1, and at most kSpareMax.
 void ActorSlots::want(std::size_t slots) {
   const std::size_t spare = std::clamp<std::size_t>(ready_, 1, kSpareMax);
   const std::size_t most = std::min(slots, limits_.at_once == 0 ? ready_ + spare : limits_.at_once);
@@ -62,12 +62,12 @@ void ActorSlots::next(std::size_t slot, std::size_t worker, const TrialOrder& or
 
 void ActorSlots::start(std::size_t slot, detail::TrialStart start) {
   slots_[slot].to_end += group_.size;
-  if (group_.size > 1) start.until = 0;  // what they report, they report together
+  if (group_.size > 1) start.until = 0;  // the workers of a group report together, and wait for each verdict
   const TrialOrder order = std::move(start);
   for (std::size_t worker = 0; worker < group_.size; ++worker) next(slot, worker, order);
 }
 
-// The first worker passes it on.
+// The first worker broadcasts the answer to the others.
 void ActorSlots::answer(std::size_t slot, TrialOrder order) {
   next(slot, 0, order);
 }
@@ -83,7 +83,7 @@ void ActorSlots::replace(std::size_t slot) {
   make(slot);
 }
 
-// Those of slots that are free, to those beside them.
+// Gives the cores of idle slots to the trials that run on the same node.
 void ActorSlots::share_cores() {
   if (!limits_.shares_cores || now() < shares_at_) return;
   shares_at_ = now() + kShareTime;
@@ -121,14 +121,15 @@ std::vector<TrialSlots::Message> ActorSlots::wait(TimePoint until) {
   std::vector<Message> messages;
   for (const CellHandle& cell : queue_.take({.count = 1, .deadline = Deadline::at(until)})) {
     const auto found = awaited_.extract(&*cell);
-    if (found.empty()) continue;  // of one that was replaced
+    if (found.empty()) continue;  // the slot was replaced after the call
     if (auto something = heard(cell, found.mapped())) messages.push_back({found.mapped().slot, *std::move(something)});
   }
   if (any_threw_) take_throws(messages);
   return messages;
 }
 
-// Where nobody has died meanwhile, or where all have come back, it was the objective's own.
+// When a worker of a group dies, the objectives of the other workers may throw before its death is known. So an
+// exception counts only if no death has become known for kReasonTime, or if all workers have returned.
 void ActorSlots::take_throws(std::vector<Message>& messages) {
   any_threw_ = false;
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
@@ -174,7 +175,7 @@ TrialSlots::Heard ActorSlots::lose(Slot& slot, Error why) {
   return why;
 }
 
-// The first worker's count; all have to come back.
+// Only the events of the first worker count, but a trial ends only when all workers have returned.
 std::optional<TrialSlots::Heard> ActorSlots::take(Slot& slot, const Awaited& from, std::vector<TrialEvent> events) {
   const auto* const end = events.empty() ? nullptr : std::get_if<TrialEnds>(&events.back());
   if (end == nullptr) {
@@ -217,7 +218,7 @@ std::optional<Bytes> ActorSlots::kept(std::uint64_t trial) {
   const auto found = kept_.find(trial);
   if (found == kept_.end()) return std::nullopt;
   auto bytes = found->second.try_get();
-  if (!bytes) return std::nullopt;  // lost with its node: the trial goes on from an older one, or begins
+  if (!bytes) return std::nullopt;  // lost with its node: the trial starts from the beginning
   return *std::move(bytes);
 }
 

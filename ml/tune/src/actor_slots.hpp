@@ -16,13 +16,14 @@
 
 namespace pharos::ml {
 
-/// Groups of actors, one for each slot. As many as trials want and the cluster has room for: some more are asked for
-/// than are there, and come when there is room.
+/// Slots that are groups of actors, one group for each slot. There are as many slots as trials want and as the cluster
+/// has room for: some more groups are requested than are ready, and become ready when there is room. The destructor
+/// ends the actors of idle slots and kills all others.
 class ActorSlots final : public TrialSlots {
  public:
   struct Limits {
-    std::size_t at_once = 0;    // 0: as many as there is room for
-    bool shares_cores = false;  // free slots' go to trials that run; where these have one worker
+    std::size_t at_once = 0;    // 0: as many slots as there is room for
+    bool shares_cores = false;  // running trials may use the cores of idle slots; each trial must have one worker
   };
   ActorSlots(Runtime& runtime, detail::MakeTrialWorkers make, ActorGroupOptions group, Limits limits);
   ~ActorSlots() override;
@@ -47,14 +48,14 @@ class ActorSlots final : public TrialSlots {
     std::unique_ptr<detail::TrialWorkers> workers;
     bool ready = false;
     bool lost = false;
-    std::size_t to_end = 0;  // objectives that have not come back: one of each worker for each trial
-    std::optional<detail::TrialEnds> end{};
-    std::optional<Error> threw{};  // of several workers the first; perhaps because another has died
+    std::size_t to_end = 0;                  // objectives that have not returned: one for each worker of each trial
+    std::optional<detail::TrialEnds> end{};  // the first worker's end, until all workers have returned
+    std::optional<Error> threw{};  // the first exception in a group; another worker's death may have caused it
     TimePoint threw_at{};
     std::uint64_t node = 0;   // 0: not known yet
-    std::uint32_t cores = 0;  // that its trial was told of; 0: its own
+    std::uint32_t cores = 0;  // number of cores that the worker was told; 0: it has only its own
   };
-  /// What a result is of.
+  /// The call to which an awaited result belongs.
   struct Awaited {
     enum class What : std::uint8_t { kReady, kNode, kEvents };
     std::size_t slot;

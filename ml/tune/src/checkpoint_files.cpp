@@ -14,7 +14,7 @@
 #include <pharos/base/whole_files.hpp>
 #include <pharos/ml/crc32c.hpp>
 
-// A file: kMagic, the checksum of the bytes (4, lowest first), and the bytes.
+// A file has kMagic, the checksum of the checkpoint (4 bytes, lowest first), and the checkpoint.
 
 namespace pharos::ml {
 namespace {
@@ -28,7 +28,7 @@ fs::path path_of(const fs::path& folder, std::uint64_t trial, std::uint64_t step
   return folder / (std::to_string(trial) + '-' + std::to_string(step));
 }
 
-/// Of a file's name.
+/// Parses the name of a file; nullopt if the file is no checkpoint.
 std::optional<std::pair<std::uint64_t, std::uint64_t>> trial_and_step(const std::string& name) {
   std::uint64_t trial = 0;
   std::uint64_t step = 0;

@@ -17,42 +17,43 @@
 
 namespace pharos::ml {
 
-/// What trials have saved, as files "trial-step" of a folder: one is there as a whole, with its checksum, or not at
-/// all. A thread of its own writes, so that a sweep does not wait for a disk. Bounded: of a trial the newest waits
-/// alone. Failure: what could not be written is said by written().
+/// The checkpoints of trials, as files "trial-step" in a folder. A file is complete, with its checksum, or does not
+/// exist. A thread of the object writes the files, so that a sweep does not wait for the disk. Bounded: for each trial,
+/// only the newest checkpoint waits to be written. Failure: written() returns the errors. Owned by SweepLoop.
 class CheckpointFiles {
  public:
+  /// A checkpoint that was written, or that could not be written.
   struct Written {
     std::uint64_t trial;
     std::uint64_t step;
     std::optional<Error> error{};
   };
 
-  /// Files of the sweep that is there are kept as `steps` says, by trial.
+  /// Opens the folder of a sweep. `steps` has, by trial, the steps of the files to keep; all other files are removed.
   static Result<std::unique_ptr<CheckpointFiles>> open(const std::filesystem::path& folder,
                                                        const std::map<std::uint64_t, std::uint64_t>& steps);
   static Result<Bytes> read(const std::filesystem::path& folder, std::uint64_t trial, std::uint64_t step);
-  /// The newest of a trial.
+  /// Reads the newest checkpoint of a trial. Fails with kNotFound if there is none.
   static Result<Bytes> read_last(const std::filesystem::path& folder, std::uint64_t trial);
 
   explicit CheckpointFiles(std::filesystem::path folder);
   CheckpointFiles(CheckpointFiles&&) = delete;
-  /// Writes what waits.
+  /// Writes the checkpoints that wait.
   ~CheckpointFiles();
 
   void write(std::uint64_t trial, std::uint64_t step, Bytes bytes);
-  /// What has been written since.
+  /// Returns the checkpoints that were written since the last call.
   std::vector<Written> written();
-  /// Older ones of that trial are not needed any more; none of them with `step` 0.
+  /// Removes the trial's files of earlier steps. Step 0 removes all of its files, and drops its checkpoint that waits.
   void forget_before(std::uint64_t trial, std::uint64_t step);
   void forget(std::uint64_t trial) { forget_before(trial, 0); }
-  /// Waits for all that was given.
+  /// Waits until all that was requested is done.
   void finish();
 
  private:
   struct Job {
     std::uint64_t step;
-    std::optional<Bytes> bytes;  // none: files of steps before that go; 0: all
+    std::optional<Bytes> bytes;  // nullopt: remove the files of steps before `step`, or all files if that is 0
   };
   void run();
   std::optional<Error> do_write(std::uint64_t trial, std::uint64_t step, const Bytes& bytes) const;
@@ -65,7 +66,7 @@ class CheckpointFiles {
   std::vector<Written> written_;
   bool busy_ = false;
   bool ends_ = false;
-  std::thread writing_;  // the last: it uses the others
+  std::thread writing_;  // the last member, because the thread uses the others
 };
 
 }  // namespace pharos::ml

@@ -27,7 +27,7 @@ std::size_t population_for(std::size_t dimensions) {
   return 4 + static_cast<std::size_t>(3 * std::log(static_cast<double>(dimensions)));
 }
 
-/// The root of where that share of a chi-squared number of one degree lies below.
+/// Returns the square root of this quantile of the chi-squared distribution with one degree of freedom.
 double root_of_chi_squared(double share) {
   return std::numbers::sqrt2 * boost::math::erf_inv(share);
 }
@@ -78,7 +78,8 @@ void Cma::decompose() {
   covariance_ = ((covariance_ + covariance_.transpose()) / 2).eval();
   const Eigen::SelfAdjointEigenSolver<MatrixXd> solver{covariance_};
   axes_ = solver.eigenvectors();
-  // Which way an axis points is left open by what it is: its largest part is above zero.
+  // The sign of an eigenvector is arbitrary. Each gets the sign that makes its largest component positive, so that the
+  // result is always the same.
   for (Index i = 0; i < dimensions_; ++i) {
     Index largest = 0;
     axes_.col(i).cwiseAbs().maxCoeff(&largest);
@@ -123,13 +124,13 @@ Index Cma::steps_of(Index dimension) const {
   return static_cast<Index>(std::ceil((1 + step / 2) / step));
 }
 
-/// Halfway from that step to the next.
+/// Returns the place halfway between a step and the next one.
 double Cma::between(Index dimension, Index step) const {
   const double size = steps_[static_cast<std::size_t>(dimension)];
   return (static_cast<double>(step) * size + static_cast<double>(step + 1) * size) / 2;
 }
 
-/// Halfway it is the lower one.
+/// Returns the step nearest to a place; the lower of two if the place is halfway.
 Index Cma::nearest_step(Index dimension, double place) const {
   const Index last = steps_of(dimension) - 1;
   const double near = std::floor(place / steps_[static_cast<std::size_t>(dimension)] + 0.5);
@@ -196,7 +197,7 @@ void Cma::keep_margin() {
     double above = 1 - normal_mass((high - mean[i]) / scale);
     const double middle = 1 - (below + above);
     if (std::max(below, above) > 0.5) {
-      // At an end: the mean goes no further than that the other steps are tried.
+      // The mean is at the first or the last step. It may go only so far out that the other steps keep the margin.
       if (std::min(below, above) < margin_) {
         const double side = mean[i] == high ? 0 : mean[i] > high ? 1 : -1;
         mean_[i] = high + side * scale * root_of_chi_squared(1 - 2 * margin_);

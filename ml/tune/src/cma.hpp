@@ -8,15 +8,16 @@
 
 namespace pharos::ml {
 
-/// The evolution strategy with covariance matrix adaptation (Hansen, 2016), in the unit cube. Dimensions that go in
-/// steps keep a margin: no step becomes so unlikely that it is never tried again (Hamano and others, 2022).
+/// The evolution strategy with covariance matrix adaptation (Hansen, 2016), in the unit cube. Dimensions with steps
+/// keep a margin, a smallest probability: no step becomes so unlikely that it is never tried again (Hamano and others,
+/// 2022).
 class Cma {
  public:
   struct Options {
-    double sigma = 1.0 / 6;
-    std::vector<double> mean{};  ///< none: the middle
-    std::size_t population = 0;  ///< 0: as many as the dimensions want
-    /// Of each dimension; 0: none. Each has two steps or more.
+    double sigma = 1.0 / 6;      ///< standard deviation at the start
+    std::vector<double> mean{};  ///< empty: the middle of the cube
+    std::size_t population = 0;  ///< 0: a size that suits the number of dimensions
+    /// Step size of each dimension; 0 for a dimension without steps. A dimension with steps has at least two values.
     std::vector<double> steps{};
   };
   explicit Cma(std::size_t dimensions, const Options& options);
@@ -24,21 +25,23 @@ class Cma {
   std::size_t population() const { return population_; }
   std::uint64_t generation() const { return generation_; }
 
-  /// A point, from normal numbers of as many dimensions. It may be outside of the cube.
+  /// Transforms a vector of independent normal numbers into a point of the current distribution. The point may lie
+  /// outside of the cube.
   Eigen::VectorXd point_of(const Eigen::VectorXd& normals);
-  /// Whether it is in the cube, where there are no steps.
+  /// Returns whether the point lies inside the cube in all dimensions without steps.
   bool is_inside(const Eigen::VectorXd& point) const;
   Eigen::VectorXd moved_inside(const Eigen::VectorXd& point) const;
-  /// What is tried for it: steps are taken.
+  /// Returns the point that is tried: in dimensions with steps, it lies at the nearest step.
   Eigen::VectorXd tried(const Eigen::VectorXd& point) const;
 
   struct Solution {
     Eigen::VectorXd point;
     double value;
   };
-  /// A generation's: as many as the population. Less is better.
+  /// Learns from the solutions of one generation, as many as the population. Less is better.
   void tell(std::vector<Solution> solutions);
-  /// There is nothing more to gain: all are alike, or the numbers have become too large or too small.
+  /// Returns true if there is nothing more to gain: all solutions are alike, or the numbers have become too large or
+  /// too small.
   bool is_done();
 
   const Eigen::VectorXd& mean() const { return mean_; }
@@ -58,7 +61,7 @@ class Cma {
   const std::vector<double> steps_;
   const double margin_;
 
-  // What follows from the sizes.
+  // Constants that follow from the number of dimensions and the population.
   Eigen::VectorXd weights_;
   std::size_t parents_ = 0;
   double parents_effective_ = 0;
@@ -67,7 +70,7 @@ class Cma {
   double c_sigma_ = 0;
   double d_sigma_ = 0;
   double c_c_ = 0;
-  double length_ = 0;  // of a normal vector
+  double length_ = 0;  // expected length of a vector of normal numbers
   double sigma_first_;
 
   std::uint64_t generation_ = 0;
@@ -76,7 +79,7 @@ class Cma {
   Eigen::MatrixXd covariance_;
   Eigen::VectorXd path_sigma_;
   Eigen::VectorXd path_c_;
-  Eigen::VectorXd stretch_;  // of steps, beside sigma
+  Eigen::VectorXd stretch_;  // further scale of dimensions with steps, beside sigma
   bool is_decomposed_ = false;
   Eigen::MatrixXd axes_;
   Eigen::VectorXd lengths_;

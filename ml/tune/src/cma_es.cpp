@@ -16,10 +16,11 @@ namespace {
 using Eigen::Index;
 using Eigen::VectorXd;
 
-constexpr std::size_t kTriesPerDimension = 10;  // until a point is inside
+constexpr std::size_t kTriesPerDimension = 10;  // points to draw, for each dimension, until one is inside the cube
 
-/// A parameter as a coordinate of the unit cube. Steps of equal size go from 0 to 1; those of a logarithm have half of
-/// one beyond, and are no steps there.
+/// A parameter as a coordinate of the unit cube. With steps of equal size, the first step lies at 0 and the last at 1.
+/// The steps of a logarithmic parameter differ in size, so its coordinate has none; its range is half a step longer at
+/// both ends, and values are rounded to steps.
 struct Coordinate {
   explicit Coordinate(const Space::Parameter& its)
       : name{its.name}, domain{its.domain}, dimension{dimension_of(domain)} {
@@ -38,7 +39,7 @@ struct Coordinate {
   Dimension dimension;
   double low;
   double high;
-  double step;  // a share; 0: none
+  double step;  // as a share of the range; 0 if there are none
 };
 
 class CmaEs final : public Searcher {
@@ -91,7 +92,7 @@ class CmaEs final : public Searcher {
     VectorXd point;
   };
 
-  /// The first in the middle; each further one anywhere, with twice the population.
+  /// The first run begins in the middle; each further run begins at a random point, with twice the population.
   void begin_run() {
     Cma::Options options{.sigma = options_.sigma, .population = options_.population};
     for (const Coordinate& each : coordinates_) options.steps.push_back(each.step);
@@ -124,7 +125,8 @@ class CmaEs final : public Searcher {
     return params;
   }
 
-  /// As it was proposed, before steps were taken; of what others have proposed, where it is.
+  /// Returns the point of a trial's parameters. If this searcher has proposed them, this is the point before it was
+  /// rounded to steps. Returns nullopt if a parameter is missing.
   std::optional<VectorXd> point_of(std::uint64_t trial, const Params& params) {
     VectorXd point = point_for(trial);
     const Params proposed = params_of(point);
@@ -146,8 +148,8 @@ class CmaEs final : public Searcher {
   std::vector<Coordinate> coordinates_;
   std::optional<Cma> cma_;
   std::uint64_t run_ = 0;
-  std::map<std::uint64_t, Asked> asked_;
-  std::map<std::uint64_t, Cma::Solution> solutions_;  // of this generation
+  std::map<std::uint64_t, Asked> asked_;              // running trials
+  std::map<std::uint64_t, Cma::Solution> solutions_;  // ended trials of this generation
 };
 
 }  // namespace

@@ -6,21 +6,22 @@
 
 namespace pharos::ml {
 
-/// A parameter as numbers: reals and whole ones as they are, normal ones by how much of them is below, choices by which
-/// it is.
+/// A parameter as a numeric dimension. Reals and integers are the numbers that they are, a normal value is its quantile
+/// from 0 to 1, and a choice is its index.
 struct Dimension {
   enum class Kind : std::uint8_t { kReal, kSteps, kChoice };
 
   Kind kind = Kind::kReal;
   double low = 0;
   double high = 1;
-  double step = 0;  ///< of kSteps
+  double step = 0;  ///< kSteps only
   bool log = false;
   std::size_t choices = 0;
 
   bool operator==(const Dimension&) const = default;
 
-  // Where it is on the line that kernels lie on, and back. Steps have half of one beyond their ends.
+  // The line on which kernels lie: the number, or its logarithm. With steps, the line is half a step longer at both
+  // ends.
   double to_line(double number) const;
   double from_line(double place) const;
   double line_low() const;
@@ -28,7 +29,9 @@ struct Dimension {
 };
 
 Dimension dimension_of(const Domain& domain);
+/// Converts a value of the domain into the number of its dimension.
 double number_of(const Domain& domain, const Value& value);
+/// Converts a number of the domain's dimension into a value.
 Value value_of(const Domain& domain, double number);
 
 }  // namespace pharos::ml

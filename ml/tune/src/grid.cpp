@@ -15,7 +15,9 @@ namespace {
 
 constexpr std::size_t kCombinationsMax = 1'000'000;
 
-/// What of a space is a grid: of each its values by their places, or none where another one's value rules it out.
+/// The grids of a space, and the combinations of their values. A combination has, for each grid, the index of its
+/// value, or kNone if the grid is not active with the values of the other grids. A grid that depends on a parameter
+/// that is no grid is in no combination; its value is drawn at random.
 class Grids {
  public:
   static constexpr std::uint32_t kNone = static_cast<std::uint32_t>(-1);
@@ -38,7 +40,7 @@ class Grids {
     }
   }
 
-  /// Each combination once; the first grid's values change last.
+  /// Calls f with each combination once. The value of the last grid changes fastest.
   template <class F>
   void for_each(const F& f) const {
     std::vector<std::uint32_t> places(grids_.size());
@@ -69,8 +71,8 @@ class Grids {
     std::size_t parameter = 0;
     std::uint32_t values = 0;
     bool depends = false;
-    std::size_t parent = kNever;      // among the grids; none: it is ruled out
-    std::uint32_t parents_value = 0;  // with which it is there
+    std::size_t parent = kNever;      // index of the grid that it depends on; kNever: in no combination
+    std::uint32_t parents_value = 0;  // the parent's value with which it is active
   };
 
   template <class F>
@@ -108,7 +110,7 @@ class GridSearch final : public Unlearned {
 
  private:
   const Grids grids_;
-  std::vector<std::uint32_t> places_;  // of each combination, one behind the other
+  std::vector<std::uint32_t> places_;  // the indices of all combinations, one combination after the other
   std::size_t combinations_ = 0;
 };
 

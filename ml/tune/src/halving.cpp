@@ -32,7 +32,7 @@ double worst_if_none(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
 }
 
-/// The steps at which trials are compared.
+/// Returns the steps at which trials are compared.
 std::vector<std::uint64_t> rungs(std::uint64_t first, std::uint64_t most, double factor) {
   std::vector<std::uint64_t> all;
   for (auto step = static_cast<double>(first); step < static_cast<double>(most); step *= factor) {
@@ -72,7 +72,7 @@ class Asha final : public TrialScheduler {
 
   void ended(std::uint64_t) override {}
 
-  // From the highest rung on: those have come so far already.
+  // Looks at the highest rung first, because its trials have come furthest.
   std::optional<std::uint64_t> next() override {
     for (auto rung = rungs_.rbegin(); rung != rungs_.rend(); ++rung) {
       if (rung->waiting.empty()) continue;
@@ -86,7 +86,7 @@ class Asha final : public TrialScheduler {
 
  private:
   using Came = std::pair<double, std::uint64_t>;  // value and trial
-  /// Who comes before whom, in as many steps as a tree is high.
+  /// A sorted set that finds the rank of an element in logarithmic time.
   using Ranked = __gnu_pbds::tree<Came, __gnu_pbds::null_type, std::less<>, __gnu_pbds::rb_tree_tag,
                                   __gnu_pbds::tree_order_statistics_node_update>;
   struct Rung {
@@ -146,7 +146,7 @@ class HyperBand final : public TrialScheduler {
     return trial;
   }
 
-  /// The last bracket will not be full.
+  /// No more trials begin, so the last bracket goes on with the trials that it has.
   std::optional<std::uint64_t> last_chance() override {
     if (!brackets_.empty() && resumed_.empty()) {
       brackets_.back().size = brackets_.back().trials;
@@ -158,14 +158,14 @@ class HyperBand final : public TrialScheduler {
  private:
   struct Bracket {
     std::size_t size;
-    std::vector<std::uint64_t> steps;  // of its rungs
-    std::size_t trials = 0;            // that have begun
+    std::vector<std::uint64_t> steps;  // the steps of its rungs, and `most`
+    std::size_t trials = 0;            // number of trials that have begun
     std::size_t rung = 0;
-    std::set<std::uint64_t> running{};
-    std::set<std::pair<double, std::uint64_t>> came{};  // to the rung
+    std::set<std::uint64_t> running{};                  // trials on their way to the rung
+    std::set<std::pair<double, std::uint64_t>> came{};  // trials that have reached the rung, by value
   };
 
-  /// From many trials of few steps to few of many, and again.
+  /// The brackets go from many trials with few steps to few trials with many steps, and then begin again.
   void open_bracket() {
     const auto most = static_cast<double>(options_.most);
     const auto last = static_cast<std::size_t>(std::log(most) / std::log(options_.factor) + 1e-9);
@@ -179,7 +179,8 @@ class HyperBand final : public TrialScheduler {
     brackets_.push_back(std::move(bracket));
   }
 
-  /// Once all have come that are still there.
+  /// If all trials of the bracket have begun, and each has reached the rung or ended, resumes the best of those on the
+  /// rung.
   void go_up(Bracket& bracket) {
     if (bracket.trials < bracket.size || !bracket.running.empty() || bracket.came.empty()) return;
     const auto best = static_cast<std::size_t>(static_cast<double>(bracket.came.size()) / options_.factor);

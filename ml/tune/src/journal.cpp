@@ -14,10 +14,10 @@
 #include <pharos/ml/crc32c.hpp>
 #include <pharos/wire/stored_codec.hpp>
 
-// The file: kMagic, kVersion, and frames: the length and the checksum of a payload, the checksum of these two (4 bytes
-// each, lowest first), and the payload. The first is a JournalHead, the others are events. A frame that does not end,
-// or is wrong with nothing but zeros behind it, is what a tuner or a machine was writing when it ended; any other one
-// that is wrong, somebody has changed.
+// The file has kMagic, kVersion, and frames. A frame has the length of its payload, the checksum of the payload, the
+// checksum of these two numbers (each has 4 bytes, lowest first), and the payload. The first payload is a JournalHead,
+// and the others are events. A frame that ends behind the end of the file, or a wrong frame with nothing but zeros
+// behind it, was being written when the tuner or the machine died. Any other wrong frame was damaged later.
 
 namespace pharos::ml {
 namespace {
@@ -49,7 +49,7 @@ struct Frame {
   std::span<const std::byte> payload{};
 };
 
-/// What the bytes begin with, of which there are some.
+/// Returns the frame at the beginning of `bytes`, which are not empty.
 Frame frame_at(std::span<const std::byte> bytes) {
   const auto wrong_unless_zeros = [](std::span<const std::byte> behind) {
     const bool zeros = std::all_of(behind.begin(), behind.end(), [](std::byte byte) { return byte == std::byte{}; });
@@ -132,7 +132,7 @@ Result<std::unique_ptr<Journal>> Journal::take(Fd file, bool durable, const std:
 
 Result<std::unique_ptr<Journal>> Journal::create(const std::filesystem::path& file, const JournalHead& head,
                                                  bool durable) {
-  // Complete under its name or not there at all.
+  // The file is written under another name, so that under its own name it is complete or does not exist.
   const std::filesystem::path begun = file.string() + ".begun";
   Fd fd{::open(begun.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)};
   if (!fd) return with_path(Error::from_errno("making it", errno, "Give a folder that can be written to."), file);
@@ -143,12 +143,14 @@ Result<std::unique_ptr<Journal>> Journal::create(const std::filesystem::path& fi
   struct stat status {};
   if (::fstat(journal->file_.get(), &status) != 0) return with_path(Error::from_errno("looking at it", errno), file);
   if (status.st_nlink > 1) {
-    // A tuner was killed when its journal had both names: what lies here is that sweep.
+    // A tuner was killed while its journal had both names. The file is the journal of that sweep, so only this name
+    // goes.
     journal.reset();
     if (::unlink(begun.c_str()) != 0) return with_path(Error::from_errno("removing its second name", errno), file);
     return create(file, head, durable);
   }
-  PHAROS_TRY_VOID(journal->go_on_at(0));  // it may be what is left of another one; not before it is taken
+  // The file may have bytes of a killed tuner. It is emptied only after it was locked.
+  PHAROS_TRY_VOID(journal->go_on_at(0));
   journal->pending_ = std::move(start);
   PHAROS_TRY(const auto payload, to_bytes(head));
   journal->append_frame(payload);
@@ -186,7 +188,7 @@ Result<void> Journal::go_on_at(std::uint64_t bytes) {
 Journal::Journal(Fd file, bool durable) : file_{std::move(file)}, durable_{durable}, syncing_{[this] { run(); }} {}
 
 Journal::~Journal() {
-  static_cast<void>(sync());  // an error was told by write(), or is of a sweep that has ended by another
+  static_cast<void>(sync());  // write() has returned the error before, or the sweep has ended with another error
   {
     const std::lock_guard lock{mutex_};
     ends_ = true;
@@ -219,7 +221,7 @@ Result<void> Journal::write() {
                              "Make room where its folder is, and go on with the sweep by restore().");
   const std::lock_guard lock{mutex_};
   if (!written) {
-    // The beginning of an event, with others behind it, would be a journal that nobody can read.
+    // A part of an event with other events behind it would make the journal unreadable, so that part is cut off.
     if (::ftruncate(file_.get(), static_cast<off_t>(end_)) == 0) ::lseek(file_.get(), 0, SEEK_END);
     failed_ = written.error();
     return written;

@@ -18,7 +18,7 @@
 
 namespace pharos::ml {
 
-/// What a sweep is, at the head of its journal: for those who read it without the program.
+/// The description of a sweep at the head of its journal, for readers that do not have the sweep's program.
 struct JournalHead {
   std::string metric{};
   Goal goal = Goal::kMinimise;
@@ -26,35 +26,39 @@ struct JournalHead {
   std::uint64_t steps = 0;
   std::vector<std::string> constraints{};
   std::string space{};                 ///< JSON
-  std::string searcher{};              ///< what it is called
-  std::vector<std::string> command{};  ///< that began it
+  std::string searcher{};              ///< name of the searcher; the tuner leaves it empty
+  std::vector<std::string> command{};  ///< the command line that began the sweep
   std::string working_folder{};
 };
 
-/// A sweep's events in a file, one after the other, each with its length and checksum: what was written is there when
-/// the tuner dies, and what was synced when the machine does. One tuner has it at a time.
+/// The events of a sweep in a file, one after the other, each with its length and checksum. Events that were written
+/// survive the death of the tuner, and events that were synced survive the death of the machine. A lock on the file
+/// lets one tuner at a time use it.
 ///
-/// Owned by the tuner; one thread. append() keeps, write() hands to the kernel; a thread of its own syncs, not more
-/// often than every kSyncTime. Failure: what could not be written is an error of write(); the file stays readable.
+/// Owned by SweepLoop; one thread. append() collects events in memory, write() passes them to the kernel, and a thread
+/// of the journal syncs the file, at most once every kSyncTime. If writing or syncing fails, write() returns the error
+/// from then on; the file stays readable.
 class Journal {
  public:
   static constexpr auto kSyncTime = std::chrono::milliseconds{100};
 
   struct Contents {
     JournalHead head{};
-    std::uint64_t bytes = 0;  ///< up to where it makes sense
-    bool was_cut = false;     ///< behind that there is the beginning of an event
+    std::uint64_t bytes = 0;  ///< size of the file up to the end of its last whole event
+    bool was_cut = false;     ///< an incomplete event follows
   };
-  /// Reads one, and gives its events to `take`. kCorrupt: bytes in its middle are wrong; kUnsupported: another version
-  /// of Pharos wrote it; else what `take` returns.
+  /// Reads a journal, and passes its events to `take`. Fails with kNotFound if there is no file, kCorrupt if bytes in
+  /// its middle are wrong, kUnsupported if another version of Pharos wrote it, and with the errors of `take`.
   static Result<Contents> read(const std::filesystem::path& file,
                                const std::function<Result<void>(const SweepEvent& event)>& take);
 
-  /// A new one. kAlreadyExists: there is one.
+  /// Creates a journal. Fails with kAlreadyExists if there is one, and with kFailedPrecondition if another tuner is
+  /// creating it.
   static Result<std::unique_ptr<Journal>> create(const std::filesystem::path& file, const JournalHead& head,
                                                  bool durable);
-  /// One that has been read up to there; what is behind goes. kFailedPrecondition: another tuner has it.
+  /// Opens a journal and locks it; go_on_at() must follow. Fails with kFailedPrecondition if another tuner uses it.
   static Result<std::unique_ptr<Journal>> open(const std::filesystem::path& file, bool durable);
+  /// Cuts the file off at the end of its last whole event, where the next event goes.
   Result<void> go_on_at(std::uint64_t bytes);
 
   Journal(Fd file, bool durable);
@@ -63,7 +67,7 @@ class Journal {
 
   void append(const SweepEvent& event);
   Result<void> write();
-  /// Writes, and waits until that is durable (if it is to be).
+  /// Writes the collected events. If the journal is durable, waits until the file is synced, too.
   Result<void> sync();
 
  private:
@@ -78,11 +82,11 @@ class Journal {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::condition_variable ending_;
-  std::uint64_t end_ = 0;  // of the file, as it should be
-  std::uint64_t synced_ = 0;
+  std::uint64_t end_ = 0;     // size of the file without an event that was written in part
+  std::uint64_t synced_ = 0;  // size of the file that was synced
   std::optional<Error> failed_;
   bool ends_ = false;
-  std::thread syncing_;  // the last: it uses the others
+  std::thread syncing_;  // the last member, because the thread uses the others
 };
 
 }  // namespace pharos::ml

@@ -28,7 +28,7 @@ Json json_of(const Value& value) {
   return std::visit(
       [](const auto& each) -> Json {
         if constexpr (std::is_same_v<std::decay_t<decltype(each)>, double>) {
-          // JSON has no others.
+          // JSON has finite numbers only, so the others become text.
           if (!std::isfinite(each)) return std::isnan(each) ? "nan" : each > 0 ? "inf" : "-inf";
         }
         return each;

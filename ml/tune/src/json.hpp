@@ -12,10 +12,11 @@ namespace pharos::ml {
 
 using Json = nlohmann::ordered_json;
 
-/// Of text from outside; `what` is what it should be, for the error.
+/// Parses text from outside of the program. `what` names the expected contents in the error. Fails with
+/// kInvalidArgument if the text is no JSON or is nested more than 16 deep.
 Result<Json> parse_json(std::string_view text, std::string_view what);
 
-/// A real is told from a whole number by its point.
+/// In JSON a real has a decimal point, and a whole number has none.
 Json json_of(const Value& value);
 Result<Value> value_of_json(const Json& json, std::string_view what);
 

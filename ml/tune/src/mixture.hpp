@@ -6,12 +6,13 @@
 
 namespace pharos::ml {
 
-/// What a dimension adds to the logarithm of each kernel's density at a point.
+/// The numbers that one dimension adds to the logarithm of each kernel's density at one point. A kernel is one
+/// component of a mixture; the arrays have one element for each kernel, and belong to the caller.
 struct Term {
   enum class Kind : std::uint8_t {
     kNormal,  ///< -((number - means) * sharpness)^2 / 2
-    kGiven,   ///< given
-    kChoice,  ///< hit where means is number, else miss
+    kGiven,   ///< given[kernel]
+    kChoice,  ///< `hit` if the kernel's mean is `number`, else `miss`
   };
 
   Kind kind = Kind::kNormal;
@@ -23,12 +24,14 @@ struct Term {
   double miss = 0;
 };
 
-/// For each point, the logarithm of the weighted sum of all kernels' densities: `sums`, one for each. A kernel's is the
-/// exponential of `logs` and of what the point's terms add; all points have terms of the same kernels, in one order.
+/// Computes the logarithm of a mixture's density at several points, one of `sums` for each point: the logarithm of the
+/// weighted sum of the kernels' densities. A kernel's density is e to the power of its `logs` plus its terms. `terms`
+/// has the terms of the first point, then those of the second point, and so on; each point has as many, one for each
+/// dimension in the same order.
 void log_sums(std::span<const double> weights, std::span<const double> logs, std::span<const Term> terms,
               std::span<double> sums);
 
-// The same with what the machine has, and with what every machine has.
+// log_sums() for any machine, and for a machine with AVX2 and FMA. Both give the same bits.
 void log_sums_plain(std::span<const double> weights, std::span<const double> logs, std::span<const Term> terms,
                     std::span<double> sums);
 #ifdef __x86_64__

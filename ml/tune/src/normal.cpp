@@ -13,17 +13,17 @@ namespace pharos::ml {
 namespace {
 
 constexpr double kRoot2 = std::numbers::sqrt2;
-constexpr double kFarOut = -20;  // further out the mass is that of a series
+constexpr double kFarOut = -20;  // below this point the mass is computed from a series
 const double kLogRoot2Pi = 0.5 * std::log(2 * std::numbers::pi);
 
-/// No exceptions: what is out of range is infinite.
+/// Boost throws no exceptions: the result is infinite if it is out of range.
 using Policy = boost::math::policies::policy<boost::math::policies::overflow_error<boost::math::policies::ignore_error>,
                                              boost::math::policies::promote_double<false>>;
 
 double log_mass_below(double x) {
   if (x > 6) return -normal_mass(-x);
   if (x > kFarOut) return std::log(normal_mass(x));
-  // x is far below 0: 1 - 1/x^2 + 3/x^4 - ...
+  // The asymptotic series for x far below 0: 1 - 1/x^2 + 3/x^4 - ...
   double sum = 1;
   double term = 1;
   for (int i = 1; i < 20; ++i) {
@@ -35,7 +35,7 @@ double log_mass_below(double x) {
   return -0.5 * x * x - std::log(-x) - kLogRoot2Pi + std::log(sum);
 }
 
-/// The x of which that is log_mass_below(): for what is far out.
+/// Returns the x whose log_mass_below() is `log_mass`, for x far out in the lower tail.
 double far_quantile(double log_mass) {
   double x = -std::sqrt(std::max(-2 * (log_mass + kLogRoot2Pi), 1.0));
   for (int i = 0; i < 60; ++i) {
@@ -61,7 +61,8 @@ double normal_quantile(double mass) {
   return -kRoot2 * boost::math::erfc_inv(2 * mass, Policy{});
 }
 
-// In the lower tail, where nothing is lost; of what has the middle in it, what is missing.
+// Computes in the lower tail, where the numbers lose no precision. An interval that contains 0 is computed from the two
+// masses outside of it.
 double log_normal_mass(double a, double b) {
   if (b <= 0) return log_difference(log_mass_below(b), log_mass_below(a));
   if (a > 0) return log_difference(log_mass_below(-a), log_mass_below(-b));

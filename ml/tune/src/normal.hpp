@@ -1,15 +1,15 @@
 #pragma once
 
-/// The normal distribution of mean 0 and deviation 1, exact far out, too.
+/// The normal distribution with mean 0 and standard deviation 1. The functions are also exact far out in the tails.
 namespace pharos::ml {
 
-/// How much of it is below x.
+/// Returns the probability of a number below x.
 double normal_mass(double x);
-/// Below which x there is so much of it: for 0 < mass < 1.
+/// Returns the x for which normal_mass(x) is `mass`, where 0 < mass < 1.
 double normal_quantile(double mass);
-/// The logarithm of how much is between a and b.
+/// Returns the logarithm of the probability of a number between a and b.
 double log_normal_mass(double a, double b);
-/// Where, between a and b, that share of what is between them lies below.
+/// Returns the point between a and b below which this share of the probability between a and b lies.
 double normal_quantile_between(double a, double b, double share);
 
 }  // namespace pharos::ml

@@ -21,17 +21,17 @@
 namespace pharos::ml {
 namespace {
 
-constexpr std::string_view kDatabase = "SQLite format 3";  // how a file of SQLite begins
+constexpr std::string_view kDatabase = "SQLite format 3";  // the first bytes of a file of SQLite
 constexpr std::size_t kLineMax = 16 << 20;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// ---- As Optuna has it
+// ---- The study as Optuna stores it
 
 enum class State : std::uint8_t { kRunning, kComplete, kPruned, kFailed, kWaiting };
 
 struct Drawn {
   std::string name;
-  double number;  // of a choice: which
+  double number;  // a choice: its index
   std::string distribution;
 };
 
@@ -78,9 +78,9 @@ Result<std::size_t> choose(const std::filesystem::path& file, const std::vector<
                "Name one of these: " + names + '.'};
 }
 
-// ---- Its journal: an operation a line
+// ---- Optuna's journal: one operation on each line
 
-/// Python writes numbers that JSON does not have: as text, then.
+/// Puts NaN and Infinity into quotes: Python writes them as numbers, and JSON has no such numbers.
 std::string with_names(std::string_view line) {
   static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
       {"NaN", "\"nan\""}, {"-Infinity", "\"-inf\""}, {"Infinity", "\"inf\""}};
@@ -129,7 +129,7 @@ std::optional<double> value_of(const Json& object) {
 
 class JournalReader {
  public:
-  /// May throw what JSON throws that is not as it should be.
+  /// May throw what the JSON library throws if a field is missing or has another type.
   Result<void> take(const Json& line) {
     const int operation = line.at("op_code").get<int>();
     switch (operation) {
@@ -156,7 +156,7 @@ class JournalReader {
       case 7:
         trial(line).reports[line.at("step").get<std::int64_t>()] = number_of(line.at("intermediate_value"));
         return {};
-      default: return {};  // attributes
+      default: return {};  // attributes, which a sweep does not have
     }
   }
 
@@ -196,7 +196,7 @@ class JournalReader {
     return {};
   }
 
-  std::vector<std::pair<std::size_t, std::size_t>> trials_;  // study and number, by id
+  std::vector<std::pair<std::size_t, std::size_t>> trials_;  // study and number of each trial, by Optuna's id
 };
 
 Result<StoredStudy> read_journal(const std::filesystem::path& file, const std::string& name) {
@@ -209,7 +209,7 @@ Result<StoredStudy> read_journal(const std::filesystem::path& file, const std::s
     };
     if (line.size() > kLineMax) return wrong("it is longer than any operation");
     auto json = parse_json(with_names(line), "an operation");
-    if (!json && input.eof()) break;  // it is just being written
+    if (!json && input.eof()) break;  // Optuna is writing this line
     if (!json) return wrong(json.error().message());
     try {
       if (auto taken = reader.take(*json); !taken) return wrong(taken.error().message());
@@ -221,7 +221,7 @@ Result<StoredStudy> read_journal(const std::filesystem::path& file, const std::s
   return std::move(reader.studies[which]);
 }
 
-// ---- Its database
+// ---- Optuna's database
 
 double number_of(const Sqlite::Row& row, int column, int kind) {
   const std::string its = row.text(kind);
@@ -243,7 +243,7 @@ Result<StoredStudy> read_database(const std::filesystem::path& file, const std::
   const auto each = [&](const char* query, const auto& take) { return database.each(query, ids[which], take); };
   PHAROS_TRY_VOID(each("SELECT direction FROM study_directions WHERE study_id = ?1 ORDER BY objective",
                        [&](const auto& row) { study.maximises.push_back(row.text(0) == "MAXIMIZE"); }));
-  std::map<double, std::size_t> places;  // by id
+  std::map<double, std::size_t> places;  // indices of trials, by Optuna's id
   std::optional<std::string> unknown;
   PHAROS_TRY_VOID(
       each("SELECT trial_id, state, datetime_start, datetime_complete FROM trials WHERE study_id = ?1 ORDER BY number",
@@ -277,7 +277,7 @@ Result<StoredStudy> read_database(const std::filesystem::path& file, const std::
   return study;
 }
 
-// ---- As Pharos has it
+// ---- The study as events of a sweep
 
 Value value_of_choice(const Json& choice) {
   if (choice.is_null()) return Value{std::string{"None"}};
@@ -285,7 +285,8 @@ Value value_of_choice(const Json& choice) {
   return value ? *std::move(value) : Value{choice.dump()};
 }
 
-/// May throw what JSON throws that is not as it should be, and what domains throw that make no sense.
+/// May throw what the JSON library throws if a field is missing or has another type, and InvalidArgument if the domain
+/// makes no sense.
 Domain domain_of(const Json& distribution) {
   const auto name = distribution.at("name").get<std::string>();
   const Json& its = distribution.at("attributes");
@@ -299,7 +300,7 @@ Domain domain_of(const Json& distribution) {
   const bool is_log = its.contains("log") ? its.at("log").get<bool>() : name.find("Log") != std::string::npos;
   const bool is_whole = name.starts_with("Int");
   double step = 0;
-  for (const char* const key : {"step", "q"}) {  // q: before Optuna 3
+  for (const char* const key : {"step", "q"}) {  // Optuna calls the step "q" before version 3
     if (its.contains(key) && !its.at(key).is_null()) step = its.at(key).get<double>();
   }
   if (low == high) return choice({is_whole ? Value{static_cast<std::int64_t>(low)} : Value{low}});
@@ -323,7 +324,7 @@ Value value_in(const Domain& domain, double number) {
   return domain.kind == Domain::Kind::kInteger ? Value{static_cast<std::int64_t>(number)} : Value{number};
 }
 
-/// Both of them, if they are of one kind.
+/// Returns the domain that contains both, if they differ only in their ranges; nullopt otherwise.
 std::optional<Domain> together(const Domain& a, const Domain& b) {
   if (a == b) return a;
   Domain both = a;
@@ -336,7 +337,7 @@ std::optional<Domain> together(const Domain& a, const Domain& b) {
   return both;
 }
 
-/// "2026-11-24 02:41:24.6", in UTC, as seconds.
+/// Converts a date such as "2026-11-24 02:41:24.6", in UTC, into seconds since 1970.
 std::optional<double> seconds_of_date(const std::string& text) {
   std::tm date{};
   double seconds = 0;
@@ -364,7 +365,8 @@ bool has_result(const StoredTrial& trial) {
   return trial.state == State::kPruned && std::any_of(trial.reports.begin(), trial.reports.end(), is_number);
 }
 
-/// May throw, as domain_of().
+/// Throws Unsupported if the study has several objectives, Corrupt if a value is outside of its domain, and what
+/// domain_of() throws.
 Converted convert(const StoredStudy& study) {
   if (study.maximises.size() != 1) {
     throw_error(Error{ErrorCode::kUnsupported,
@@ -373,7 +375,7 @@ Converted convert(const StoredStudy& study) {
   }
   Converted converted{.name = study.name, .goal = study.maximises.front() ? Goal::kMaximise : Goal::kMinimise};
   std::vector<Space::Parameter> parameters;
-  std::map<std::string, Domain, std::less<>> domains;  // by Optuna's text
+  std::map<std::string, Domain, std::less<>> domains;  // by Optuna's text of the distribution
   std::optional<double> first;
   std::int64_t least_step = 1;
   for (const StoredTrial& trial : study.trials) {

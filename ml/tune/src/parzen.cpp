@@ -11,8 +11,8 @@
 namespace pharos::ml {
 namespace {
 
-constexpr std::size_t kFlat = 25;              // the newest trials, which count alike
-constexpr double kNarrowestShare = 1 / 100.0;  // of the range
+constexpr std::size_t kFlat = 25;              // the number of newest trials that have full weight
+constexpr double kNarrowestShare = 1 / 100.0;  // smallest standard deviation, as a share of the range
 const double kLogOfRoot2Pi = 0.5 * std::log(2 * std::numbers::pi);
 
 }  // namespace
@@ -26,7 +26,7 @@ Parzen::Kernels::Kernels(const Dimension& its) : dimension{its} {
   }
   for (auto* const each : {&means, &widths, &deviations, &sharpness, &logs}) each->push_back(0);
   if (is_choice()) {
-    means[0] = -1;  // no trial's
+    means[0] = -1;  // equals no choice
     return;
   }
   means[0] = 0.5 * (low + high);
@@ -34,7 +34,7 @@ Parzen::Kernels::Kernels(const Dimension& its) : dimension{its} {
   resize(0, 1);
 }
 
-/// Where it is in the order.
+/// Returns the position of the new kernel in `order`.
 std::size_t Parzen::Kernels::insert(std::size_t kernel, double mean) {
   const auto at = static_cast<std::ptrdiff_t>(kernel);
   means.insert(means.begin() + at, mean);
@@ -51,7 +51,7 @@ std::size_t Parzen::Kernels::insert(std::size_t kernel, double mean) {
   return static_cast<std::size_t>(at_order - order.begin());
 }
 
-/// Where it was in the order.
+/// Returns the position that the kernel had in `order`.
 std::size_t Parzen::Kernels::erase(std::size_t kernel) {
   const auto at = static_cast<std::ptrdiff_t>(kernel);
   for (auto* const each : {&means, &widths, &deviations, &sharpness, &logs}) each->erase(each->begin() + at);
@@ -63,7 +63,8 @@ std::size_t Parzen::Kernels::erase(std::size_t kernel) {
   return position;
 }
 
-/// By its width.
+/// Updates the standard deviation of a kernel, and what follows from it, after a change of its width or of
+/// `least_share`.
 void Parzen::Kernels::resize(std::size_t kernel, double least_share) {
   const double deviation = std::clamp(widths[kernel], least_share * (high - low), high - low);
   if (deviation == deviations[kernel]) return;
@@ -104,7 +105,8 @@ void Parzen::remove(std::uint64_t trial) {
   }
 }
 
-/// What is there in the order of their means, and on both sides of it, may reach elsewhere now.
+/// Updates the widths of the kernels around a position in `order` where a kernel was added or removed: their neighbours
+/// have changed.
 void Parzen::change_beside(Kernels& kernels, std::size_t position) {
   const auto& order = kernels.order;
   const std::size_t last = order.size() - 1;
@@ -112,7 +114,8 @@ void Parzen::change_beside(Kernels& kernels, std::size_t position) {
     const double mean = kernels.means[order[p]];
     const double below = mean - (p == 0 ? kernels.low : kernels.means[order[p - 1]]);
     const double above = (p == last ? kernels.high : kernels.means[order[p + 1]]) - mean;
-    // The first and the last reach to their neighbour, and not to the end of the range.
+    // The outermost kernels reach to their only neighbour, not to the end of the range. A single kernel has no
+    // neighbour, and reaches to the farther end.
     const bool is_alone = last == 0;
     const double width = is_alone || (p != 0 && p != last) ? std::max(below, above) : p == 0 ? above : below;
     kernels.widths[order[p]] = width;
@@ -120,7 +123,8 @@ void Parzen::change_beside(Kernels& kernels, std::size_t position) {
   }
 }
 
-/// A kernel is at least so wide: the fewer there are the wider.
+/// Returns the smallest standard deviation of a kernel, as a share of the range. It is larger if there are fewer
+/// trials.
 double Parzen::least_share() const {
   return std::max(kNarrowestShare, 1 / (2 + static_cast<double>(trials_.size())));
 }
@@ -128,7 +132,8 @@ double Parzen::least_share() const {
 void Parzen::settle() {
   const bool all = least_share() != settled_share_;
   settled_share_ = least_share();
-  // Of a choice all are alike to the wide kernel, which is reckoned as one that misses.
+  // To the wide kernel all choices are equally likely. log_densities() counts the wide kernel as one that misses, with
+  // the probability of a miss, so the difference is added here.
   logs_[0] = 0;
   for (const Kernels& its : dimensions_) {
     const auto alike = static_cast<double>(its.dimension.choices);
@@ -170,7 +175,7 @@ std::span<const double> Parzen::deviations(std::size_t dimension) {
   return dimensions_[dimension].deviations;
 }
 
-/// Of a trial's kernel: that it is the trial's choice, and that it is a certain other one.
+/// Returns two probabilities of a trial's kernel: that of the trial's own choice, and that of each other choice.
 std::pair<double, double> Parzen::chances(std::size_t choices) const {
   const double any = 1 / static_cast<double>(trials_.size() + 1);
   const double sum = 1 + any * static_cast<double>(choices);
@@ -204,7 +209,7 @@ std::vector<double> Parzen::sample(Random& random, std::size_t count) {
   return points;
 }
 
-/// The logarithm of how much of each kernel belongs to that step.
+/// Returns, for each kernel, the logarithm of its probability of the step at `number`.
 std::vector<double> Parzen::masses_of_step(const Kernels& kernels, double number) const {
   const double from = kernels.dimension.to_line(number - kernels.dimension.step / 2);
   const double to = kernels.dimension.to_line(number + kernels.dimension.step / 2);
@@ -216,7 +221,7 @@ std::vector<double> Parzen::masses_of_step(const Kernels& kernels, double number
   all[0] = mass_of(0);
   std::size_t last = 0;
   for (const std::uint32_t kernel : kernels.order) {
-    // Many trials are at one step.
+    // Often many trials are at the same step, and then their kernels are computed once.
     const bool is_same = last != 0 && kernels.means[kernel] == kernels.means[last] &&
                          kernels.deviations[kernel] == kernels.deviations[last];
     all[kernel] = is_same ? all[last] : mass_of(kernel);

@@ -11,45 +11,47 @@
 
 namespace pharos::ml {
 
-/// How trials lie in some dimensions: a mixture of one product of kernels for each of them, and one that is as wide as
-/// the whole. As the tree-structured Parzen estimator of Optuna 5 has it: a kernel reaches to the farther one of its
-/// neighbours, and no less than a hundredth of the range; the oldest trials count less.
+/// The density of trials in some dimensions, as the tree-structured Parzen estimator of Optuna 5 estimates it: a
+/// mixture of kernels. Each trial has one kernel, a product over the dimensions; one more kernel, the wide one, covers
+/// the whole range. In each dimension a kernel's standard deviation is the distance to the farther one of its two
+/// neighbours, and at least a hundredth of the range. The oldest trials have less weight.
 ///
-/// Goes on from one trial to the next: what a new one changes is reckoned again, and nothing else.
+/// Incremental: adding or removing a trial marks only the kernels beside it, and only marked kernels are computed
+/// again.
 class Parzen {
  public:
   explicit Parzen(std::vector<Dimension> dimensions);
 
-  /// `trial`: not there yet. A number for each dimension.
+  /// Adds a trial that is not in the mixture yet. `point` has a number for each dimension.
   void add(std::uint64_t trial, std::span<const double> point);
   void remove(std::uint64_t trial);
   std::size_t trials() const { return trials_.size(); }
 
-  /// Points, one behind the other.
+  /// Draws `count` points, and returns their numbers one point after the other.
   std::vector<double> sample(Random& random, std::size_t count);
-  /// The logarithm of how dense it is at each of them.
+  /// Returns the logarithm of the density at each point. `points` is as sample() returns it.
   std::vector<double> log_densities(std::span<const double> points);
 
-  /// By kernel: the wide one, then those of the trials in their order. Their sum is 1.
+  /// Returns the weights of the kernels: first the wide one, then one for each trial, by trial number. Their sum is 1.
   std::vector<double> weights() const;
-  /// Of a dimension that is no choice.
+  /// Mean and standard deviation of each kernel, in a dimension that is no choice.
   std::span<const double> means(std::size_t dimension);
   std::span<const double> deviations(std::size_t dimension);
 
  private:
-  /// Of a dimension. By kernel: the wide one, then those of the trials in their order.
+  /// The kernels in one dimension. The vectors have the wide kernel first, then one for each trial, by trial number.
   struct Kernels {
     explicit Kernels(const Dimension& its);
 
     const Dimension dimension;
-    double low = 0;  // of the line
+    double low = 0;  // ends of the line that the kernels lie on
     double high = 0;
-    std::vector<double> means{};  // of a choice: which
-    std::vector<double> widths{};
-    std::vector<double> deviations{};    // the same, but not too small or large
+    std::vector<double> means{};         // a choice: its index
+    std::vector<double> widths{};        // distances to the farther neighbour
+    std::vector<double> deviations{};    // the widths, clamped between the smallest allowed one and the range
     std::vector<double> sharpness{};     // 1 / deviation
-    std::vector<double> logs{};          // of what the density is multiplied by
-    std::vector<std::uint32_t> order{};  // of trials' kernels, by mean
+    std::vector<double> logs{};          // logarithms of the factors that normalise the densities
+    std::vector<std::uint32_t> order{};  // the trials' kernels, sorted by mean
 
     bool is_choice() const { return dimension.kind == Dimension::Kind::kChoice; }
     std::size_t insert(std::size_t kernel, double mean);
@@ -64,10 +66,10 @@ class Parzen {
   std::vector<double> masses_of_step(const Kernels& kernels, double number) const;
 
   std::vector<Kernels> dimensions_;
-  std::vector<std::uint64_t> trials_;  // rising
-  std::vector<double> logs_{0};        // by kernel: the sum over the dimensions
+  std::vector<std::uint64_t> trials_;  // sorted
+  std::vector<double> logs_{0};        // by kernel: the sum of Kernels::logs over the dimensions
   std::vector<char> is_changed_{0};    // by kernel
-  double settled_share_ = 0;
+  double settled_share_ = 0;           // least_share() at the last settle()
 };
 
 }  // namespace pharos::ml

@@ -50,7 +50,7 @@ class Pbt final : public TrialScheduler {
     if (rank < all.size() - ends) return {};
     Random random{options_.seed, copies_ + 1, "copy"};
     const std::uint64_t from = all[random.below(ends)].second;
-    if (trials_.at(from).step < options_.interval) return {};  // it may have saved nothing yet
+    if (trials_.at(from).step < options_.interval) return {};  // that trial may not have saved yet
     ++copies_;
     own.params = changed(trials_.at(from).params, random);
     own.value.reset();
@@ -63,8 +63,8 @@ class Pbt final : public TrialScheduler {
  private:
   struct Trial {
     Params params{};
-    std::optional<double> value{};  // of its last report
-    std::uint64_t looked_at = 0;
+    std::optional<double> value{};  // the last report
+    std::uint64_t looked_at = 0;    // the step of the last decision
     std::uint64_t step = 0;
   };
 
@@ -75,7 +75,7 @@ class Pbt final : public TrialScheduler {
       return beside(domain, *value, random);
     });
   }
-  /// A number that is a little larger or smaller; a choice's neighbour.
+  /// Returns a number that is a little larger or smaller, or a neighbour of a choice.
   Value beside(const Domain& domain, const Value& value, Random& random) const {
     const Dimension dimension = dimension_of(domain);
     const double number = number_of(domain, value);

@@ -19,7 +19,7 @@ struct Point {
   bool complete;
 };
 
-/// What is drawn: values in the order of trials, and of which the best so far is drawn as a line.
+/// The contents of a chart: the values by trial, and the line of the best value so far.
 struct Picture {
   std::vector<Point> points;
   std::vector<Point> best;
@@ -36,11 +36,11 @@ Picture picture_of(const SweepResults& results) {
     if (!trial.value || !std::isfinite(*trial.value)) continue;
     const Point point{static_cast<double>(trial.number), *trial.value, trial.state == TrialResult::State::kComplete};
     picture.points.push_back(point);
-    if (any_complete && !point.complete) continue;  // what is said before the end need not be alike
+    if (any_complete && !point.complete) continue;  // the value of an incomplete trial may not be comparable
     if (picture.best.empty() || sign * point.y < sign * picture.best.back().y) picture.best.push_back(point);
   }
   if (picture.points.empty()) return picture;
-  // A few that are far off would press all others into one line.
+  // The worst twentieth is left out of the range: a few values that are far off would press all others into one line.
   std::vector<double> values;
   for (const Point& point : picture.points) values.push_back(sign * point.y);
   std::sort(values.begin(), values.end());

@@ -10,12 +10,13 @@
 
 namespace pharos::ml {
 
-/// How a sweep goes, on the standard error: a table that is drawn over itself on a terminal, else a line now and then.
+/// Shows the progress of a sweep on the standard error: on a terminal as a table that is redrawn, elsewhere as a line
+/// now and then.
 class Progress {
  public:
   explicit Progress(std::string name);
 
-  /// When it wants to be called next.
+  /// Returns when show() is to be called next; an earlier call does nothing.
   TimePoint next() const { return display_.next(); }
   void show(const Sweep& sweep, double seconds, TimePoint now);
   void end(const Sweep& sweep, double seconds);

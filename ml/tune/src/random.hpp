@@ -5,19 +5,19 @@
 
 namespace pharos::ml {
 
-/// Numbers that follow from where it begins, the same on every machine.
+/// Pseudorandom numbers. The sequence follows from the constructor's arguments and is the same on every machine.
 class Random {
  public:
-  /// What is drawn for one thing has nothing to do with what is drawn for another.
+  /// Different things (for example, trials) and names have independent sequences.
   explicit Random(std::uint64_t seed, std::uint64_t thing = 0, std::string_view name = {})
       : state_{mixed(mixed(seed) ^ mixed(thing + kStep)) ^ hashed(name)} {}
 
   std::uint64_t next() { return mixed(state_ += kStep); }
-  /// Above 0 and below 1.
+  /// Returns a number above 0 and below 1.
   double uniform() { return (static_cast<double>(next() >> 12) + 0.5) * 0x1p-52; }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
   double normal();
-  /// Below n, all alike.
+  /// Returns a whole number below n; all of them are equally likely.
   std::uint64_t below(std::uint64_t n) {
     return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * n) >> 64);
   }

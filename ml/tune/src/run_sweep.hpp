@@ -9,10 +9,11 @@
 
 namespace pharos::ml {
 
-/// Throws InvalidArgument where they make no sense; what is left open gets its default.
+/// Sets options that were left open to their defaults. Throws InvalidArgument if the options make no sense.
 void complete(TunerOptions& options);
 
-/// A sweep as its options say, from its begin, or from where its folder has it, to its end. Throws.
+/// Runs a sweep to its end, or until `interrupted` returns true. It continues the sweep in its folder if `existing` is
+/// kContinued. The options must be complete. Throws as Tuner::run().
 SweepResults run_sweep(TunerOptions options, TrialSlots& slots, SweepLoop::Existing existing,
                        const std::function<bool()>& interrupted);
 

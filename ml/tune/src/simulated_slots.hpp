@@ -15,7 +15,7 @@
 
 namespace pharos::ml {
 
-/// Workers that are a queue of what will happen, the earliest first.
+/// Slots with simulated workers: a queue of messages, sorted by simulated time. wait() advances the time.
 class SimulatedSlots final : public TrialSlots {
  public:
   SimulatedSlots(std::size_t workers, SimulatedObjective objective)
@@ -46,7 +46,7 @@ class SimulatedSlots final : public TrialSlots {
     events.emplace_back(detail::TrialEnds{});
     say(slot, std::move(events), {});
   }
-  void stop(std::size_t) override {}  // each report is waited for
+  void stop(std::size_t) override {}  // not needed: each report waits for a verdict
   void replace(std::size_t slot) override {
     std::erase_if(queue_, [slot](const auto& entry) { return entry.second.slot == slot; });
     say(slot, Ready{}, {});

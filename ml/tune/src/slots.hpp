@@ -13,11 +13,11 @@
 
 namespace pharos::ml {
 
-/// Where trials run: slots, each of which runs one at a time. Owned by the tuner; one thread.
+/// The slots in which trials run; a slot runs one trial at a time. Owned by the caller of run_sweep(); one thread.
 class TrialSlots {
  public:
-  struct Ready {};  // it can be given a trial
-  /// Error: what it had is gone. It says nothing more until it is replaced.
+  struct Ready {};  // the slot can be given a trial
+  /// Error: the slot's workers are gone. The slot sends nothing more until it is replaced.
   using Heard = std::variant<Ready, std::vector<detail::TrialEvent>, Error>;
   struct Message {
     std::size_t slot;
@@ -29,22 +29,22 @@ class TrialSlots {
   virtual ~TrialSlots() = default;
 
   virtual TimePoint now() const = 0;
-  /// Between two looks at what no slot tells: files, Ctrl-C.
+  /// The longest time between two looks at what does not come from slots: written files and Ctrl-C.
   virtual Duration look_time() const { return std::chrono::milliseconds{100}; }
-  /// That many trials could run. Slots come when there is room for them.
+  /// Says how many trials could run. Slots become ready when there is room for them.
   virtual void want(std::size_t slots) = 0;
   virtual void start(std::size_t slot, detail::TrialStart start) = 0;
-  /// Another one may be started there while one runs, and begins at once when that ends.
+  /// Returns whether another trial may be started in the slot while one runs; it then begins when the first one ends.
   virtual bool takes_another(std::size_t slot) const = 0;
   virtual void answer(std::size_t slot, detail::TrialOrder order) = 0;
-  /// The trial there is to stop at its next report.
+  /// Tells the trial in the slot to stop at its next report.
   virtual void stop(std::size_t slot) = 0;
-  /// Ends what is there, whatever it does, and makes another one.
+  /// Kills the workers of the slot, whatever they do, and makes new ones.
   virtual void replace(std::size_t slot) = 0;
-  /// One message at least, unless the time comes first.
+  /// Waits for messages, and returns at least one unless the time comes first.
   virtual std::vector<Message> wait(TimePoint until) = 0;
 
-  // What trials have saved.
+  // The last checkpoint of each trial. kept() returns nullopt if there is none, or if it was lost.
   virtual void keep(std::uint64_t trial, const Bytes& checkpoint) = 0;
   virtual std::optional<Bytes> kept(std::uint64_t trial) = 0;
   virtual void forget(std::uint64_t trial) = 0;

@@ -10,7 +10,8 @@
 namespace pharos::ml {
 namespace {
 
-// Each dimension is shifted by bits of the seed: another seed fills the space as evenly, elsewhere.
+// The points of each dimension are combined (XOR) with bits that follow from the seed. Thus another seed gives other
+// points that fill the space as evenly.
 class SobolSearch final : public Unlearned {
  public:
   using Unlearned::Unlearned;
@@ -34,7 +35,7 @@ class SobolSearch final : public Unlearned {
 }  // namespace
 
 std::unique_ptr<Searcher> sobol_search(const Space& space, std::uint64_t seed) {
-  constexpr std::size_t kParametersMax = 3667;  // of which the direction numbers are known
+  constexpr std::size_t kParametersMax = 3667;  // Boost has direction numbers for so many dimensions
   if (space.parameters().size() > kParametersMax) {
     throw_error(Error{ErrorCode::kInvalidArgument, "a Sobol sequence of " + std::to_string(space.parameters().size()) +
                                                        " parameters is more than the " +

@@ -17,7 +17,7 @@ namespace {
 
 std::string text_of(double number) {
   char text[32];
-  // The fewest digits that say it exactly.
+  // The shortest text that is read back as the same number.
   for (const int digits : {6, 15, 17}) {
     std::snprintf(text, sizeof text, "%.*g", digits, number);
     if (std::strtod(text, nullptr) == number) break;
@@ -39,7 +39,7 @@ bool is_whole(double number) {
   return std::floor(number) == number && std::abs(number) < 9.2e18;
 }
 
-/// A real of a whole number is that number, where reals are meant.
+/// Returns the value as a real. A whole number counts as a real, too.
 std::optional<double> number_of(const Value& value) {
   if (const auto* const integer = std::get_if<std::int64_t>(&value)) return static_cast<double>(*integer);
   if (const auto* const real = std::get_if<double>(&value)) return *real;
@@ -191,12 +191,12 @@ Domain log_uniform(double low, double high) {
 Domain quantised(double low, double high, double step) {
   check_range(low, high, false);
   if (!(step > 0)) refuse("a step of " + text_of(step) + " leads nowhere", "Give one above zero.");
-  // The last multiple, not the number that was given: what is tried is within.
+  // The last multiple of the step replaces the given end, so that no value is outside of the range.
   const double last = low + std::floor((high - low) / step + 1e-9) * step;
   return {.low = low, .high = last, .step = step};
 }
 Domain integers(std::int64_t low, std::int64_t high, std::int64_t step) {
-  constexpr std::int64_t kMax = std::int64_t{1} << 53;  // beyond it a double does not tell them apart
+  constexpr std::int64_t kMax = std::int64_t{1} << 53;  // a double cannot represent each larger number
   if (low < -kMax || high > kMax) refuse("whole numbers go up to 2^53");
   if (step < 1) refuse("a step of " + std::to_string(step) + " leads nowhere", "Give one above zero.");
   check_range(static_cast<double>(low), static_cast<double>(high), false);
@@ -381,7 +381,7 @@ Result<double> number_in(const Json& json, const char* key, const std::string& n
   return json[key].get<double>();
 }
 
-/// Throws as those functions do that make domains.
+/// Throws what the functions throw that make domains, and what the JSON library throws.
 Result<Domain> domain_of(const Json& json, const std::string& name) {
   const std::string kind = json.value("kind", "");
   if (kind == "choice") {

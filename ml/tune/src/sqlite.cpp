@@ -13,11 +13,11 @@ constexpr int kRow = 100;
 constexpr int kDone = 101;
 constexpr int kNull = 5;
 constexpr int kReadOnly = 1;
-constexpr int kWaitMs = 5000;  // while somebody writes
+constexpr int kWaitMs = 5000;  // the longest wait for the lock of a process that writes
 
 }  // namespace
 
-/// What SQLite has, as its documentation declares it.
+/// SQLite's functions, with the prototypes of its documentation.
 struct Sqlite::Library {
   int (*open)(const char* file, void** database, int flags, const char* system);
   int (*close)(void* database);

@@ -11,20 +11,22 @@
 
 namespace pharos::ml {
 
-/// A database in a file, to be read, by the SQLite that the system has: it is loaded when it is needed, and need not be
-/// there when Pharos is built. One thread.
+/// A database in a file, opened for reading, by the SQLite of the system. The library is loaded at the first open(); it
+/// is not needed to build Pharos. One thread.
 class Sqlite {
  public:
-  /// kUnsupported: there is no SQLite; else what SQLite says.
+  /// Fails with kUnsupported if SQLite cannot be loaded, and with kUnavailable and SQLite's message if the file cannot
+  /// be opened.
   static Result<Sqlite> open(const std::filesystem::path& file);
 
   class Row {
    public:
     virtual ~Row() = default;
-    virtual std::optional<double> number(int column) const = 0;  ///< none: it is null
-    virtual std::string text(int column) const = 0;
+    virtual std::optional<double> number(int column) const = 0;  ///< nullopt if the column is null
+    virtual std::string text(int column) const = 0;              ///< empty if the column is null
   };
-  /// `key` is for the query's ?1.
+  /// Runs a query and calls `take` for each row. `key` replaces ?1 in the query. Fails with kCorrupt and SQLite's
+  /// message.
   Result<void> each(const std::string& query, std::int64_t key, const std::function<void(const Row& row)>& take) const;
 
  private:

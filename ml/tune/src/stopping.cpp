@@ -20,7 +20,7 @@ namespace {
 using Decision = TrialScheduler::Decision;
 using DecisionKind = Decision::Kind;
 
-/// Trials that run on or are stopped, and never pause.
+/// The base of schedulers under which trials go on or are stopped, and never pause.
 class Stopping : public TrialScheduler {
  public:
   void began(std::uint64_t, const Params&) override {}
@@ -40,7 +40,7 @@ class RunAll final : public Stopping {
   bool stops(std::uint64_t, std::uint64_t, double) override { return false; }
 };
 
-// A trial is compared when it has ended, too: how it went stays known.
+// Trials that have ended are kept, because running trials are still compared with them.
 class Median final : public Stopping {
  public:
   explicit Median(const MedianOptions& options) : options_{options} {}
@@ -49,7 +49,7 @@ class Median final : public Stopping {
   struct Trial {
     double best = std::numeric_limits<double>::infinity();
     double sum = 0;
-    std::vector<std::pair<std::uint64_t, double>> means{};  // up to that step
+    std::vector<std::pair<std::uint64_t, double>> means{};  // a step, and the mean of the reports up to it
   };
 
   bool stops(std::uint64_t trial, std::uint64_t step, double value) override {
@@ -82,7 +82,7 @@ class Patience final : public Stopping {
  private:
   struct Trial {
     double best = std::numeric_limits<double>::infinity();
-    std::uint64_t since = 0;  // reports
+    std::uint64_t since = 0;  // number of reports since the best one
   };
 
   bool stops(std::uint64_t trial, std::uint64_t, double value) override {

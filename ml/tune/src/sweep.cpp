@@ -56,7 +56,7 @@ Result<void> Sweep::replay(const SweepEvent& event) {
   return {};
 }
 
-// Bytes from outside: what makes no sense is not applied.
+// The journal comes from outside of the program, so an event that makes no sense is refused.
 Result<void> Sweep::check(const SweepEvent& event) const {
   const std::uint64_t trial = trial_of(event);
   const auto senseless = [&](const char* what) {
@@ -72,7 +72,7 @@ Result<void> Sweep::check(const SweepEvent& event) const {
   const State state = trials_[trial].state;
   if (const auto* const resumed = std::get_if<TrialResumed>(&event)) {
     const bool paused = resumed->from != TrialResumed::From::kInterruption;
-    // What ran when a tuner ended, the next one begins again.
+    // The journal has no event for the end of a tuner. A trial that was running then is resumed by the next tuner.
     if (paused ? state != State::kPaused : state != State::kWaiting && state != State::kRunning)
       return senseless("goes on, though it was not waiting for that");
     return {};
@@ -116,7 +116,8 @@ std::optional<std::uint64_t> Sweep::next(double now) {
     exhausted_ = true;
     return std::nullopt;
   }
-  cut(*paused_.begin(), now);  // somebody waits for its result, and it will not come
+  // A new trial waits for the result of a paused one, and nothing would resume that.
+  cut(*paused_.begin(), now);
   return next(now);
 }
 
@@ -131,7 +132,7 @@ bool Sweep::is_over(double now) const {
   return waiting_.empty() && trials_.size() >= rules_.trials && (paused_.empty() || exhausted_);
 }
 
-// Whether it has to wait for the result of one before it.
+// Returns whether the trial has to wait for the result of an earlier one.
 bool Sweep::is_blocked(std::uint64_t trial) const {
   if (rules_.in_order == 0) return false;
   for (std::uint64_t each = told_; each + rules_.in_order <= trial; ++each) {
@@ -140,7 +141,8 @@ bool Sweep::is_blocked(std::uint64_t trial) const {
   return false;
 }
 
-// What the space does not have, the searcher knows of other trials, which have asked for it as they ran.
+// The searcher may also propose parameters that the space lacks, because earlier trials have asked for them as they
+// ran. These proposals wait until this trial asks.
 Params Sweep::propose(std::uint64_t trial) {
   Params proposed = searcher_.ask(trial);
   Params of_space;
@@ -191,7 +193,8 @@ void Sweep::saved(std::uint64_t trial, std::uint64_t step) {
 Result<Sweep::Decision> Sweep::report(std::uint64_t trial, std::uint64_t step, const Metrics& metrics, double now) {
   const TrialResult& its = trials_.at(trial);
   if (its.state != State::kRunning) return Decision{.verdict = Verdict::kStop};
-  if (step <= its.step) return Decision{.until = std::min(its.step + 1, until(trial))};  // it was counted before
+  // The trial has reported this step before, and was then started again from an older checkpoint.
+  if (step <= its.step) return Decision{.until = std::min(its.step + 1, until(trial))};
   if (!value_in(metrics, rules_.metric)) {
     std::string names;
     for (const auto& [name, value] : metrics.entries()) names += (names.empty() ? "" : ", ") + name;
@@ -227,9 +230,9 @@ void Sweep::cut(std::uint64_t trial, double now) {
   if (state == State::kRunning || state == State::kPaused) happen(TrialCut{trial, now});
 }
 
-// ---- What follows
+// ---- What follows from an event
 
-// `note` says what becomes of the trial.
+// note() updates the result of the trial; the rest of each apply() updates the sweep.
 
 void Sweep::apply(const TrialBegan& event) {
   tell_up_to(event.trial);
@@ -260,7 +263,7 @@ void Sweep::apply(const TrialSaved& event) {
 
 void Sweep::apply(TrialReported& event) {
   decided_ = {};
-  // How much time there was then, nobody needs to know now.
+  // Decisions that depended on the time, and those of another program, cannot be taken again: the journal's count.
   const bool is_decided = replays_ && (event.led == Led::kTimeOver || event.led == Led::kNothing);
   if (!is_decided) event.led = decide(event, event.params);
   note(event);
@@ -318,7 +321,7 @@ void Sweep::apply(const TrialFailed& event) {
 }
 
 void Sweep::apply(const TrialCut& event) {
-  if (paused_.erase(event.trial) != 0) ++running_;  // for a moment
+  if (paused_.erase(event.trial) != 0) ++running_;  // end() counts it down again
   note(event);
   scheduler_.ended(event.trial);
   end(event.trial);

@@ -22,6 +22,7 @@
 
 namespace pharos::ml {
 
+/// The options of a sweep that decide what happens in it.
 struct SweepRules {
   static constexpr auto kEndless = std::numeric_limits<std::uint64_t>::max();
 
@@ -29,43 +30,48 @@ struct SweepRules {
   Goal goal = Goal::kMinimise;
   std::vector<std::string> constraints{};
   std::uint64_t trials = 0;
-  std::uint64_t steps = 0;    // of a trial; 0: until it returns, or is stopped
-  std::uint32_t retries = 0;  // of a trial whose worker has died
-  double seconds_max = 0;     // 0: as long as it takes
-  std::size_t in_order = 0;  // n: an ask sees the results of all trials but the last n, and no others; 0: what there is
-  std::vector<Params> first{};  // what the first trials try, as far as it is given
+  std::uint64_t steps = 0;    // steps after which a trial is complete; 0: it runs until it returns or is stopped
+  std::uint32_t retries = 0;  // how often a trial is started again after its worker has died
+  double seconds_max = 0;     // 0: no limit
+  // n above 0: trial t is proposed from exactly the results of trials 0 to t - n, in their order. 0: each trial is
+  // proposed from the results that there are.
+  std::size_t in_order = 0;
+  std::vector<Params> first{};  // parameters of the first trials, which may be incomplete
 };
 
-/// Which trial runs when, and what has come of it. Pure: time and events go in. Owned by the tuner; one thread.
+/// Decides which trial runs when, and keeps the results. Pure: events and the time go in, decisions come out. Owned by
+/// SweepLoop; one thread.
 class Sweep {
  public:
-  /// Hears of each event, but for those of replay().
+  /// Called with each event as it happens, but not with those of replay().
   using Record = std::function<void(const SweepEvent& event)>;
 
   Sweep(SweepRules rules, const Space& space, Searcher& searcher, TrialScheduler& scheduler, Record record);
 
-  /// What a journal has. An error: it is of another sweep.
+  /// Applies an event of a journal. Fails with kFailedPrecondition if the journal is of another sweep.
   Result<void> replay(const SweepEvent& event);
-  /// After a replay: what ran then is to be begun again.
+  /// Called after a replay: trials that were running wait to be started again.
   void interrupt();
 
-  /// There is room for a trial: which one runs now. None: there is nothing to run until something has ended.
+  /// Called when there is room for a trial. Returns the trial that runs now; nullopt if none can run until another one
+  /// has ended.
   std::optional<std::uint64_t> next(double now);
-  /// Nothing runs, and nothing more will.
+  /// Returns true if no trial runs, and none will.
   bool is_over(double now) const;
 
   Result<Value> ask(std::uint64_t trial, const std::string& name, const Domain& domain);
   void saved(std::uint64_t trial, std::uint64_t step);
   struct Decision {
     Verdict verdict = Verdict::kGoOn;
-    std::uint64_t until = 0;  // reports before that step are not waited for
-    /// It is to be begun at once, from the checkpoint of that trial.
+    std::uint64_t until = 0;  // the trial does not wait for verdicts on reports of earlier steps
+    /// The number of a second trial: the reporting trial leaves its worker, and starts again at once from the
+    /// checkpoint of the second trial.
     std::optional<std::uint64_t> copy_of{};
   };
   Result<Decision> report(std::uint64_t trial, std::uint64_t step, const Metrics& metrics, double now);
   void returned(std::uint64_t trial, const Metrics& metrics, double now);
   void failed(std::uint64_t trial, const std::string& why, bool may_retry, double now);
-  /// Its worker was ended, because the sweep's time is over.
+  /// The trial was ended because the sweep's time is over.
   void cut(std::uint64_t trial, double now);
 
   const std::vector<TrialResult>& trials() const { return trials_; }
@@ -75,8 +81,9 @@ class Sweep {
   std::size_t waiting() const { return waiting_.size(); }
   std::size_t paused() const { return paused_.size(); }
   std::size_t over() const { return over_; }
-  /// What it goes on from: that step of its own checkpoint. 0: from the beginning.
+  /// Returns the step of the trial's checkpoint in the folder; 0 if there is none.
   std::uint64_t saved_step(std::uint64_t trial) const { return saved_steps_.at(trial); }
+  /// Returns the next step at which the trial waits for a verdict.
   std::uint64_t until(std::uint64_t trial) const;
   const SweepRules& rules() const { return rules_; }
 
@@ -111,21 +118,21 @@ class Sweep {
   Searcher& searcher_;
   TrialScheduler& scheduler_;
   const Record record_;
-  const std::unique_ptr<Searcher> by_chance_;  // what is asked for as trials run, where order matters
+  const std::unique_ptr<Searcher> by_chance_;  // draws what trials ask for as they run, if `in_order` is set
 
   std::vector<TrialResult> trials_;  // [n] has number n
   std::vector<std::uint64_t> saved_steps_;
   std::vector<std::uint32_t> failures_;
-  std::map<std::uint64_t, Params> proposed_;  // for what they may ask, by trial
+  std::map<std::uint64_t, Params> proposed_;  // by trial: proposals for parameters that it may ask for as it runs
   std::set<std::uint64_t> waiting_;
   std::set<std::uint64_t> paused_;
-  std::vector<std::optional<Outcome>> untold_;  // where order matters
-  std::uint64_t told_ = 0;
+  std::vector<std::optional<Outcome>> untold_;  // by trial, if `in_order` is set: outcomes for the searcher
+  std::uint64_t told_ = 0;                      // number of trials whose outcomes the searcher has
   std::size_t running_ = 0;
   std::size_t over_ = 0;
   bool replays_ = false;
-  bool exhausted_ = false;  // nothing ran, and nothing was to go on
-  Decision decided_;        // on the report that happened last
+  bool exhausted_ = false;  // no trial ran, and the scheduler resumed none
+  Decision decided_;        // the decision on the last report
 };
 
 }  // namespace pharos::ml

@@ -12,7 +12,8 @@
 
 namespace pharos::ml {
 
-// What happens in a sweep. A journal is a list of these; the same list makes the same sweep, which asks the same next.
+// The events of a sweep. A journal is a list of them: the same list always gives the same sweep, which proposes the
+// same trials next.
 
 struct TrialBegan {
   std::uint64_t trial = 0;
@@ -21,9 +22,9 @@ struct TrialBegan {
 };
 struct TrialResumed {
   enum class From : std::uint8_t {
-    kInterruption,  // its worker has died, or its tuner had ended
-    kPause,
-    kLastPause,  // nothing else would have run
+    kInterruption,  // the trial's worker has died, or its tuner ended
+    kPause,         // TrialScheduler::next() has chosen the trial
+    kLastPause,     // TrialScheduler::last_chance() has chosen the trial, because nothing else would have run
   };
   std::uint64_t trial = 0;
   From from = From::kInterruption;
@@ -33,15 +34,15 @@ struct TrialAsked {
   std::string name{};
   Value value{};
 };
-/// What a report has led to.
+/// The decision that followed from a report.
 enum class Led : std::uint8_t {
   kGoOn,
   kStop,
-  kEnd,  // it had done all its steps
+  kEnd,  // the trial had done all its steps
   kPause,
   kCopy,
-  kTimeOver,  // of the sweep
-  kNothing,   // it was another program's trial, whose scheduler nobody asks
+  kTimeOver,  // the sweep's time was over
+  kNothing,   // no decision: the trial was imported from another program, and no scheduler is asked
 };
 struct TrialReported {
   std::uint64_t trial = 0;
@@ -49,14 +50,15 @@ struct TrialReported {
   Metrics metrics{};
   double seconds = 0;
   Led led = Led::kGoOn;
-  std::optional<Params> params{};  // that it goes on with, as a copy
+  std::optional<Params> params{};  // kCopy: the parameters with which the trial continues
 };
-/// What it goes on from: its checkpoint of that step, in the folder if there is one; 0: its beginning.
+/// The folder has the trial's checkpoint of that step, and the trial would continue from it. Step 0: the checkpoint is
+/// dropped, and the trial would start from the beginning.
 struct TrialSaved {
   std::uint64_t trial = 0;
   std::uint64_t step = 0;
 };
-/// Its objective has come back by itself.
+/// The objective has returned by itself.
 struct TrialReturned {
   std::uint64_t trial = 0;
   Metrics metrics{};
@@ -65,10 +67,11 @@ struct TrialReturned {
 struct TrialFailed {
   std::uint64_t trial = 0;
   std::string why{};
-  bool again = false;
+  bool again = false;  // the trial will be started again
   double seconds = 0;
 };
-/// The sweep's time was over.
+/// The sweep has ended the trial early: because its time was over, or, in a deterministic sweep, because a new trial
+/// waits for the result of a paused one. An imported trial that Optuna has pruned ends with this event, too.
 struct TrialCut {
   std::uint64_t trial = 0;
   double seconds = 0;
@@ -77,12 +80,13 @@ using SweepEvent =
     std::variant<TrialBegan, TrialResumed, TrialAsked, TrialReported, TrialSaved, TrialReturned, TrialFailed, TrialCut>;
 
 std::uint64_t trial_of(const SweepEvent& event);
-/// Since the sweep began; 0 where it is not said.
+/// Returns the time of the event, since the sweep began; 0 for an event without a time.
 double seconds_of(const SweepEvent& event);
-/// The value of the sweep's metric, also by no name.
+/// Returns the value of the sweep's metric, which may also be reported without a name; nullopt if it is missing.
 std::optional<double> value_in(const Metrics& metrics, const std::string& metric);
 
-/// What has come of the trials, by the events alone. An error: it is of a trial that has not begun.
+/// Applies an event to the results of the trials. Fails with kCorrupt if the trial has not begun, or begins out of
+/// turn.
 Result<void> note(const SweepEvent& event, const std::string& metric, std::vector<TrialResult>& trials);
 
 }  // namespace pharos::ml

@@ -16,8 +16,9 @@ namespace {
 using namespace std::chrono_literals;
 using detail::TrialEvent;
 
-constexpr std::size_t kFailuresMax = 5;  // of slots one after the other, with nothing in between
-constexpr Duration kShort = 100ms;       // a trial: to wait a while for its worker is no loss, and each way counts
+constexpr std::size_t kFailuresMax = 5;  // slots that fail one after the other before the sweep ends with an error
+// A trial that takes less is short: a message to the tuner and back costs it more than to wait in line for a worker.
+constexpr Duration kShort = 100ms;
 
 }  // namespace
 
@@ -29,7 +30,7 @@ SweepLoop::SweepLoop(SweepRules rules, const Space& space, Searcher& searcher, T
       sweep_{std::move(rules), space, searcher, scheduler, [this](const SweepEvent& event) { note(event); }},
       orders_ahead_{!searcher.learns() && sweep_.rules().in_order == 0} {}
 
-// ---- What is kept
+// ---- The folder
 
 Result<void> SweepLoop::keep_in(const std::filesystem::path& folder, const JournalHead& head, Existing existing,
                                 const Keeps& keeps) {
@@ -45,11 +46,11 @@ Result<void> SweepLoop::keep_in(const std::filesystem::path& folder, const Journ
   }
   const auto file = folder / "journal";
   std::map<std::uint64_t, std::uint64_t> saved;
-  // Whoever has the journal has the folder. Nothing else of a sweep that runs there is touched before.
+  // The lock on the journal protects the whole folder: until it is taken, another tuner may work on the other files.
   const bool goes_on = std::filesystem::exists(file, error) && existing == Existing::kContinued;
   PHAROS_TRY(journal_, goes_on ? Journal::open(file, keeps.durable) : Journal::create(file, head, keeps.durable));
   if (auto begun = begin_logs(); !begun) {
-    if (!goes_on) std::filesystem::remove(file, error);  // else the next attempt would find a sweep here
+    if (!goes_on) std::filesystem::remove(file, error);  // otherwise the next attempt would find a sweep here
     return begun;
   }
   if (goes_on) {
@@ -125,7 +126,7 @@ Result<void> SweepLoop::write() {
             {kv("trial", written.trial), kv("error", *written.error)});
         continue;
       }
-      if (!kept_steps_.contains(written.trial)) continue;  // and is not needed any more
+      if (!kept_steps_.contains(written.trial)) continue;  // the trial has ended, and its checkpoint is not needed
       sweep_.saved(written.trial, written.step);
       effects_.emplace_back([this, written] { files_->forget_before(written.trial, written.step); });
     }
@@ -161,7 +162,8 @@ Result<SweepResults> SweepLoop::run(const std::function<bool()>& interrupted) {
   return results(was_interrupted);
 }
 
-// Those that were told to stop, or were ended when they did not.
+// At the end of a sweep, slots may still have trials that were told to stop. From then on they have the grace time to
+// do so, even if the sweep has no time limit.
 bool SweepLoop::all_have_come_back() {
   const bool all = std::none_of(of_slots_.begin(), of_slots_.end(), [](const Slot& slot) { return slot.trial; });
   if (!all && over_at_ == TimePoint::max()) over_at_ = slots_.now() + times_.grace;
@@ -174,7 +176,8 @@ TimePoint SweepLoop::wake_at() const {
   if (progress_) when = std::min(when, progress_->next());
   if (const double limit = sweep_.rules().seconds_max; limit > 0 && over_at_ == TimePoint::max()) {
     const std::chrono::duration<double> left{std::max(limit - seconds(), 0.0)};
-    when = std::min(when, now + std::chrono::duration_cast<Duration>(left) + 1ns);  // and not a little before
+    // One nanosecond more, because the cast rounds down and the loop would wake up just before the limit.
+    when = std::min(when, now + std::chrono::duration_cast<Duration>(left) + 1ns);
   }
   if (times_.silence != Duration{}) {
     for (const Slot& slot : of_slots_) {
@@ -190,7 +193,7 @@ void SweepLoop::fill() {
   while (!idle_.empty()) {
     const auto trial = next();
     if (!trial) return;
-    // One that was told to pause and goes on after all begins again where it is, once it has saved.
+    // The trial was told to pause, and goes on before it has left its slot. It starts again there once it has saved.
     if (Slot* const leaving = slot_of(*trial)) {
       leaving->again_as = *trial;
     } else {
@@ -212,7 +215,8 @@ std::optional<std::uint64_t> SweepLoop::next() {
   return trial;
 }
 
-// Short trials do not wait for the way to their tuner and back. As long as there are enough for all slots.
+// Gives slots their next trial before the present one ends, so that workers do not wait for a message to the tuner and
+// back. It does so only while trials are short, and while enough are left for all slots.
 void SweepLoop::order_ahead() {
   if (short_ones_ < 2 * of_slots_.size()) return;
   for (std::size_t slot = 0; slot < of_slots_.size(); ++slot) {
@@ -242,7 +246,7 @@ void SweepLoop::order(std::size_t slot, std::uint64_t trial, std::uint64_t check
   start.begin = {.trial = trial, .attempt = result.attempts - 1, .step = 0, .params = result.params};
   start.until = sweep_.until(trial);
   start.save_every = times_.save_every;
-  // As another's copy it goes on counting its own steps.
+  // A trial that continues as a copy of another one keeps its own count of steps.
   if (const auto step = kept_steps_.find(checkpoint_of); step != kept_steps_.end()) {
     start.checkpoint = slots_.kept(checkpoint_of);
     if (start.checkpoint) start.begin.step = checkpoint_of == trial ? step->second : result.step;
@@ -256,13 +260,13 @@ void SweepLoop::free(std::size_t slot) {
   if (!ahead) idle_.insert(slot);
 }
 
-/// What is there, whatever it does. What was ordered ahead has not begun, as far as anybody knows.
+/// Forgets what runs in a slot. A trial that was ordered ahead there has reported nothing, and goes to another slot.
 void SweepLoop::give_up(std::size_t slot) {
   if (const auto ahead = of_slots_[slot].ahead) taken_back_.push_back(*ahead);
   of_slots_[slot] = {};
 }
 
-// ---- What comes from them
+// ---- Messages from the slots
 
 Result<void> SweepLoop::take(TrialSlots::Message message) {
   if (message.slot >= of_slots_.size()) of_slots_.resize(message.slot + 1);
@@ -281,7 +285,7 @@ Result<void> SweepLoop::take(TrialSlots::Message message) {
   return {};
 }
 
-// Its worker died, or was never there.
+// The slot's workers have died, or could not be made.
 Result<void> SweepLoop::take(std::size_t slot, const Error& lost) {
   if (!of_slots_[slot].trial && (++failures_ > kFailuresMax || lost.code() != ErrorCode::kActorDied)) {
     return Error{lost}.with("making workers for trials");
@@ -340,7 +344,7 @@ void SweepLoop::take_report(std::size_t slot, const detail::TrialReports& report
   });
 }
 
-// It came back by itself, or because it was told to.
+// The objective has returned by itself, or because it was told to.
 void SweepLoop::take_end(std::size_t slot, const detail::TrialEnds& end) {
   const std::uint64_t trial = *of_slots_[slot].trial;
   const auto again_as = of_slots_[slot].again_as;
@@ -358,7 +362,7 @@ void SweepLoop::take_end(std::size_t slot, const detail::TrialEnds& end) {
   trial_is_over(trial);
 }
 
-// What it has saved is not needed any more, unless it is one of the best.
+// Drops the checkpoint of a trial that has ended, unless the trial is one of the best.
 void SweepLoop::trial_is_over(std::uint64_t trial) {
   const TrialResult& its = sweep_.at(trial);
   using State = TrialResult::State;
@@ -383,7 +387,7 @@ void SweepLoop::forget(std::uint64_t trial) {
   if (files_ != nullptr) effects_.emplace_back([this, trial] { files_->forget(trial); });
 }
 
-// What is paused for good, and what is left of it.
+// Drops the checkpoints of trials that stay paused.
 void SweepLoop::forget_paused() {
   for (const TrialResult& trial : sweep_.trials()) {
     if (trial.state == TrialResult::State::kPaused && kept_steps_.contains(trial.number)) forget(trial.number);
@@ -412,7 +416,7 @@ void SweepLoop::look_at_times() {
   }
 }
 
-// ---- What has come of it
+// ---- Results
 
 void SweepLoop::say_how_to_go_on() const {
   const std::string over = "interrupted when " + std::to_string(sweep_.over()) + " trials were over; ";

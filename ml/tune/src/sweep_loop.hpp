@@ -22,8 +22,8 @@
 
 namespace pharos::ml {
 
-/// Brings a sweep and its slots together: what happens in the slots goes to the sweep, which says what is next; what
-/// follows goes to the slots when it is in the journal. One thread; owned by Tuner::run().
+/// Runs a sweep in its slots. Events of the slots go to the Sweep, and its decisions go to the slots once the events
+/// are in the journal. Lives in run_sweep(); one thread.
 class SweepLoop {
  public:
   enum class Existing : std::uint8_t { kRefused, kContinued };
@@ -43,19 +43,20 @@ class SweepLoop {
   SweepLoop(SweepRules rules, const Space& space, Searcher& searcher, TrialScheduler& scheduler, TrialSlots& slots,
             Times times);
 
-  /// Before run(): what happens is in that folder from now on, and what has happened there counts.
+  /// Called once before run(). The sweep is kept in that folder, and continues from what happened there before.
   Result<void> keep_in(const std::filesystem::path& folder, const JournalHead& head, Existing existing,
                        const Keeps& keeps);
-  /// Until all is done, or `interrupted` says so.
+  /// Returns when all is done, or when `interrupted` returns true.
   Result<SweepResults> run(const std::function<bool()>& interrupted);
 
  private:
   struct Slot {
     std::optional<std::uint64_t> trial{};
-    std::optional<std::uint64_t> ahead{};  // begins there when that has ended
+    std::optional<std::uint64_t> ahead{};  // the next trial, which the slot already has; it begins when `trial` ends
     TimePoint heard_at{};
-    bool is_told = false;                     // to stop, because the time is over
-    std::optional<std::uint64_t> again_as{};  // its trial begins again from what that one has saved
+    bool is_told = false;  // TrialSlots::stop() was called for the trial
+    // When `trial` has ended it starts again, from the checkpoint of the trial of this number (which may be its own).
+    std::optional<std::uint64_t> again_as{};
   };
 
   double seconds() const { return std::chrono::duration<double>(slots_.now() - began_).count() + before_; }
@@ -92,17 +93,17 @@ class SweepLoop {
   const Space space_;
   Sweep sweep_;
   TimePoint began_;
-  double before_ = 0;  // seconds, of tuners before this one
+  double before_ = 0;  // seconds that the sweep ran under earlier tuners
   std::vector<Slot> of_slots_;
-  std::set<std::size_t> idle_;                         // that can be given a trial
-  const bool orders_ahead_;                            // while trials are short: nothing is lost by asking early
-  std::size_t short_ones_ = 0;                         // what has come soon, since something has not
-  std::vector<std::uint64_t> taken_back_;              // were ordered ahead where a worker has died
-  std::vector<std::function<void()>> effects_;         // once all is in the journal
-  std::map<std::uint64_t, std::uint64_t> kept_steps_;  // of what the slots keep, by trial
-  std::vector<std::uint64_t> best_kept_;               // trials that have ended, the best first
-  std::size_t failures_ = 0;                           // of slots that never were ready, since one was
-  TimePoint over_at_ = TimePoint::max();               // grace included
+  std::set<std::size_t> idle_;                         // slots that can be given a trial
+  const bool orders_ahead_;                            // short trials are ordered ahead: the searcher learns nothing
+  std::size_t short_ones_ = 0;                         // messages in a row that came soon after the slot's last one
+  std::vector<std::uint64_t> taken_back_;              // trials that were ordered ahead where a worker has died
+  std::vector<std::function<void()>> effects_;         // calls to make once all events are in the journal
+  std::map<std::uint64_t, std::uint64_t> kept_steps_;  // by trial: the step of the checkpoint that the slots keep
+  std::vector<std::uint64_t> best_kept_;               // ended trials whose checkpoints are kept, the best first
+  std::size_t failures_ = 0;                           // failures in a row of slots that had no trial
+  TimePoint over_at_ = TimePoint::max();               // when trials that still run are ended; grace is included
 
   std::filesystem::path folder_;
   Keeps keeps_;

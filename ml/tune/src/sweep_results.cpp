@@ -14,7 +14,7 @@
 namespace pharos::ml {
 namespace {
 
-/// Names in the order in which trials have them first.
+/// Returns all names, in the order of their first occurrence.
 template <class Get>
 std::vector<std::string> names_of(const std::vector<TrialResult>& trials, const Get& get) {
   std::vector<std::string> names;

@@ -10,14 +10,16 @@
 namespace pharos::ml {
 
 bool has_value(const TrialResult& trial);
-/// Both have values: complete ones before others.
+/// Compares two trials that have values. A complete trial is better than any other.
 bool is_better(const TrialResult& a, const TrialResult& b, Goal goal);
-/// Of those that are complete; of the others, where none is. Null: none has a value.
+/// Returns the best of the complete trials; if no trial is complete, the best of all. Returns nullptr if no trial has a
+/// value.
 const TrialResult* best_of(const std::vector<TrialResult>& trials, Goal goal);
-/// Those with a value, the best first; complete ones before others.
+/// Returns at most `most` of the trials that have a value, the best first.
 std::vector<const TrialResult*> ranked(const std::vector<TrialResult>& trials, Goal goal, std::size_t most);
 
-/// The best, at most `rows`, a line each, below a line of names. `narrow`: no longer than a terminal's line.
+/// Returns a table of the best trials: a line of names, and at most `rows` lines. `narrow`: each line is cut to the
+/// width of the terminal.
 std::string table_of(const std::vector<TrialResult>& trials, const std::string& metric, Goal goal, std::size_t rows,
                      bool narrow);
 

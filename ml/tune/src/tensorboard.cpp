@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <chrono>
 
-// The numbers of fields are those of TensorBoard's summary.proto, and its hparams plugin's api.proto.
+// The field numbers are those of TensorBoard's summary.proto and of api.proto of its hparams plugin.
 
 namespace pharos::ml {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// What the HParams page reads.
+/// Returns a summary that the HParams page reads.
 ProtoMessage hparams_summary(std::string_view tag, const ProtoMessage& plugin_data) {
   const ProtoMessage plugin = ProtoMessage{}.text(1, "hparams").text(2, plugin_data.bytes());
   const ProtoMessage shape = ProtoMessage{}.message(2, ProtoMessage{}.number(1, 1));
-  const ProtoMessage nothing = ProtoMessage{}.number(1, 1).message(2, shape).real(5, 0.0F);  // a tensor has to be there
+  const ProtoMessage nothing = ProtoMessage{}.number(1, 1).message(2, shape).real(5, 0.0F);  // a tensor is required
   const ProtoMessage value =
       ProtoMessage{}.text(1, tag).message(8, nothing).message(9, ProtoMessage{}.message(1, plugin));
   return ProtoMessage{}.message(1, value);
@@ -34,7 +34,7 @@ ProtoMessage value_of(const Value& value) {
   return message;
 }
 
-/// Text, truth or number, as the page calls them.
+/// Returns the page's number for a parameter's type: 1 for text, 2 for true or false, 3 for numbers.
 std::uint64_t kind_of(const Domain& domain) {
   if (domain.kind != Domain::Kind::kChoice) return 3;
   if (std::holds_alternative<std::string>(domain.choices.front())) return 1;
@@ -99,7 +99,7 @@ void TensorBoard::add(const SweepEvent& event, const TrialResult& trial) {
   const bool is_over =
       trial.state == State::kComplete || trial.state == State::kStopped || trial.state == State::kFailed;
   if (!is_over || std::holds_alternative<TrialSaved>(event)) return;
-  // What it asked for as it ran is known now, too.
+  // The parameters of the trial are complete only at its end, because it may ask for some as it runs.
   const double began = began_ + trial.began_s;
   const double ended = began_ + trial.ended_s;
   TensorBoardFile& file = file_of(trial);

@@ -15,16 +15,17 @@
 
 namespace pharos::ml {
 
-/// A sweep as TensorBoard reads it: a folder for each trial with its metrics by step, and what the HParams page shows
-/// of it. Made anew by each tuner: what was there before comes from the journal. One thread.
+/// The files of a sweep for TensorBoard: a folder for each trial, with its metrics by step and with its entry on the
+/// HParams page. Each tuner makes the files anew; a continued sweep adds the earlier events from its journal. One
+/// thread.
 class TensorBoard {
  public:
-  /// What is in the folder goes.
+  /// Removes the contents of the folder.
   static Result<TensorBoard> make(const std::filesystem::path& folder, const Space& space, const std::string& metric);
 
-  /// What has happened to that trial.
+  /// Adds an event. `trial` is the state of its trial after the event.
   void add(const SweepEvent& event, const TrialResult& trial);
-  /// What has come since is in the files.
+  /// Writes what was added since the last call.
   Result<void> write();
 
  private:
@@ -35,7 +36,7 @@ class TensorBoard {
 
   std::filesystem::path folder_;
   std::string metric_;
-  double began_;  // by the calendar
+  double began_;  // seconds since 1970
   TensorBoardFile own_;
   std::map<std::uint64_t, TensorBoardFile> files_;  // by trial
 };

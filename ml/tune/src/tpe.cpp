@@ -20,9 +20,9 @@ namespace {
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kGoodMax = 25;
 
-/// Of trials that have ended: the first are the good ones.
+/// The rank of a trial that has ended; the best trial has the lowest rank.
 struct Rank {
-  std::uint8_t kind;  // complete, stopped early, or against a constraint
+  std::uint8_t kind;  // 0: complete, 1: stopped early, 2: violates a constraint
   double first;
   double second;
   std::uint64_t trial;
@@ -41,16 +41,16 @@ std::size_t good_ones(std::size_t ended) {
   return std::min((ended + 9) / 10, kGoodMax);
 }
 
-/// Parameters that are always there together, and how the good trials and all others lie in them.
+/// Parameters that always occur together, and the densities of the good trials and of all other trials in them.
 struct Group {
   Group(std::vector<std::size_t> its, const std::vector<Dimension>& dimensions)
       : members{std::move(its)}, good{dimensions}, others{dimensions} {}
 
-  const std::vector<std::size_t> members;  // known parameters
+  const std::vector<std::size_t> members;  // indices of known parameters
   Parzen good;
   Parzen others;
 
-  /// Of a trial, if it has all of them.
+  /// Returns the numbers of a trial in these parameters; nullopt if the trial lacks one of them.
   std::optional<std::vector<double>> point(const std::vector<double>& numbers) const {
     std::vector<double> its;
     for (const std::size_t each : members) {
@@ -74,7 +74,7 @@ class Tpe final : public Searcher {
     }
     Params params = complete(space_, proposed,
                              [&](std::string_view name, const Domain& domain) { return ask(trial, name, domain); });
-    // Those that trials ask for as they run.
+    // The space lacks the parameters that trials ask for as they run.
     for (const auto& [name, value] : proposed.entries()) {
       if (space_.find(name) == nullptr) params.set(name, value);
     }
@@ -139,8 +139,8 @@ class Tpe final : public Searcher {
     Domain domain;
   };
   struct Trial {
-    std::vector<double> numbers{};  // by parameter
-    std::optional<Rank> rank{};     // none: it runs
+    std::vector<double> numbers{};  // by parameter; kMissing if the trial lacks it
+    std::optional<Rank> rank{};     // nullopt while the trial runs
     bool is_good = false;
   };
 
@@ -156,7 +156,7 @@ class Tpe final : public Searcher {
                       "Give it another name."});
   }
 
-  /// In or out, where it belongs.
+  /// Adds a trial to the density that it belongs to, or removes it from there, if it has the group's parameters.
   static void put(Group& group, std::uint64_t trial, const Trial& its, bool in) {
     const auto point = group.point(its.numbers);
     if (!point) return;
@@ -175,7 +175,7 @@ class Tpe final : public Searcher {
     for (auto& [members, group] : groups_) put(group, rank.trial, its, true);
   }
 
-  /// Parameters that one trial has and another has not come apart.
+  /// Splits groups so that the trial of these numbers has all parameters of a group or none.
   void regroup(const std::vector<double>& numbers) {
     std::vector<std::size_t> own;
     for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -218,7 +218,7 @@ class Tpe final : public Searcher {
     }
   }
 
-  /// Where good trials are dense, and others are not.
+  /// Returns the candidate at which good trials are densest in comparison with the others.
   std::vector<double> best_of(Group& group, Random& random) const {
     const std::vector<double> points = group.good.sample(random, options_.candidates);
     const std::vector<double> good = group.good.log_densities(points);
@@ -235,11 +235,11 @@ class Tpe final : public Searcher {
   const TpeOptions options_;
   std::vector<Parameter> parameters_;
   std::map<std::string, std::size_t, std::less<>> numbers_;  // by name
-  std::map<std::uint64_t, Trial> trials_;                    // that run, or have said something
+  std::map<std::uint64_t, Trial> trials_;                    // running trials, and ended ones that have a value
   std::set<Rank> good_;
   std::set<Rank> others_;
   std::map<std::vector<std::size_t>, Group> groups_;
-  std::set<std::vector<std::size_t>> seen_;  // which parameters trials have had
+  std::set<std::vector<std::size_t>> seen_;  // the sets of parameters that trials have had
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace pharos::ml {
 namespace {
 
-/// What the first worker has, for the others.
+/// Sends the bytes of the first worker to the other workers, and returns them.
 std::vector<std::byte> broadcast(Communicator& ranks, std::vector<std::byte> bytes) {
   auto size = static_cast<std::int64_t>(bytes.size());
   ranks.broadcast(std::span{&size, 1}, 0);

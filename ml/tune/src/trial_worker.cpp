@@ -15,16 +15,16 @@
 namespace pharos::ml::detail {
 namespace {
 
-constexpr std::size_t kEventsMax = 4096;  // that the tuner has not fetched: then reports wait
+constexpr std::size_t kEventsMax = 4096;  // events that the tuner has not fetched; at this number reports wait
 
-/// An objective is to come back, and waits for what will not come.
+/// Thrown through an objective that waits for the tuner when its runner is destroyed.
 struct Left {};
 
 Communicator* communicator_of_member() {
   return pharos::member().size > 1 ? &communicator() : nullptr;
 }
 
-/// Of an objective that is given no Trial.
+/// The connection of a trial whose objective gets no Trial, and so cannot use it.
 class NoLine final : public TrialLine {
   Value ask(const std::string& name, const Domain&) override { PHAROS_CHECK(false, name); }
   Verdict report(std::uint64_t step, const Metrics&, const Save&) override { PHAROS_CHECK(false, step); }
@@ -44,7 +44,8 @@ TrialEnds ended(const TrialRunner::Objective& objective, Trial& trial) {
 
 }  // namespace
 
-/// The objective's thread is one end of the line, the actor's is the other.
+/// The objective's thread, and the connection between it and the actor's methods. Orders go to the thread in `order_`,
+/// and its events come back in `events_`.
 class TrialRunner::Thread final : public TrialLine {
  public:
   explicit Thread(Objective objective)
@@ -74,7 +75,7 @@ class TrialRunner::Thread final : public TrialLine {
     }
     changed_.notify_all();
   }
-  /// Events, or what will be completed when there are some.
+  /// Returns the events that there are, or else a completion that is completed when there are some.
   std::variant<std::vector<TrialEvent>, async::Completion<void>> look() {
     const std::lock_guard lock{mutex_};
     if (events_.empty()) return waiting_.emplace();
@@ -156,11 +157,11 @@ class TrialRunner::Thread final : public TrialLine {
   bool ends_ = false;
   Communicator* communicator_ = nullptr;
 
-  // The objective's alone.
+  // Used by the objective's thread only.
   std::uint64_t until_ = 0;
   std::uint64_t save_every_ = 0;
 
-  std::thread thread_;  // the last: it uses the others
+  std::thread thread_;  // the last member, because the thread uses the others
 };
 
 TrialRunner::TrialRunner(Objective objective, bool may_report)

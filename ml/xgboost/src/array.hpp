@@ -6,7 +6,8 @@
 
 namespace pharos::ml::xgboost {
 
-/// How XGBoost is told where numbers lie. Columns 0: one number a row.
+/// Returns the JSON text that tells XGBoost where an array lies in memory. `columns` is 0 for an array of one
+/// dimension.
 inline std::string array_interface(std::span<const float> numbers, std::size_t columns) {
   const std::string shape = columns == 0 ? std::to_string(numbers.size())
                                          : std::to_string(numbers.size() / columns) + ", " + std::to_string(columns);

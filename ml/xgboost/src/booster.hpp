@@ -13,10 +13,11 @@
 
 namespace pharos::ml::xgboost {
 
-/// One of XGBoost's, with its functions. One thread at a time, but for predict() after settle().
+/// A model of XGBoost. Owns XGBoost's handle. One thread at a time may use it, except that after settle() several
+/// threads may predict rows at the same time. Functions fail with kInvalidArgument and XGBoost's message.
 class Booster {
  public:
-  /// `matrices` are those that it will be trained with and measured by.
+  /// `matrices` are the ones that the model will be trained with and measured on.
   static Result<Booster> make(const Library& library, std::span<const DMatrixHandle> matrices);
   Booster(Booster&& other) noexcept : library_{other.library_}, handle_{std::exchange(other.handle_, nullptr)} {}
   Booster& operator=(Booster&& other) noexcept {
@@ -30,20 +31,20 @@ class Booster {
 
   Result<void> set(const std::string& name, const std::string& value);
   Result<void> train(std::uint64_t round, DMatrixHandle data);
-  /// XGBoost's line of metrics.
+  /// Returns XGBoost's line of metrics, in which `data` is called `name`; see metrics_in().
   Result<std::string> measure(std::uint64_t round, DMatrixHandle data, const std::string& name);
-  /// Until the next call.
+  /// Predicts the rows of a matrix. The result is valid until the next call.
   Result<std::span<const float>> predict(DMatrixHandle data);
-  /// Rows of `columns`. XGBoost keeps the result for each thread, until its next call.
+  /// Predicts rows of `columns` features. XGBoost keeps the result until the next call of the same thread.
   Result<std::span<const float>> predict(std::span<const float> features, std::size_t columns) const;
-  /// What it puts off until it is used first is done.
+  /// Makes XGBoost do what it defers to the first use of a model. Returns the number of columns.
   Result<std::uint64_t> settle();
 
-  /// "ubj" or "json".
+  /// `format` is "ubj" or "json".
   Result<Bytes> save(const char* format) const;
   Result<void> load(const Bytes& model);
   Result<std::uint64_t> rounds() const;
-  /// Of the first rounds alone.
+  /// Returns a model of the first rounds only.
   Result<Booster> first(std::uint64_t rounds) const;
 
  private:
@@ -53,7 +54,8 @@ class Booster {
   BoosterHandle handle_;
 };
 
-/// What XGBoost has said on this thread since, which it would else print: warnings.
+/// Returns XGBoost's warnings on this thread since the last call, at most 100. The first call on a thread makes XGBoost
+/// pass its warnings on instead of printing them.
 std::vector<std::string> take_warnings(const Library& library);
 
 }  // namespace pharos::ml::xgboost

@@ -9,20 +9,20 @@
 
 namespace pharos::ml::xgboost {
 
-/// What XGBoost has measured of the one set `name`, from its line: "[3]\tname-auc:0.81\tname-ndcg@5-:0.7".
+/// Parses XGBoost's line of metrics for the data set `name`: "[3]\tname-auc:0.81\tname-ndcg@5-:0.7".
 Result<Metrics> metrics_in(std::string_view line, std::string_view name);
 
-/// Which way a metric of XGBoost's is better.
+/// Returns whether a metric of XGBoost is better if it is larger or smaller.
 Goal goal_of(std::string_view metric);
 
-/// The best so far of one metric, and for how many rounds nothing was better.
+/// The best value so far of one metric, and the number of rounds that the model had then.
 class Best {
  public:
   explicit Best(Goal goal) : goal_{goal} {}
-  /// Goes on from there.
+  /// Continues from the best value of an earlier training.
   Best(Goal goal, double value, std::uint64_t rounds) : goal_{goal}, value_{value}, rounds_{rounds} {}
 
-  /// True: it is the best so far.
+  /// Adds the value after so many rounds. Returns true if it is the best so far. NaN never is.
   bool add(std::uint64_t rounds, double value);
   double value() const { return value_; }
   std::uint64_t rounds() const { return rounds_; }
@@ -30,7 +30,7 @@ class Best {
  private:
   Goal goal_;
   double value_ = 0;
-  std::uint64_t rounds_ = 0;  // 0: none so far
+  std::uint64_t rounds_ = 0;  // 0: there is no value yet
 };
 
 }  // namespace pharos::ml::xgboost

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kHowToInstall =
     "Install it (apt install libxgboost0, or pip install xgboost-cpu), or name its libxgboost.so in PHAROS_XGBOOST.";
 
-/// Looks functions up; remembers the first that is missing.
+/// Looks functions up, and remembers the name of the first one that is missing.
 class Symbols {
  public:
   explicit Symbols(void* library) : library_{library} {}
@@ -93,10 +93,10 @@ Result<void> Library::check(int status, std::string_view attempted) const {
 Result<Library> load(const std::vector<std::string>& places) {
   std::string reasons;
   for (const std::string& place : places) {
-    // Its names stay its own: a program may have loaded another OpenMP, and another XGBoost's classes.
+    // RTLD_LOCAL keeps its symbols apart: a program may have loaded another OpenMP, or the classes of another XGBoost.
     if (void* const file = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) {
       auto functions = functions_of(file, place);
-      // What OpenMP's threads run is never unloaded.
+      // Once the library is in use it is never unloaded, because OpenMP's threads run its code.
       if (!functions) ::dlclose(file);
       return functions;
     }
@@ -118,7 +118,7 @@ Result<const Library*> library() {
 std::string readable(std::string_view said) {
   if (const auto stack = said.find("\nStack trace:"); stack != std::string_view::npos) said = said.substr(0, stack);
   if (said.starts_with('[') && said.find("] ") == 9) said.remove_prefix(11);  // [12:34:56]
-  // /path/of/a_file.cc:123: what it says
+  // The message may begin with a place: "/path/of/a_file.cc:123: ".
   const auto line = said.substr(0, said.find('\n'));
   for (const std::string_view ending : {".cc:", ".cu:", ".h:"}) {
     const auto file = line.find(ending);

@@ -10,14 +10,14 @@
 
 namespace pharos::ml::xgboost {
 
-// Of XGBoost's C interface what is used here, as it has been since 1.7.
+// The part of XGBoost's C interface that is used here, as in all versions since 1.7.
 using DMatrixHandle = void*;
 using BoosterHandle = void*;
 using ResetCallback = void(void* iterator);
 using NextCallback = int(void* iterator);
 
-/// The functions of the XGBoost that this process has loaded. All but the first two return 0, or what `check` makes an
-/// error of.
+/// The functions of the XGBoost that this process has loaded. Each function except version(), last_error() and OpenMP's
+/// returns 0 if it has succeeded; check() makes an error of any other status.
 struct Library {
   void (*version)(int* major, int* minor, int* patch) = nullptr;
   const char* (*last_error)() = nullptr;
@@ -47,18 +47,18 @@ struct Library {
   int (*count_columns)(BoosterHandle booster, std::uint64_t* out) = nullptr;
   int (*slice_rounds)(BoosterHandle booster, int begin, int end, int step, BoosterHandle* out) = nullptr;
 
-  // Of the OpenMP that it uses, for the thread that calls; null where that has other names.
+  // Functions of the OpenMP that XGBoost uses; they work on the calling thread. Null if that OpenMP lacks these names.
   int (*openmp_threads)() = nullptr;
   void (*set_openmp_threads)(int threads) = nullptr;
 
   Installed installed{};
 
-  /// On the thread that has made the call: XGBoost keeps what went wrong for each.
+  /// Must be called on the thread that called XGBoost, because XGBoost keeps its last error for each thread.
   Result<void> check(int status, std::string_view attempted) const;
 };
 
-/// How many threads OpenMP gives to this one where XGBoost does not look at `nthread`, as it does when it reads labels;
-/// until the end of its scope.
+/// Limits the number of OpenMP threads of the calling thread, and restores it at the end of its scope. XGBoost uses
+/// that number where it ignores `nthread`, for example when it reads labels.
 class ThreadLimit {
  public:
   explicit ThreadLimit(const Library& library)
@@ -66,7 +66,7 @@ class ThreadLimit {
   ThreadLimit(ThreadLimit&&) = delete;
   ~ThreadLimit() { set(before_); }
 
-  /// 0: leaves it as it is.
+  /// 0 leaves the number as it is.
   void set(int threads) {
     if (threads > 0 && before_ != 0 && library_.set_openmp_threads != nullptr) library_.set_openmp_threads(threads);
   }
@@ -76,12 +76,14 @@ class ThreadLimit {
   int before_;
 };
 
-/// The first that is at one of these places. NotFound where there is none; Unsupported where it is too old.
+/// Loads the first XGBoost that can be loaded from these places. Fails with kNotFound if there is none, and with
+/// kUnsupported if it is too old.
 Result<Library> load(const std::vector<std::string>& places);
-/// This process's, loaded when it is first asked for; looked for again where it was missing. Any thread.
+/// Returns the library of this process, and loads it at the first call. If it was missing, the next call looks again.
+/// Any thread.
 Result<const Library*> library();
 
-/// What XGBoost says of an error, without when, where in its code, and from where that was called.
+/// Returns the text of XGBoost's message, without the time, the place in XGBoost's source, and the stack trace.
 std::string readable(std::string_view said);
 
 }  // namespace pharos::ml::xgboost

@@ -10,7 +10,7 @@
 namespace pharos::ml::xgboost {
 namespace {
 
-/// What XGBoost reads a matrix from, in several passes of one batch each.
+/// The iterator from which XGBoost reads data when it builds a matrix. XGBoost makes several passes, each of one batch.
 class Reading {
  public:
   static Result<std::unique_ptr<Reading>> of(const Library& library, const Data& data) {
@@ -25,7 +25,7 @@ class Reading {
   }
 
   DMatrixHandle proxy() const { return proxy_; }
-  /// What went wrong as XGBoost read.
+  /// Returns the error that occurred while XGBoost was reading, if there was one.
   Result<void> outcome() const { return outcome_; }
 
   static void reset(void* self) { static_cast<Reading*>(self)->is_read_ = false; }
@@ -148,7 +148,7 @@ Result<std::shared_ptr<Matrix>> Matrices::get(const Library& library, const Data
   }
   PHAROS_TRY(auto matrix, Matrix::build(library, data, bins, threads, std::move(reference)));
   ++built_;
-  // What nobody owns may be gone the next time, and something else be there.
+  // Numbers without an owner may be freed, and other numbers may lie at the same address at the next call.
   if (!is_owned(data.features) || !is_owned(data.labels) || !is_owned(data.weights)) return matrix;
   kept_.push_front(matrix);
   if (kept_.size() > 2 * kMax) kept_.pop_back();

@@ -11,10 +11,10 @@
 
 namespace pharos::ml::xgboost {
 
-/// Binned data. XGBoost lets only the thread that has made one use it.
+/// Binned data: a QuantileDMatrix of XGBoost. XGBoost lets only the thread that has built a matrix use it.
 class Matrix {
  public:
-  /// With the quantiles of `reference`, where there is one: of what a model is trained with.
+  /// Bins data. If there is a `reference`, the matrix that the model is trained with, its quantiles are used.
   static Result<std::shared_ptr<Matrix>> build(const Library& library, const Data& data, int bins, int threads,
                                                std::shared_ptr<Matrix> reference);
   Matrix(const Library& library, Data data, int bins, std::shared_ptr<Matrix> reference)
@@ -24,21 +24,22 @@ class Matrix {
 
   DMatrixHandle handle() const { return handle_; }
   const Data& data() const { return data_; }
-  /// It was, or would be, built of the same.
+  /// Returns whether this matrix was built from these arguments: the same numbers in the same place, and the same
+  /// settings.
   bool is_of(const Data& data, int bins, const Matrix* reference) const;
 
  private:
   const Library& library_;
-  Data data_;  // keeps it where it is: that it lies there is what it is known by
+  Data data_;  // keeps the numbers in memory, because is_of() recognises them by their address
   int bins_;
   std::shared_ptr<Matrix> reference_;
   DMatrixHandle handle_ = nullptr;
 };
 
-/// Those of one thread, the latest used first.
+/// The matrices that one thread keeps, the one used last first.
 class Matrices {
  public:
-  static constexpr std::size_t kMax = 8;  // that others train with; of each as many that they are measured by
+  static constexpr std::size_t kMax = 8;  // trainings whose matrices are kept: two each, with that of the held-out rows
 
   static Matrices& of_this_thread();
 

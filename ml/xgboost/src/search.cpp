@@ -22,7 +22,7 @@ void add_if_there(const fs::path& file, std::vector<std::string>& places) {
   if (fs::exists(file, failure)) places.push_back(file);
 }
 
-/// What pip has put below `prefix`/lib/python3.11/`packages`; of several Pythons the newest by name first.
+/// Adds the libraries that pip has installed in `prefix`/lib/python3.*/`packages`, those of the newest Python first.
 void add_packages(const fs::path& prefix, std::string_view packages, std::vector<std::string>& places) {
   std::error_code failure;
   std::vector<std::string> pythons;

@@ -5,8 +5,8 @@
 
 namespace pharos::ml::xgboost {
 
-/// Where XGBoost may be, the first that is there to be taken: names that the system's loader looks for, and files that
-/// are there. PHAROS_XGBOOST is the only one where it is set.
+/// Returns the places where XGBoost may be, in the order in which they are tried: names that the system's loader
+/// searches for, and files that exist. If PHAROS_XGBOOST is set, it is the only place.
 std::vector<std::string> places_to_look();
 
 }  // namespace pharos::ml::xgboost

@@ -26,7 +26,7 @@ std::string text_of(const Value& value) {
   return ml::to_string(value);
 }
 
-/// A parameter of XGBoost's that is a whole number, or what it is where it is not given.
+/// Returns a parameter of XGBoost that must be a whole number; `otherwise` if it is not given.
 Result<int> whole(const Params& params, const char* name, std::int64_t otherwise) {
   const Value* const given = params.find(name);
   if (given == nullptr) return static_cast<int>(otherwise);
@@ -39,7 +39,7 @@ Result<int> whole(const Params& params, const char* name, std::int64_t otherwise
   return number;
 }
 
-/// Some that XGBoost does not know or use; anything else that it warns of goes to the log.
+/// Fails if XGBoost warns of parameters that it does not use. All other warnings go to the log.
 Result<void> look_at_warnings(const Library& library) {
   for (const std::string& said : take_warnings(library)) {
     if (said.find("are not used") == std::string::npos) {
@@ -64,7 +64,7 @@ class Training {
  private:
   struct Sets {
     std::shared_ptr<Matrix> data;
-    std::shared_ptr<Matrix> measured;  // the same where there is no other
+    std::shared_ptr<Matrix> measured;  // the held-out rows; `data` if there are none
   };
 
   Training(const Library& library, const TrainOptions& options, Sets sets, Booster booster, ThreadLimit& limit)
@@ -89,9 +89,9 @@ class Training {
   ThreadLimit& limit_;
   int threads_ = 0;
   std::uint64_t rounds_ = 0;
-  Metrics metrics_;          // of the last round
-  Metrics metrics_of_best_;  // since it goes on
-  std::optional<Checkpoint> before_;
+  Metrics metrics_;                   // metrics of the last round
+  Metrics metrics_of_best_;           // empty if the best round was before the checkpoint
+  std::optional<Checkpoint> before_;  // the checkpoint that the training continues from
   std::optional<Best> best_;
 };
 

@@ -22,7 +22,8 @@ Error not_ended(std::size_t left) {
 }
 }  // namespace
 
-/// The members and all that they share; outlives the group while one of them, or a callback, is on its way out.
+/// The spawned coroutines and their shared state. Kept alive by shared_ptr: it outlives the group while a coroutine is
+/// being removed or a posted callback has not run.
 class AsyncGroup::Members : public std::enable_shared_from_this<Members> {
  public:
   Members(Executor& executor, OnError on_error) : executor_{executor}, on_error_{std::move(on_error)} {}
@@ -44,7 +45,7 @@ class AsyncGroup::Members : public std::enable_shared_from_this<Members> {
   mutable std::mutex mutex_;
   std::condition_variable emptied_;
   std::list<Member> members_;
-  std::size_t size_ = 0;  // counts those too that are out of the list, but not yet destroyed
+  std::size_t size_ = 0;  // includes coroutines that are out of the list, but not yet destroyed
   std::vector<std::shared_ptr<detail::Wait>> joiners_;
 };
 
@@ -66,7 +67,7 @@ class AsyncGroup::Member final : public detail::Outermost {
     } catch (...) {
       members_->report(std::current_exception());
     }
-    const auto members = members_;  // remove() destroys this
+    const auto members = members_;  // remove() destroys this Member
     members->remove(self_);
   }
 
@@ -83,7 +84,7 @@ void AsyncGroup::Members::spawn(Async<void> coroutine) {
 
 void AsyncGroup::Members::cancel() {
   if (cancelled_.exchange(true)) return;
-  // Those that run now see the flag at their next wait; those that wait already are woken on their executor.
+  // Coroutines that run see the flag at their next wait. Coroutines that wait already are woken on their executor.
   executor_.post([members = shared_from_this()] {
     std::lock_guard lock{members->mutex_};
     for (auto& member : members->members_) member.cancel_wait();
@@ -130,7 +131,7 @@ void AsyncGroup::Members::remove(std::list<Member>::iterator member) {
     std::lock_guard lock{mutex_};
     removed.splice(removed.begin(), members_, member);
   }
-  removed.clear();  // without the lock: what the frame owns may call the group
+  removed.clear();  // without the lock, because objects in the coroutine's frame may call the group when destroyed
   std::vector<std::shared_ptr<detail::Wait>> joined;
   {
     std::lock_guard lock{mutex_};

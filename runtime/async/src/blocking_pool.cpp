@@ -39,7 +39,8 @@ Result<void> BlockingPool::submit(Job job) {
         .with_outcome(Outcome::kNotStarted);
   }
   queue_.push_back(std::move(job));
-  // With the lock, as the job may run at once and let the pool's owner go on to destroy it.
+  // Notified with the lock held: without it the job could run at once, and let the owner destroy the pool before the
+  // notification.
   changed_.notify_one();
   return {};
 }

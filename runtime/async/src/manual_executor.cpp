@@ -26,7 +26,7 @@ TimerId ManualExecutor::run_at(TimePoint when, Callback work) {
 }
 
 bool ManualExecutor::cancel(TimerId timer) {
-  Callback dropped;  // destroyed without the lock: it may own something that calls us
+  Callback dropped;  // destroyed without the lock, because its captures may call this executor when destroyed
   std::lock_guard lock{mutex_};
   dropped = timers_.cancel(timer);
   return static_cast<bool>(dropped);

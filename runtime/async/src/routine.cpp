@@ -16,7 +16,7 @@ void Routine::run() {
   if (parked_) next_ = std::exchange(parked_, {});
   wait_ = nullptr;
   while (next_) std::exchange(next_, {}).resume();
-  // Neither somebody to go on with nor somebody who waits: it was the outermost that has ended.
+  // No coroutine is next and none waits, so the outermost coroutine has ended.
   if (!parked_) ended();
 }
 

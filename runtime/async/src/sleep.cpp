@@ -9,7 +9,7 @@ Async<Result<void>> sleep_until(TimePoint when) {
   detail::Routine& routine = co_await detail::current_routine();
   auto end = detail::WaitEnd::kCancelled;
   if (!routine.cancelled()) {
-    // Nothing but time ends it well.
+    // No event can claim this Wait, so that success is the deadline.
     end = co_await detail::suspend(std::make_shared<detail::Wait>(routine), Deadline::at(when));
     if (end == detail::WaitEnd::kDeadline) co_return {};
   }

@@ -24,8 +24,8 @@ ThreadExecutor::~ThreadExecutor() {
   thread_.join();
 }
 
-// Notified with the lock, here and below: without it the callback may run, and the executor be destroyed by whoever
-// waited for that, before this thread has come to notify.
+// Here and in run_at(), the thread is notified with the lock held. Without the lock the callback could run, and a
+// thread that waited for the callback could destroy the executor, before the notification.
 void ThreadExecutor::post(Callback work) {
   std::lock_guard lock{mutex_};
   posted_.push_back(std::move(work));
@@ -44,7 +44,7 @@ TimerId ThreadExecutor::run_at(TimePoint when, Callback work) {
 }
 
 bool ThreadExecutor::cancel(TimerId timer) {
-  Callback dropped;  // destroyed without the lock: it may own something that calls us
+  Callback dropped;  // destroyed without the lock, because its captures may call this executor when destroyed
   std::lock_guard lock{mutex_};
   dropped = timers_.cancel(timer);
   return static_cast<bool>(dropped);

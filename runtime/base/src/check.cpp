@@ -11,7 +11,7 @@ void check_failed(const char* condition, const char* names, const std::string& v
   std::string text = std::string{"pharos: check failed: "} + condition;
   if (!values.empty()) text += std::string{"\n  with "} + names + " = " + values;
   text += std::string{"\n  at "} + file + ":" + std::to_string(line) + "\n";
-  // Straight to the descriptor: the process is about to end, and its streams may be what is broken.
+  // Written directly to the descriptor, because the failed check may mean that the streams are broken.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
   std::abort();
 }

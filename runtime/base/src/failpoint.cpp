@@ -22,7 +22,7 @@ constexpr std::array kNames{
     "state_taken"};
 static_assert(kNames.size() == static_cast<std::size_t>(Failpoint::kEnd));
 
-// Written before the order is seen.
+// Written before detail::ordered_failpoint, so that a thread which sees the order sees its action too.
 FailpointOrder::Action ordered_action{};
 std::atomic<std::uint32_t> passes_left = 0;
 
@@ -80,7 +80,7 @@ bool detail::reach(Failpoint) {
   switch (ordered_action) {
     case FailpointOrder::Action::kKill: ::raise(SIGKILL); break;
     case FailpointOrder::Action::kStop:
-      ordered_failpoint.store(Failpoint::kEnd);  // it may go on
+      ordered_failpoint.store(Failpoint::kEnd);  // after SIGCONT the process goes on without an order
       ::raise(SIGSTOP);
       break;
     case FailpointOrder::Action::kFail: return true;

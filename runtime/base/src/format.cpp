@@ -15,7 +15,7 @@ std::string to_string(ByteCount count) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double amount = static_cast<double>(count.bytes());
   std::size_t unit = 0;
-  // What would be printed as 1024.0 is one of the next unit.
+  // From 1023.95 on, rounding would print 1024.0 of this unit; the next unit is used instead.
   while (amount >= (unit == 0 ? 1024 : 1023.95) && unit + 1 < std::size(kUnits)) {
     amount /= 1024;
     ++unit;

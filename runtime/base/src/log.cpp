@@ -32,8 +32,8 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::err;
 }
 
-// The one logger of this process. Made at the first line, and leaked on purpose: threads of a dying process may still
-// write to it.
+// The only logger of this process. Created with the first line, and never destroyed on purpose, because threads of an
+// ending process may still write to it.
 struct Logger {
   std::mutex mutex;
   LogLevel threshold = level_from_environment();

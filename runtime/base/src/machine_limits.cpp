@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Version 1 says so where there is no limit, give or take a page.
+/// A limit of this size or more means "no limit": cgroup version 1 then reports nearly 2^63.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
 
 bool lists(std::string_view names, std::string_view name) {
@@ -25,7 +25,7 @@ bool lists(std::string_view names, std::string_view name) {
   return false;
 }
 
-/// The number in a file; nothing if there is none: "max".
+/// The number at the start of a file. Returns nullopt if there is none, as with "max".
 std::optional<std::int64_t> number_in(const fs::path& path) {
   std::ifstream file{path};
   std::int64_t number = 0;
@@ -33,13 +33,13 @@ std::optional<std::int64_t> number_in(const fs::path& path) {
   return std::nullopt;
 }
 
-/// All that a file holds.
+/// The whole content of a file; empty if it cannot be read.
 std::string lines_of(const fs::path& path) {
   std::ifstream file{path};
   return {std::istreambuf_iterator<char>{file}, {}};
 }
 
-/// The number behind a line's first word, of lines like "anon 4096" or "MemTotal:  16 kB".
+/// The number after the line's first word, in lines like "anon 4096" or "MemTotal:  16 kB".
 std::optional<std::uint64_t> number_behind(const std::string& word, const std::string& lines) {
   for (std::size_t at = lines.find(word); at != std::string::npos; at = lines.find(word, at + 1)) {
     const char* const behind = lines.c_str() + at + word.size();
@@ -48,15 +48,15 @@ std::optional<std::uint64_t> number_behind(const std::string& word, const std::s
   return std::nullopt;
 }
 
-/// Where a hierarchy of cgroups is to be seen, from which of its groups down.
+/// A mount of a cgroup hierarchy: the group at its root, and the folder where it is mounted.
 struct Mount {
   std::string from;
   std::string at;
   bool is_second = false;
-  std::string controllers{};  // of version 1, and other options
+  std::string controllers{};  // the options of the mount, which name the controllers in version 1
 };
 
-// "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory"
+// A line looks like "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory".
 std::vector<Mount> mounts_of_cgroups(const fs::path& root) {
   std::vector<Mount> mounts;
   std::ifstream file{root / "proc/self/mountinfo"};
@@ -80,13 +80,14 @@ bool is_below(const std::string& group, const std::string& above) {
   return above == "/" || group == above || group.starts_with(above + "/");
 }
 
-/// In a container a group may go by its name on the machine, where only its own part of the hierarchy is to be seen.
+/// The folder of a group. A container may see the group's name as it is on the host, while its mount shows only the
+/// container's own part of the hierarchy; the mount point itself is then the folder.
 fs::path folder_of(const std::string& group, const Mount& mount) {
   if (group == mount.from || !is_below(group, mount.from)) return mount.at;
   return fs::path{mount.at} / fs::path{group.substr(mount.from == "/" ? 0 : mount.from.size())}.relative_path();
 }
 
-/// What a group allows, in CPUs; 0: no limit. Version 2 says "max 100000" or "150000 100000".
+/// The number of CPUs that a group allows; 0 if it sets no limit. Version 2 writes "max 100000" or "150000 100000".
 double cpus_of(const fs::path& group, bool is_second) {
   double quota = 0;
   double period = 0;
@@ -99,7 +100,7 @@ double cpus_of(const fs::path& group, bool is_second) {
   return quota > 0 && period > 0 ? quota / period : 0;
 }
 
-/// In bytes; nothing: no limit.
+/// The memory limit of a group in bytes. Returns nullopt if it sets no limit.
 std::optional<std::uint64_t> memory_of(const fs::path& group, bool is_second) {
   const auto limit = number_in(group / (is_second ? "memory.max" : "memory.limit_in_bytes"));
   if (!limit || *limit <= 0 || static_cast<std::uint64_t>(*limit) >= kNoLimit) return std::nullopt;
@@ -109,10 +110,10 @@ std::optional<std::uint64_t> memory_of(const fs::path& group, bool is_second) {
 std::uint64_t used_of(const fs::path& group, bool is_second) {
   const auto used = number_in(group / (is_second ? "memory.current" : "memory.usage_in_bytes"));
   const std::string parts = lines_of(group / "memory.stat");
-  const std::string of_all = is_second ? "" : "total_";  // version 1 tells of the group without those below, too
+  const std::string of_all = is_second ? "" : "total_";  // in version 1 only these values include the groups below
   const std::uint64_t cached = number_behind(of_all + "active_file", parts).value_or(0) +
                                number_behind(of_all + "inactive_file", parts).value_or(0) +
-                               number_behind("slab_reclaimable", parts).value_or(0);  // version 2 alone counts it
+                               number_behind("slab_reclaimable", parts).value_or(0);  // only version 2 reports it
   const auto all = static_cast<std::uint64_t>(std::max<std::int64_t>(used.value_or(0), 0));
   return all - std::min(all, cached);
 }

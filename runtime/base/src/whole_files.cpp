@@ -15,7 +15,7 @@ Result<std::vector<std::byte>> read_whole(const Fd& file, const std::string& wha
     const ssize_t got = ::pread(file.get(), bytes.data() + have, bytes.size() - have, static_cast<off_t>(have));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Error::from_errno(what, errno);
-    if (got == 0) break;  // it has become shorter
+    if (got == 0) break;  // the file has become shorter
     have += static_cast<std::size_t>(got);
   }
   bytes.resize(have);

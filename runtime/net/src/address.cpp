@@ -27,8 +27,8 @@
 namespace pharos::net {
 namespace {
 
-// A Unix socket's path in sockaddr_un has 108 bytes; folders can be deeper. So the folder is opened, and the socket
-// named through the descriptor.
+// The path in sockaddr_un has at most 108 bytes, but the paths of folders can be longer. The folder is therefore
+// opened, and the socket is named through the folder's descriptor.
 struct UnixName {
   Fd folder;
   sockaddr_un name{};
@@ -68,13 +68,14 @@ std::string text_of(const sockaddr* of) {
   return text;
 }
 
-/// The host's first IPv4 address. Asks the network perhaps, and waits for the answer.
+/// The host's first IPv4 address. May ask the network, and then blocks until the answer comes.
 Result<std::string> look_up(const std::string& host) {
   addrinfo wanted{};
   wanted.ai_family = AF_INET;
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const bool is_name = host.find_first_not_of("0123456789.") != std::string::npos;  // "10.1" may be an address of old
+  // Digits and dots are no name: getaddrinfo() would accept the old short form of an address, such as "10.1".
+  const bool is_name = host.find_first_not_of("0123456789.") != std::string::npos;
   const int failed = !is_name ? EAI_NONAME : ::getaddrinfo(host.c_str(), nullptr, &wanted, &found);
   if (failed != 0) {
     return Error{ErrorCode::kInvalidArgument,
@@ -186,8 +187,8 @@ Result<Fd> listen_at(const Address& address) {
   int bound = 0;
   if (address.unix_socket) {
     PHAROS_TRY(const UnixName name, unix_name(address.place));
-    // The file gets the socket's own mode: nobody else may connect even for a moment, and no other thread's files get
-    // this mask.
+    // The file gets the socket's mode when it is created, so that other users can never connect. A umask would have the
+    // same effect, but would also change files that other threads create.
     if (::fchmod(socket.get(), 0600) != 0) return Error::from_errno("listening at " + where, errno);
     bound = ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name.name), sizeof name.name);
   } else {
@@ -256,13 +257,14 @@ Result<void> set_up_far_socket(int tcp_socket) {
   constexpr int kProbeSeconds = 2;
   constexpr int kProbes = 4;
   constexpr int kSilenceMilliseconds = 10'000;
-  constexpr int kLongestWaitName = 44;  // TCP_RTO_MAX_MS, of Linux 6.15; Debian 12's headers do not have it
+  constexpr int kLongestWaitName = 44;  // TCP_RTO_MAX_MS, from Linux 6.15 on; the headers of Debian 12 lack it
   constexpr int kLongestWaitMilliseconds = 1000;
   const auto set = [tcp_socket](int level, int name, int value) {
     return ::setsockopt(tcp_socket, level, name, &value, sizeof value) == 0;
   };
-  // After a cut of some seconds what was lost is not sent again for as long as that, and then it may be too late. An
-  // older kernel does what it can: the first attempts are not further and further apart.
+  // By default the pauses between retransmissions double. After an interruption of some seconds the next retransmission
+  // would come only after as many seconds again, possibly after the timeout. An older kernel has no such limit, but can
+  // keep the pauses between the first retransmissions equal.
   if (!set(IPPROTO_TCP, kLongestWaitName, kLongestWaitMilliseconds)) {
     set(IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, kOn);
   }
@@ -274,7 +276,7 @@ Result<void> set_up_far_socket(int tcp_socket) {
   return Error::from_errno("setting a connection's timeouts", errno);
 }
 
-// Keepalive probes end a connection after the same time.
+// TCP_USER_TIMEOUT also sets the time after which unanswered keepalive probes end an idle connection.
 Result<void> make_patient(int tcp_socket) {
   constexpr int kSilenceMilliseconds = 80'000;
   if (::setsockopt(tcp_socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &kSilenceMilliseconds, sizeof kSilenceMilliseconds) ==

@@ -172,7 +172,7 @@ async::Async<Result<void>> receive_exactly(Reactor* reactor, int socket, std::sp
 async::Async<Result<Identity>> initiate(Reactor* reactor, int socket, Key key, Identity self,
                                         async::Deadline deadline) {
   Initiator initiator{key, self};
-  // A new socket's buffer has room for these bytes.
+  // The send does not wait: the empty buffer of a new socket has room for these bytes.
   PHAROS_CO_TRY_VOID(send_all(socket, initiator.hello(), async::Deadline::at(reactor->now())));
   std::array<std::byte, kHelloBytes + kProofBytes> answer;
   PHAROS_CO_TRY_VOID(co_await receive_exactly(reactor, socket, answer, deadline));
@@ -187,7 +187,8 @@ async::Async<Result<Identity>> accept(Reactor* reactor, int socket, Identity sel
   std::array<std::byte, kHelloBytes> hello;
   PHAROS_CO_TRY_VOID(co_await receive_exactly(reactor, socket, hello, deadline));
   const auto answer = acceptor.answer(hello, std::move(key_for));
-  // A new socket's buffer has room for these bytes; one that has not is a peer that misbehaves.
+  // The send does not wait: the empty buffer of a new socket has room for these bytes. If there is no room, the peer
+  // misbehaves and the handshake fails.
   PHAROS_CO_TRY_VOID(send_all(socket, answer, async::Deadline::at(reactor->now())));
   if (acceptor.refused()) co_return *acceptor.refused();
   Proof proof;

@@ -42,7 +42,7 @@ Result<void> Peer::send_frame(FrameKind kind, std::uint64_t number, const wire::
 }
 
 bool Peer::send(const wire::Message& message, std::vector<Fd> descriptors) {
-  const std::lock_guard lock{told_mutex_};  // numbers go out in their order
+  const std::lock_guard lock{told_mutex_};  // held until the frame is queued, so that numbers are sent in order
   return send_frame(FrameKind::kControl, ++last_told_, message, std::move(descriptors)).ok();
 }
 
@@ -63,7 +63,7 @@ async::Async<Result<Parcel>> Peer::request(wire::Message message, std::vector<Fd
     waiting_.erase(number);
     co_return std::move(sent).error().with_outcome(Outcome::kNotStarted);
   }
-  // When the link has ended, the owner hears of that before this does.
+  // Even if the link has ended and the send failed, this coroutine waits, so that the owner is told of the end first.
   auto parcel = co_await wait_for_response(shared_from_this(), number, std::move(completion), deadline);
   if (!sent && !parcel) co_return std::move(parcel).error().with_outcome(Outcome::kNotStarted);
   co_return parcel;
@@ -104,7 +104,8 @@ void Peer::on_frames(FrameBatch frames, std::vector<Fd> descriptors) {
       if (before >= kUntakenMax && before - header.payload_bytes < kUntakenMax) self->link_->resume();
     });
   }
-  // Those of a frame that is still on its way, and no more.
+  // The descriptors that are left may belong to a frame that has not arrived completely, but one frame has no more than
+  // kUnclaimedMax of them.
   if (unclaimed_.size() > kUnclaimedMax) {
     link_->close();
     on_closed(Error{ErrorCode::kCorrupt, "received descriptors that no message speaks of"});
@@ -114,7 +115,7 @@ void Peer::on_frames(FrameBatch frames, std::vector<Fd> descriptors) {
 void Peer::take(FrameHeader header, Parcel parcel) {
   if (owner_ == nullptr) return;
   if (header.kind == FrameKind::kResponse) {
-    // One whose request has given up is late, and nobody's.
+    // If the request has given up, its answer is dropped.
     if (const auto found = waiting_.find(header.number); found != waiting_.end()) {
       found->second.complete(std::move(parcel));
     }

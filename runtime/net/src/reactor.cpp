@@ -17,24 +17,28 @@
 namespace pharos::net {
 namespace {
 
-// Tokens below this are the reactor's own descriptors; above, (generation << 32 | slot) + kFirstSlotToken.
+// Tokens below kFirstSlotToken are the reactor's own descriptors. The other tokens are
+// (generation << 32 | slot) + kFirstSlotToken.
 constexpr std::uint64_t kPostToken = 0;
 constexpr std::uint64_t kInterruptToken = 1;
 constexpr std::uint64_t kTimerToken = 2;
 constexpr std::uint64_t kFirstSlotToken = 16;
 
-constexpr Duration kSpinTime = std::chrono::microseconds{30};  // about what a wake-up between two CPUs costs
-constexpr Duration kHotTime = std::chrono::milliseconds{1};    // others stay away for so long after a spin that found
-constexpr Duration kTakeOverTime = std::chrono::microseconds{50};  // unless the thread is held up for so long
-constexpr Duration kPauseMin = std::chrono::microseconds{50};      // between two looks of those that stay away
+constexpr Duration kSpinTime = std::chrono::microseconds{30};  // about the cost of a wake-up between two CPUs
+// After a spin that found an event, other threads stay out of the set for kHotTime, unless a callback holds the
+// spinning thread up for longer than kTakeOverTime. Threads that stay out check again after a pause, which doubles from
+// kPauseMin to kPauseMax.
+constexpr Duration kHotTime = std::chrono::milliseconds{1};
+constexpr Duration kTakeOverTime = std::chrono::microseconds{50};
+constexpr Duration kPauseMin = std::chrono::microseconds{50};
 constexpr Duration kPauseMax = std::chrono::milliseconds{1};
-constexpr std::uint32_t kSpinsFailedMax = 7;  // then one wait of 128 tries again
+constexpr std::uint32_t kSpinsFailedMax = 7;  // after so many failed spins in a row, one wait of 128 spins
 
-// Its address is this thread's identity.
+// The address of this variable identifies the thread.
 PHAROS_THREAD_LOCAL const char this_thread = 0;
 
-// The reactor whose poll_one this thread is inside of. What it posts there needs no wake-up: poll_one ends by running
-// the strand.
+// The reactor whose poll_one() runs on this thread. Work that this thread posts inside poll_one() needs no wake-up,
+// because poll_one() ends by running the strand.
 PHAROS_THREAD_LOCAL const void* polling_here = nullptr;
 
 std::uint64_t token_of(std::uint32_t generation, std::uint32_t slot) {
@@ -48,7 +52,7 @@ timespec to_timespec(Duration duration) {
 
 void drain(int fd) {
   std::uint64_t ignored = 0;
-  // Another thread may have been first: then there is nothing to read, which is as good.
+  // If another thread has drained the descriptor first, the read fails, which does no harm.
   [[maybe_unused]] const auto n = ::read(fd, &ignored, sizeof ignored);
 }
 
@@ -102,14 +106,14 @@ std::optional<std::uint32_t> Reactor::slot_of(int fd) const {
 void Reactor::change(int fd, std::uint32_t events) {
   const std::lock_guard lock{watch_mutex_};
   const auto found = slot_of(fd);
-  if (!found) return;  // unwatched in the meantime
+  if (!found) return;  // unwatch() came first
   const std::uint32_t slot = *found;
   epoll_event event{.events = events | EPOLLET | EPOLLRDHUP, .data = {.u64 = token_of(slots_[slot].generation, slot)}};
   PHAROS_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0, errno, fd);
 }
 
 void Reactor::unwatch(int fd) {
-  std::shared_ptr<Watcher> last;  // destroyed outside the lock: its destructor may come back here
+  std::shared_ptr<Watcher> last;  // destroyed without the lock, because its destructor may call this reactor
   const std::lock_guard lock{watch_mutex_};
   const auto found = slot_of(fd);
   if (!found) return;
@@ -150,7 +154,7 @@ bool Reactor::sleep(epoll_event& event, async::Deadline deadline) {
     const Duration left = deadline.left(now());
     const timespec exactly = to_timespec(left);
     n = ::epoll_pwait2(epoll_.get(), &event, 1, &exactly, nullptr);
-    if (n < 0 && errno == ENOSYS) {  // valgrind does not know it
+    if (n < 0 && errno == ENOSYS) {  // valgrind does not implement this call
       const auto rounded =
           std::chrono::ceil<std::chrono::milliseconds>(std::min<Duration>(left, std::chrono::hours{1}));
       n = wait_for_events(epoll_.get(), &event, 1, static_cast<int>(rounded.count()));
@@ -174,7 +178,7 @@ void Reactor::handle(const epoll_event& event, Poller role) {
     case kTimerToken: {
       drain(timer_event_.get());
       const std::lock_guard lock{strand_mutex_};
-      armed_for_ = TimePoint::max();  // also when the timer that it was armed for has been cancelled
+      armed_for_ = TimePoint::max();  // even if the timer that the descriptor was armed for has been cancelled
       strand_work_.store(true, std::memory_order_release);
       break;
     }
@@ -189,7 +193,8 @@ void Reactor::handle(const epoll_event& event, Poller role) {
   polling_here = outer;
 }
 
-// True when another thread spins, or has a moment ago: after a pause, the caller asks again.
+// Returns true, after a pause, if another thread spins or found an event by spinning a moment ago. The caller then
+// leaves poll_one() and tries again.
 bool Reactor::gives_way(Poller role) {
   thread_local Duration pause = kPauseMin;
   if (role == Poller::kLeader || hot_thread_.load(std::memory_order_relaxed) == &this_thread) return false;
@@ -230,14 +235,15 @@ bool Reactor::spin(epoll_event& event, Poller role, async::Deadline deadline) {
   return false;
 }
 
-// The event stays until a leader takes it, and wakes us again and again until then. So that no thread spins where no
-// leader waits, it becomes a flag, at which the next one looks before it waits.
+// Called on a thread that is not the leader, when it gets the interrupt event. The event is level-triggered and would
+// wake threads again and again until a leader drains it. If no leader waits, this function therefore turns the event
+// into a flag, which the next leader reads before it waits.
 void Reactor::leave_to_leader() {
   if (!leader_waits_.load()) {
     interrupted_.store(true);
     drain(interrupt_event_.get());
     if (!leader_waits_.load()) return;
-    signal(interrupt_event_.get());  // it came meanwhile, and may have looked before
+    signal(interrupt_event_.get());  // a leader has come meanwhile, and may have read the flag before it was set
   }
   ::sched_yield();
 }
@@ -248,7 +254,7 @@ void Reactor::interrupt() {
 
 void Reactor::signal(int fd) {
   const std::uint64_t one = 1;
-  // Can only fail when the counter is full, and then the poller has more than enough reason to wake.
+  // The write can only fail when the counter is full, and then the descriptor is readable anyway.
   [[maybe_unused]] const auto n = ::write(fd, &one, sizeof one);
 }
 
@@ -276,7 +282,8 @@ void Reactor::post(async::Callback work) {
   bool wake = false;
   {
     const std::lock_guard lock{strand_mutex_};
-    // Not "the first that is posted": that one may wait for the end of the callback that posted it, and this one not.
+    // The condition is not "the queue was empty": work that is queued already may wait for the end of the callback that
+    // posted it, but this work must not wait for that.
     wake = polling_here != this && !strand_runs_ && !woken_;
     woken_ = woken_ || wake;
     posted_.push_back(std::move(work));
@@ -301,8 +308,8 @@ bool Reactor::cancel(async::TimerId timer) {
   return static_cast<bool>(work);
 }
 
-// A timer that was cancelled leaves the descriptor armed: one spurious wake-up costs less than a system call for each
-// deadline that is met.
+// A cancelled timer leaves the descriptor armed. One spurious wake-up costs less than a system call for each deadline
+// that does not expire.
 void Reactor::arm(std::unique_lock<std::mutex>& lock) {
   PHAROS_CHECK(lock.owns_lock());
   const auto next = timers_.next();
@@ -314,7 +321,7 @@ void Reactor::arm(std::unique_lock<std::mutex>& lock) {
 }
 
 void Reactor::run_strand() {
-  // Most events bring calls, and leave nothing here.
+  // Checked without the lock, because most events are calls, which post no work.
   if (!strand_work_.load(std::memory_order_acquire)) return;
   while (run_one_of_strand()) {
   }
@@ -324,7 +331,7 @@ bool Reactor::run_one_of_strand() {
   async::Callback work;
   {
     std::unique_lock lock{strand_mutex_};
-    if (strand_runs_) return false;  // that thread looks again before it leaves
+    if (strand_runs_) return false;  // the thread that runs the strand checks for more work before it leaves
     strand_work_.store(false, std::memory_order_relaxed);
     woken_ = false;
     if (!posted_.empty()) {

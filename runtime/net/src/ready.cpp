@@ -7,7 +7,6 @@
 namespace pharos::net {
 namespace {
 
-// Completes the first time that the descriptor is ready.
 struct ReadyOnce : Reactor::Watcher {
   async::Completion<void> ready;
   void on_ready(std::uint32_t) override { ready.complete(); }
@@ -15,7 +14,7 @@ struct ReadyOnce : Reactor::Watcher {
 
 }  // namespace
 
-// Watched anew for each wait: an edge that came before is reported again.
+// The descriptor is registered anew for each wait, because epoll then reports a readiness that is there already.
 async::Async<Result<void>> wait_until_ready(Reactor* reactor, int fd, std::uint32_t events, async::Deadline deadline) {
   auto watcher = std::make_shared<ReadyOnce>();
   reactor->watch(fd, events, watcher);

@@ -9,7 +9,8 @@
 
 namespace pharos::net {
 
-/// Waits until a descriptor that nobody else watches is ready for one of these events (EPOLLIN, EPOLLOUT).
+/// Waits until a descriptor is ready for one of these events (EPOLLIN, EPOLLOUT). The descriptor must not be registered
+/// in the reactor, and must stay open until the wait has ended. Fails with kDeadlineExceeded or kCancelled.
 async::Async<Result<void>> wait_until_ready(Reactor* reactor, int fd, std::uint32_t events, async::Deadline deadline);
 
 }  // namespace pharos::net

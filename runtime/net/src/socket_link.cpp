@@ -23,12 +23,12 @@ using wire::FrameHeader;
 
 constexpr std::size_t kReadBytes = 64 << 10;
 constexpr std::size_t kClaimBytes = 16 << 20;
-constexpr std::size_t kKeptBytes = 256 << 10;  // of an empty queue
-constexpr std::size_t kDescriptorsMax = 64;    // received and not yet claimed by a frame
+constexpr std::size_t kKeptBytes = 256 << 10;  // memory that an empty send queue keeps
+constexpr std::size_t kDescriptorsMax = 64;    // per frame sent, and received before their frame is complete
 
-// Reading: `edges_` counts readiness events. Whoever moves it from 0 reads, alone, and leaves by moving it back to 0
-// from the number that it saw; if an event came meanwhile that fails, and it reads again. So no edge is lost, and no
-// thread waits for another.
+// How reading works: `edges_` counts readiness events. The thread that moves it from 0 becomes the only reader. The
+// reader leaves by moving it from the number that it saw back to 0. If an event came meanwhile, that exchange fails and
+// the reader reads again. So no event is lost, and no thread waits for another.
 class Socket final : public SocketLink, public Reactor::Watcher, public std::enable_shared_from_this<Socket> {
  public:
   Socket(Reactor& reactor, Fd socket, Descriptors descriptors)
@@ -100,7 +100,8 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
 
   void drop() override {
     close();
-    // What waits to be sent, or sent again, goes with the connection; a Unix socket has delivered it.
+    // For TCP this discards the bytes that the kernel has not sent or would send again. A Unix socket has delivered all
+    // bytes already.
     sockaddr none{};
     none.sa_family = AF_UNSPEC;
     [[maybe_unused]] const int dropped = ::connect(socket_.get(), &none, sizeof none);
@@ -119,15 +120,16 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     const auto keep = shared_from_this();
     for (;;) {
       if (!handler->wants_more()) {
-        more_.store(true);  // resume() goes on
-        // Asked again, because it may have caught up, and called resume(), before it could see that.
+        more_.store(true);  // makes resume() continue reading
+        // The handler is asked again, because it may have caught up and called resume() before `more_` was set.
         if (!handler->wants_more() || !more_.exchange(false)) return;
       }
       if (edges_.fetch_add(1) != 0) return;
       const Read outcome = read_edges(*handler);
       if (outcome == Read::kClosed) return;
       if (outcome != Read::kNothing) handler->on_idle();
-      // What was left in the socket, so that the handler could work first; unless another thread has read on.
+      // Bytes may be left in the socket, because on_idle() came first. This thread reads them unless another thread has
+      // taken `more_` and does so.
       if (!more_.exchange(false)) return;
     }
   }
@@ -135,20 +137,21 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
  private:
   enum class Read : std::uint8_t { kNothing, kDrained, kMore, kClosed };
   struct Attachment {
-    std::size_t offset;  // of the frame's first byte in the buffer that it is queued in
+    std::size_t offset;  // of the frame's first byte, in the buffer in which the frame is queued
     std::vector<Fd> descriptors;
   };
 
-  // As the one reader: until the socket is drained, or a whole buffer was read.
+  // Reads, as the only reader, until the socket is drained, bytes may be left after a delivery, or the handler wants no
+  // more.
   Read read_edges(Handler& handler) {
     bool delivered = false;
     for (;;) {
       std::uint32_t seen = edges_.load();
       const Read outcome = read_some(handler);
-      if (outcome == Read::kClosed) return outcome;  // edges_ stays above 0: nobody reads again
+      if (outcome == Read::kClosed) return outcome;  // edges_ stays above 0, so that no thread reads again
       delivered = delivered || outcome != Read::kNothing;
       if (outcome == Read::kMore || !handler.wants_more()) {
-        // In this order: a resume() that took `more_` while this thread still counts as the reader would be lost.
+        // edges_ first: a resume() that took `more_` while this thread still counts as the reader would be lost.
         edges_.store(0);
         more_.store(true);
         return Read::kMore;
@@ -168,8 +171,9 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     }
     if (n == 0) return fail(handler, Error{ErrorCode::kUnavailable, "the peer closed the connection"});
     filled_ += static_cast<std::size_t>(n);
-    // A short read has emptied a stream, so there is no need to look again; but where descriptors travel, a read also
-    // ends where the next ones begin, and behind the last bytes lies the end, which is announced once.
+    // A short read has drained the socket, so another read is not needed, with two exceptions. Where descriptors
+    // travel, a read also ends in front of the next descriptors. And when the peer has ended the stream, the end must
+    // be read too, because its event comes only once.
     const bool more = static_cast<std::size_t>(n) == room || accepts_descriptors_ || ended_.load();
     if (auto error = deliver(handler)) return fail(handler, std::move(*error));
     return more ? Read::kMore : Read::kDrained;
@@ -205,7 +209,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     return n;
   }
 
-  // Puts the start of an unfinished frame at the front of a buffer that has room for the rest of it.
+  // Moves the start of an incomplete frame to the front of a buffer that has room for the rest of the frame.
   void make_room() {
     if (!buffer_) buffer_ = ReceiveBuffer{kReadBytes};
     const std::size_t kept = filled_ - begin_;
@@ -213,7 +217,8 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     if (kept >= sizeof(FrameHeader)) {
       FrameHeader header;
       std::memcpy(&header, buffer_.bytes() + begin_, sizeof header);
-      // Checked in deliver(). Nobody gets more for a claim alone than kClaimBytes: the rest as bytes come.
+      // deliver() has checked the header. A large size in a header alone gets at most kClaimBytes of memory; the buffer
+      // grows further only as the bytes arrive.
       const std::size_t claimed = sizeof header + header.payload_bytes;
       const std::size_t grown = kept == buffer_.capacity() ? 2 * kept : buffer_.capacity();
       needed = std::max(needed, std::min(claimed, std::max(kClaimBytes, grown)));
@@ -231,7 +236,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     filled_ = kept;
   }
 
-  // Hands over the whole frames. Looks at each header before anything is allocated for its payload.
+  // Passes the complete frames to the handler. Checks each header before memory is allocated for its payload.
   std::optional<Error> deliver(Handler& handler) {
     std::size_t end = begin_;
     while (filled_ - end >= sizeof(FrameHeader)) {
@@ -266,10 +271,11 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
 
   void let_go() {
     reactor_.unwatch(socket_.get());
-    ::shutdown(socket_.get(), SHUT_RDWR);  // the peer sees the end now, whoever still holds this object
+    ::shutdown(socket_.get(), SHUT_RDWR);  // the peer sees the end at once, even while this object is still shared
   }
 
-  // With send_mutex_ held: nothing more is sent, and the reader finds the end and tells the handler this.
+  // Called with send_mutex_ held. Nothing more is sent, and the reader finds the end of the stream and passes `why` to
+  // the handler.
   void give_up(Error why) {
     if (!given_up_) given_up_ = std::move(why);
     ::shutdown(socket_.get(), SHUT_RDWR);
@@ -286,11 +292,12 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     if (tell_of_room()) flush();
   }
 
-  // Without locks. True: the handler was told, and may have sent more.
+  // Called without locks. Returns true if the handler was told, and may have sent more.
   bool tell_of_room() {
     if (!over_full_.load(std::memory_order_relaxed)) return false;
     {
-      // Together: whoever fills the queue in between sets the mark anew, and is told another time.
+      // Checked and cleared under one lock: a sender that fills the queue afterwards sets the flag again, and the
+      // handler is told again.
       const std::lock_guard lock{send_mutex_};
       if (!over_full_ || queued() > kQueuedMax) return false;
       over_full_ = false;
@@ -301,12 +308,12 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     return true;
   }
 
-  // With writing_ set by this thread: writes until everything is out, or the peer takes no more.
+  // Called with writing_ set by this thread. Writes until the queue is empty or the peer accepts no more.
   void write_out(std::unique_lock<std::mutex>& lock) {
     for (;;) {
       if (written_ == writing_out_.size()) {
         writing_out_.clear();
-        // A burst's memory goes back when it is over.
+        // The memory of a burst is freed when the burst is over.
         if (writing_out_.capacity() > kKeptBytes) writing_out_.shrink_to_fit();
         written_ = 0;
         if (waiting_.empty() || closed_.load(std::memory_order_relaxed)) {
@@ -331,7 +338,8 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
         reactor_.change(socket_.get(), EPOLLIN | EPOLLOUT);
         return;
       }
-      // A peer that is gone is seen by the reader too, after what it has sent.
+      // If the peer is gone, this is not the error to report: the reader sees the end too, after the bytes that the
+      // peer has sent.
       if (why != EPIPE && why != ECONNRESET) give_up(Error::from_errno("writing to the peer", why));
       writing_out_.clear();
       attachments_out_.clear();
@@ -388,26 +396,26 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   std::weak_ptr<Handler> handler_;
   std::atomic<bool> closed_ = false;
 
-  // Touched by the one thread that reads.
+  // The state of reading. Only the reader touches the members that are not atomic.
   std::atomic<std::uint32_t> edges_ = 0;
   std::atomic<bool> more_ = false;
-  std::atomic<bool> ended_ = false;  // the peer sends no more: what is there is to be read to its end
+  std::atomic<bool> ended_ = false;  // the peer sends no more: the socket must be read to its end
   ReceiveBuffer buffer_;
-  std::size_t begin_ = 0;   // of what is not delivered
-  std::size_t filled_ = 0;  // of what is received
+  std::size_t begin_ = 0;   // begin of the bytes that are not delivered
+  std::size_t filled_ = 0;  // end of the received bytes
   std::vector<Fd> descriptors_;
 
   std::mutex send_mutex_;
   std::vector<std::byte> waiting_;
   std::deque<Attachment> attachments_;
   std::optional<Error> given_up_;
-  bool writing_ = false;  // the members below are the writer's
-  bool blocked_ = false;  // nobody writes until the socket takes more
+  bool writing_ = false;  // a thread is the writer; the buffers "_out_" and written_ below belong to the writer
+  bool blocked_ = false;  // the writer waits until the socket accepts more
   std::vector<std::byte> writing_out_;
   std::deque<Attachment> attachments_out_;
   std::size_t written_ = 0;
   std::atomic<std::size_t> queued_ = 0;
-  std::atomic<bool> over_full_ = false;  // more than kQueuedMax was queued, and the handler will be told of room
+  std::atomic<bool> over_full_ = false;  // more than kQueuedMax was queued; on_room() will be called
 };
 
 }  // namespace

@@ -7,9 +7,9 @@
 
 #include <cstddef>
 
-/// Those that every call makes, without what the C library does around them so that a thread can be cancelled in the
-/// middle: it costs as much as all that Pharos does with a frame, and no thread is cancelled here. A sanitizer watches
-/// the C library's.
+/// The system calls that every call of an actor makes, without the C library's wrappers. The wrappers support thread
+/// cancellation, which Pharos does not use, and cost as much as all other work of Pharos for a frame. With the thread
+/// sanitizer the wrappers are used, because the sanitizer intercepts them.
 namespace pharos::net {
 
 #if defined(__SANITIZE_THREAD__)

@@ -24,24 +24,25 @@ struct Capture {
 
 _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* into) {
   auto& capture = *static_cast<Capture*>(into);
-  if (!std::exchange(capture.began, true)) return _URC_NO_REASON;  // capture_stack() itself
-  int exact = 0;  // a fault; else a return address, which may already belong to the next line or function
+  if (!std::exchange(capture.began, true)) return _URC_NO_REASON;  // the frame of capture_stack() itself
+  int exact = 0;  // not 0 for a fault; 0 for a return address, which may already belong to the next line or function
   const std::uintptr_t code = _Unwind_GetIPInfo(context, &exact);
-  // The unwinder knows where this function's stack begins, which is where that of the one before ends.
+  // The unwinder gives the begin of this function's stack frame, which is the end of the previous function's frame.
   if (capture.count != 0) capture.to[capture.count - 1].end = _Unwind_GetCFA(context);
   if (code == 0 || capture.count == capture.to.size()) return _URC_END_OF_STACK;
   capture.to[capture.count++] = {exact != 0 ? code : code - 1, UINTPTR_MAX};
   return _URC_NO_REASON;
 }
 
-// Shared by all threads, and never taken apart. What it cannot read has no names.
+// Shared by all threads, and never freed. Files that it cannot read have no names.
 backtrace_state* symbols() {
   static backtrace_state* const state = ::backtrace_create_state(
       "/proc/self/exe", 1, [](void*, const char*, int) {}, nullptr);
   return state;
 }
 
-// GCC puts what a coroutine does into a function of its own, "f(f()::_Z1fv.Frame*) [clone .actor]".
+// GCC puts the body of a coroutine f into a separate function, "f(f()::_Z1fv.Frame*) [clone .actor]". This function
+// returns the name of f.
 std::string readable(const char* function) {
   std::string text = demangled(function);
   const std::size_t end = text.find(".Frame*)");
@@ -74,8 +75,9 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
                      [text](std::string_view beginning) { return text.starts_with(beginning); });
 }
 
-// Debugging information comes with lines and what was inlined, but names a function that is not seen outside of its
-// file without scope and parameters. The symbol table has both, for the function that all of it was inlined into.
+// Debug information has lines and inlined functions, but the names of functions with internal linkage lack scope and
+// parameters there. The symbol table has full names, but only for the outermost function, into which the others were
+// inlined. So the outermost frame gets its name from the symbol table.
 std::vector<Frame> symbolize(const ModulePlace& place, std::uintptr_t address) {
   std::vector<Frame> frames;
   if (address != 0 && symbols() != nullptr) {
@@ -138,7 +140,7 @@ bool Frame::of_runtime() const {
   if (starts_with_any(scope, {"_Unwind_", "__cxa_"})) return true;
   if (!scope.starts_with("_Z")) return false;
   scope.remove_prefix(2);
-  // Of a nested name, of a local class or lambda, of a const method.
+  // These letters mark a local class or lambda, a nested name, and a const method.
   while (starts_with_any(scope, {"Z", "N", "K"})) scope.remove_prefix(1);
   return starts_with_any(scope, {"St", "Sa", "Ss", "9__gnu_cxx", "10__cxxabiv1", "6pharos6detail", "6pharos6actors"});
 }

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kNotesMax = 64 << 10;
 constexpr std::size_t kReadBytes = 256 << 10;
 
-/// False: there is not so much there.
+/// Returns false if the file is too short or cannot be read.
 template <class T>
 bool read_at(int file, std::uint64_t place, std::span<T> into) {
   const auto bytes = std::as_writable_bytes(into);

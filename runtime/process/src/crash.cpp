@@ -26,14 +26,14 @@ namespace pharos::process {
 namespace {
 
 constexpr std::array kSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-constexpr unsigned kSecondsMax = 2;  // for a stack that is so broken that walking it does not end
+constexpr unsigned kSecondsMax = 2;  // time limit, because the walk along a broken stack may never end
 constexpr std::size_t kStackBytes = 64 << 10;
 
 // Written by record_crashes(), then only read.
 CrashRecord* record_here = nullptr;
 RunningFunction (*running_here)() = nullptr;
 std::terminate_handler terminate_before = nullptr;
-// What kills, once it is clear that nothing more will be written down.
+// The signal that ends the process when the time limit has passed.
 std::atomic<int> cause = 0;
 
 pid_t own_thread() {
@@ -53,7 +53,7 @@ void give_up(int) {
   ::sigsuspend(&all);
 }
 
-// What walks the stack may itself not end.
+// Ends the process with `signal` after kSecondsMax, in case the walk along the stack does not end.
 void limit_time(int signal) {
   cause.store(signal);
   struct sigaction late {};
@@ -82,16 +82,17 @@ void on_crash(int signal, siginfo_t* about, void* context) {
     record.stack.write(*static_cast<ucontext_t*>(context), running.frame);
     record.state.store(CrashRecord::kWritten);
   } else if (record.thread != own_thread()) {
-    // Another thread's crash is being written down, and ends the process.
+    // The crash of another thread is being recorded, and will end the process.
     for (;;) ::pause();
   }
   ::signal(signal, SIG_DFL);
-  // A fault comes again on return, and kills with all that the kernel knows about it; what was sent must be sent again.
+  // A fault happens again when this handler returns, and then ends the process with the kernel's full information. A
+  // signal that was sent must be sent again.
   if (about->si_code <= 0) ::syscall(SYS_tgkill, ::getpid(), own_thread(), signal);
 }
 
 [[noreturn]] void on_terminate() {
-  static std::atomic<bool> entered = false;  // what() may end here again
+  static std::atomic<bool> entered = false;  // what() may itself call std::terminate
   const std::type_info* const type = abi::__cxa_current_exception_type();
   if (type != nullptr && !entered.exchange(true)) {
     std::string text = demangled(type->name());
@@ -100,7 +101,7 @@ void on_crash(int signal, siginfo_t* about, void* context) {
     } catch (const std::exception& e) {
       text.append(": ").append(e.what());
     } catch (...) {
-      // Its type is all that can be said about it.
+      // Only the type of the exception is known.
     }
     copy_text(record_here->terminated_by, text.c_str());
   }
@@ -121,7 +122,7 @@ std::string describe_signal(const CrashRecord& record) {
 std::vector<Frame> frames_of(const CrashRecord& record, bool with_symbols) {
   std::vector<Frame> frames = record.stack.read(with_symbols);
   cut_to_users(frames);
-  // How abort() goes about it.
+  // The innermost frames of a SIGABRT belong to abort() itself and are left out.
   const auto of_user = [](const Frame& frame) { return !frame.of_runtime(); };
   const auto innermost = std::find_if(frames.begin(), frames.end(), of_user);
   if (record.signal == SIGABRT && innermost != frames.end()) frames.erase(frames.begin(), innermost);
@@ -136,7 +137,7 @@ Result<CrashPage> CrashPage::make() {
     return Error::from_errno("making memory for crash reports", errno);
   }
   PHAROS_TRY(CrashPage page, receive(std::move(memory)));
-  // Zero is what they begin as, and what the memory is: none of it is touched.
+  // New memory is zero, which is the initial state of the records. So it is not written, and takes no pages yet.
   return page;
 }
 
@@ -174,10 +175,10 @@ void record_crashes(CrashRecord* record, RunningFunction (*running)()) {
 
 void prepare_thread_for_crashes() {
   stack_t stack{};
-  // A sanitizer may have brought one.
+  // A sanitizer may have set a signal stack already.
   if (::sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) == 0) return;
   void* const memory = ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return;  // then only a used-up stack leaves no report
+  if (memory == MAP_FAILED) return;  // only stack overflows then leave no report
   stack = {.ss_sp = memory, .ss_flags = 0, .ss_size = kStackBytes};
   ::sigaltstack(&stack, nullptr);
 }

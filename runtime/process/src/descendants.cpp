@@ -26,7 +26,8 @@ pid_t parent_of(const char* pid) {
   char text[512];
   const std::size_t size = std::fread(text, 1, sizeof text - 1, file.get());
   text[size] = '\0';
-  // The name, in parentheses, may hold anything; what follows the last one is "S ppid".
+  // The process name, in parentheses, may contain any characters. After the last parenthesis come the state and the
+  // parent's id.
   const char* const after_name = std::strrchr(text, ')');
   if (after_name == nullptr || std::strlen(after_name) < 4) return 0;
   return static_cast<pid_t>(std::strtol(after_name + 4, nullptr, 10));
@@ -66,7 +67,7 @@ Result<void> kill_descendants(async::Deadline deadline) {
     const std::vector<pid_t> found = descendants();
     if (found.empty()) return {};
     for (const pid_t pid : found) ::kill(pid, SIGKILL);
-    // The dead ones' children are ours now; what is dead and ours is reaped.
+    // Children of dead processes have become children of this process, and are reaped here when they are dead.
     for (;;) {
       const pid_t reaped = ::waitpid(-1, nullptr, WNOHANG);
       if (reaped <= 0) break;
@@ -75,7 +76,7 @@ Result<void> kill_descendants(async::Deadline deadline) {
       return Error{ErrorCode::kDeadlineExceeded, std::to_string(found.size()) + " processes below " +
                                                      std::to_string(::getpid()) + " did not end after SIGKILL"};
     }
-    // A killed process is gone a moment later; nothing announces it for those that are not ours yet.
+    // A killed process ends a moment later, and a process that is not a child of this one sends no notification.
     constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
     if (!descendants().empty()) ::nanosleep(&kPause, nullptr);
   }

@@ -20,14 +20,14 @@ struct Captured {
   int descriptor = -1;
   int crash = -1;
 };
-Captured captured;  // written before any other code of the program runs, then only by take_inherited()
+Captured captured;  // written by capture_role() before the program's own code runs, later only by take_inherited()
 
 bool is_socket(int fd) {
   struct stat status {};
   return ::fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
-// The program depends on libpharos.so, so this runs before the program's own initialisers.
+// Runs before the program's own initialisers, because the program depends on libpharos.so.
 __attribute__((constructor)) void capture_role() {
   const char* const text = std::getenv(kVariable);
   if (text == nullptr) return;
@@ -74,7 +74,7 @@ void Preamble::set_name(std::string_view text) {
 }
 
 Result<void> send_preamble(int socket, const Preamble& preamble) {
-  // The first bytes on a new socket always fit its buffer.
+  // The send does not wait: the first bytes on a new socket always fit into its buffer.
   return net::send_all(socket, std::as_bytes(std::span{&preamble, 1}),
                        async::Deadline::at(std::chrono::steady_clock::now()));
 }

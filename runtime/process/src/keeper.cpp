@@ -21,7 +21,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kKillDeadline = 8s;
 
-// People and init systems end a daemon by its keeper, which is the process that they know.
+// People and init systems know the process id of the keeper and send their signals there. The keeper passes them on to
+// the daemon.
 volatile pid_t daemon_to_tell = 0;
 volatile sig_atomic_t told_to_end = 0;
 void tell_daemon(int) {
@@ -41,7 +42,7 @@ void on_ending_signals(void (*handler)(int)) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaction(signal, &action, nullptr);
 }
 
-// Other children are orphans of the run that became ours; they are reaped on the way.
+// Returns the daemon's exit status. Orphans of the run have become children of the keeper, and are reaped here too.
 int wait_for(pid_t daemon) {
   for (;;) {
     int status = 0;
@@ -54,7 +55,8 @@ int wait_for(pid_t daemon) {
 }  // namespace
 
 int run_keeper(const std::string& base_folder, async::UniqueFunction<int(Kept)> daemon) {
-  // Who starts it may end it as soon as the daemon is there, which may be before it is known here.
+  // The signals are blocked until the daemon's process id is stored: the process that started the keeper may send a
+  // signal as soon as the daemon exists, which may be earlier.
   const sigset_t ending = ending_signals();
   sigset_t before;
   ::sigprocmask(SIG_BLOCK, &ending, &before);
@@ -80,7 +82,8 @@ int run_keeper(const std::string& base_folder, async::UniqueFunction<int(Kept)> 
   daemon_to_tell = pid;
   on_ending_signals(&tell_daemon);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
-  // Only the end of the pipe is kept: the daemon's connections must end with the daemon.
+  // The keeper closes all descriptors but its end of the pipe, because the daemon's connections must end with the
+  // daemon.
   ::close_range(3, static_cast<unsigned>(alive[1]) - 1, 0);
   ::close_range(static_cast<unsigned>(alive[1]) + 1, ~0U, 0);
   const int status = wait_for(pid);

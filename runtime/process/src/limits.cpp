@@ -17,7 +17,7 @@ void raise_descriptor_limit() {
 
 void offer_to_out_of_memory_killer() {
   const Fd file{::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC)};
-  // Where it is not allowed the kernel chooses by size alone, which is as before.
+  // If the write is not allowed, the kernel chooses by size alone, as it does by default.
   if (file) [[maybe_unused]]
     const auto n = ::write(file.get(), "500", 3);
 }

@@ -31,8 +31,10 @@ Result<std::string> ensure_base_folder() {
   std::string parent = variable("PHAROS_FOLDER");
   if (parent.empty()) parent = variable("TMPDIR");
   if (parent.empty()) parent = "/tmp";
-  std::error_code no_folder;  // then it stays as it is, and making it says what is wrong
-  if (const auto absolute = fs::absolute(parent, no_folder); !no_folder) parent = absolute;  // a daemon's folder is "/"
+  // The path must be absolute, because the working folder of a daemon is "/". If that fails, the path stays as it is
+  // and mkdir() reports the error.
+  std::error_code no_folder;
+  if (const auto absolute = fs::absolute(parent, no_folder); !no_folder) parent = absolute;
   const std::string path = parent + "/pharos-" + std::to_string(::geteuid());
   const std::string remedy = "Set PHAROS_FOLDER to a folder of your own.";
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
@@ -61,7 +63,7 @@ std::string new_run_folder_name(const std::string& base) {
 
 Result<void> make_run_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) != 0) return Error::from_errno("making the folder " + path, errno);
-  // Locked before it has its name, so that no sweep finds it unlocked.
+  // The lock file is locked before it gets its name, so that sweep_run_folders() never finds it unlocked.
   const std::string name = path + "/" + kLockName;
   const std::string unnamed = name + ".new";
   Fd lock{::open(unnamed.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
@@ -72,7 +74,7 @@ Result<void> make_run_folder(const std::string& path) {
 }
 
 void remove_run_folder(const std::string& path) {
-  std::error_code ignored;  // what cannot be removed now, the next start sweeps
+  std::error_code ignored;  // the next start sweeps what cannot be removed
   fs::remove_all(path, ignored);
 }
 
@@ -81,8 +83,8 @@ void sweep_run_folders(const std::string& base) {
   for (const auto& entry : fs::directory_iterator{base, error}) {
     if (!entry.path().filename().string().starts_with(kRunPrefix)) continue;
     const Fd lock{::open((entry.path() / kLockName).c_str(), O_RDWR | O_CLOEXEC)};
-    // A folder without a lock is one that is being made this moment, or whose maker died in between: old enough to
-    // tell them apart.
+    // A folder without a lock is either being made at this moment, or its maker died before it made the lock. The age
+    // of the folder tells the two cases apart.
     if (!lock) {
       struct stat status {};
       if (::stat(entry.path().c_str(), &status) == 0 && ::time(nullptr) - status.st_mtime > 60) {

@@ -26,8 +26,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return result;
 }
 
-// Everything that the child touches, made before it exists: it shares this process's memory, and may only make system
-// calls.
+// All data that the child uses. It is prepared before the child exists, because the child shares this process's memory
+// and may only make system calls.
 struct Child {
   const char* path;
   int executable;
@@ -35,14 +35,14 @@ struct Child {
   char** environment;
   const std::pair<int, int>* moved;
   std::size_t moved_count;
-  int lowest_free;  // above every descriptor that is moved to
+  int lowest_free;  // larger than every descriptor number that the new process keeps
   const char* folder;
   bool new_session;
   int* failed_with;  // in memory that both processes share
 };
 
-// A sanitizer keeps account of each thread in its memory, and a child that borrows both and never returns spoils that
-// account: there the child gets a copy.
+// Sanitizers keep records of each thread in memory. A child that shares the memory and never returns would corrupt
+// these records, so with a sanitizer the child gets a copy of the memory.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr int kBorrow = 0;
 #else
@@ -57,7 +57,8 @@ int run_child(void* argument) {
   };
   if (child.new_session) ::setsid();
   if (child.folder != nullptr && ::chdir(child.folder) != 0) fail();
-  // Out of the way first, so that no move overwrites what a later one needs.
+  // All descriptors are first duplicated to high numbers, so that no dup2() overwrites a descriptor that is needed
+  // later.
   int executable = child.executable;
   if (executable >= 0) {
     executable = ::fcntl(executable, F_DUPFD_CLOEXEC, child.lowest_free);
@@ -115,14 +116,14 @@ Result<pid_t> spawn(const Program& program) {
               .new_session = program.new_session,
               .failed_with = nullptr};
 
-  // As posix_spawn does it, which has no way to execute by descriptor: the child borrows this thread's memory until it
-  // executes, so nothing is copied, however large this process is. Signals wait meanwhile: a handler must not run in
-  // the child.
+  // This works like posix_spawn, which cannot execute a program by descriptor. The child shares this process's memory
+  // until it executes, so that no page tables are copied, even for a large process. Signals are blocked meanwhile,
+  // because no handler may run in the child.
   constexpr std::size_t kStackBytes = 64 << 10;
   void* const stack =
       ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (stack == MAP_FAILED) return Error::from_errno("starting " + program.path, errno);
-  // At the far end from where the stack begins.
+  // At the low end of the mapping; the child's stack begins at the high end.
   child.failed_with = new (stack) int{0};
   sigset_t all;
   sigset_t before;

@@ -30,14 +30,14 @@ constexpr auto kLookPause = 2ms;
 
 // Written by answer_stack_questions(), then only read.
 StackRecord* record_here = nullptr;
-// Where each thread's walk ends when it cannot go on.
+// The places to which leave_stack_walk() jumps, one for each entry of the record.
 std::array<sigjmp_buf, StackRecord::kThreadsMax> walk_ends;
 
 pid_t own_thread() {
   return static_cast<pid_t>(::syscall(SYS_gettid));
 }
 
-// This thread's, in that state; null if there is none.
+// Returns the calling thread's entry if it is in that state, otherwise null.
 StackRecord::Thread* own_entry(StackRecord::State state) {
   const pid_t own = own_thread();
   for (StackRecord::Thread& thread : record_here->threads) {
@@ -46,7 +46,7 @@ StackRecord::Thread* own_entry(StackRecord::State state) {
   return nullptr;
 }
 
-// A function of its own: a jump back leaves what its caller has in registers as it was.
+// A separate function that is never inlined, so that the jump back cannot change the caller's local variables.
 [[gnu::noinline]] void write_down(StackRecord::Thread& own, ucontext_t& context) {
   if (sigsetjmp(walk_ends[static_cast<std::size_t>(&own - record_here->threads.data())], 1) == 0) {
     own.stack.write(context, nullptr);
@@ -71,10 +71,10 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-/// What the kernel tells of a thread.
+/// A thread's state and sets of signals, read from /proc. The state is '?' if the thread has ended.
 struct KernelsView {
   char state = '?';
-  std::uint64_t pending = 0;  // signals, of this thread
+  std::uint64_t pending = 0;  // signals that are pending for this thread
   std::uint64_t blocked = 0;
   std::uint64_t caught = 0;
 
@@ -109,7 +109,7 @@ std::vector<pid_t> threads_of(pid_t process) {
   return threads;
 }
 
-/// Of a thread that has not answered.
+/// Returns the probable reason why a thread has not answered.
 std::string explain_silence(const std::string& folder) {
   const KernelsView view = KernelsView::of(folder);
   if (view.state == '?') return "it has ended";
@@ -131,7 +131,8 @@ std::string describe_thread(const StackRecord::Thread& thread, const std::string
   if (thread.state.load() != StackRecord::kWritten) return text + ": " + explain_silence(folder) + "\n";
   std::vector<Frame> frames = thread.stack.read(true);
   if (frames.empty()) return text + ": its stack cannot be read\n";
-  // The worker's own begin beyond the call; the compiler may have put the user's function into that.
+  // The worker's own frames begin outside of the function of Pharos that calls the user's function. That function is
+  // kept, because the compiler may have inlined the user's function into it.
   const auto call = std::find_if(frames.rbegin(), frames.rend(), [](const Frame& frame) {
     return !frame.of_pharos() && frame.name.starts_with("_ZN6pharos6detail");
   });
@@ -159,7 +160,7 @@ void answer_stack_questions(StackRecord* record) {
   record_here = record;
   struct sigaction action {};
   if (::sigaction(stack_signal(), nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
-  // What is found and bound at the first use shall not be in the handler.
+  // A first capture here loads and binds the unwinder, which must not happen in the signal handler.
   std::array<StackAddress, 4> warm;
   capture_stack(warm);
   action.sa_sigaction = &on_question;
@@ -193,7 +194,7 @@ void ask_for_stacks(StackRecord& record, pid_t process) {
     entry.stack.deeper = false;
     entry.state.store(StackRecord::kAsked);
     const KernelsView view = KernelsView::of(folder_of(process) + std::to_string(thread));
-    // One that was asked and has not come to answer yet will.
+    // A thread for which the signal is still pending from an earlier request will answer without another signal.
     if (view.stopped() || !view.answers() || KernelsView::has(view.pending, stack_signal())) continue;
     ::syscall(SYS_tgkill, process, thread, stack_signal());
   }

@@ -1,5 +1,5 @@
-// The start object: linked into every program, with -Wl,--wrap=main. A process that was started in a role becomes a
-// zygote or a worker after its static initialisers, and never enters main. It needs nothing but libpharos.so.
+// The start object, which is linked into every program with -Wl,--wrap=main. A process that was started as a zygote or
+// worker takes that role after its static initialisers and never enters main. This file needs only libpharos.so.
 
 #include <dlfcn.h>
 #include <unwind.h>
@@ -24,8 +24,9 @@ int __wrap_main(int argc, char** argv, char** environment) {
   return __real_main(argc, argv, environment);
 }
 
-// A coroutine's frame takes all exceptions itself, so nobody behind it can ask where they were thrown: every throw of
-// the program and its libraries comes by here. Weak: a program that is linked with the unwinder itself does without.
+// Every throw of the program and its libraries passes through this function, which notes where exceptions are thrown.
+// The frame of a coroutine catches all exceptions itself, so that its callers can no longer find the place of a throw.
+// The symbol is weak: a program that links the unwinder statically works without this function.
 __attribute__((weak, visibility("default"))) _Unwind_Reason_Code _Unwind_RaiseException(_Unwind_Exception* thrown) {
   static const auto raise =
       reinterpret_cast<decltype(&_Unwind_RaiseException)>(::dlsym(RTLD_NEXT, "_Unwind_RaiseException"));

@@ -25,15 +25,15 @@ std::uint8_t module_index(WrittenStack& stack, const char* name) {
 }
 
 #if defined(__x86_64__)
-// A call to where there is no code has nothing to unwind from; what called it has, and its address lies on the stack.
-// True when the context was changed, to be changed back.
+// After a call to an address without code, the unwinder cannot start. It can start at the caller, whose return address
+// is on top of the stack. Returns true if the context was changed to the caller; write() restores the context later.
 bool step_out_of_nowhere(ucontext_t& context) {
   auto& registers = context.uc_mcontext.gregs;
   if (find_module(static_cast<std::uintptr_t>(registers[REG_RIP])).module != nullptr) return false;
   std::uintptr_t back = 0;
   iovec to{&back, sizeof back};
   iovec from{reinterpret_cast<void*>(registers[REG_RSP]), sizeof back};  // NOLINT(performance-no-int-to-ptr)
-  // The kernel looks at it, and does not crash.
+  // The kernel reads the memory, because an invalid address then gives an error instead of another crash.
   if (::process_vm_readv(::getpid(), &to, 1, &from, 1, 0) != sizeof back) return false;
   if (find_module(back).module == nullptr) return false;
   registers[REG_RIP] = static_cast<greg_t>(back);
@@ -61,7 +61,7 @@ void WrittenStack::write(ucontext_t& context, const void* outermost) {
   std::array<StackAddress, kFramesMax + 16> stack;
   const std::size_t count = capture_stack(stack);
   if (nowhere) context = before;
-  // The handler's own frames come first.
+  // The frames of the signal handler come first and are skipped.
   std::size_t first = 0;
   while (first < count && stack[first].code != interrupted) ++first;
   if (first == count) first = 0;
@@ -94,17 +94,19 @@ void cut_to_users(std::vector<Frame>& frames) {
   const auto of_user = [](const Frame& frame) { return !frame.of_runtime(); };
   const auto innermost = std::find_if(frames.begin(), frames.end(), of_user);
   if (innermost == frames.end()) {
-    // The compiler may have put the user's function into what calls it.
+    // The compiler may have inlined the user's function into the function of Pharos that calls it. That function is
+    // kept as the outermost frame.
     const auto caller = std::find_if(frames.begin(), frames.end(), [](const Frame& frame) {
       return !frame.of_pharos() && frame.name.starts_with("_ZN6pharos6detail");
     });
     if (caller != frames.end()) frames.erase(std::next(caller), frames.end());
     return;
   }
-  // A destructor has no call that would say where the worker begins.
+  // Cut at the first frame of libpharos.so. This is needed for destructors, which run without a call that would mark
+  // where the worker's frames begin.
   frames.erase(std::find_if(innermost, frames.end(), [](const Frame& frame) { return frame.of_pharos(); }),
                frames.end());
-  // What Pharos put between the worker and the user's function.
+  // Cut the frames of Pharos between the worker and the user's outermost function.
   frames.erase(std::find_if(frames.rbegin(), frames.rend(), of_user).base(), frames.end());
 }
 

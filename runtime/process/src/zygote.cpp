@@ -36,11 +36,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kHandshakeTime = 10s;
-constexpr unsigned kDescribeSeconds = 20;  // to read the symbols of a large program
+constexpr unsigned kDescribeSeconds = 20;  // enough to read the symbols of a large program
 
 unsigned thread_count() {
   struct stat status {};
-  // One link for each thread, and two that every folder has.
+  // The folder has one link for each thread, and the two links that every folder has.
   return ::stat("/proc/self/task", &status) == 0 ? static_cast<unsigned>(status.st_nlink) - 2 : 0;
 }
 
@@ -71,7 +71,7 @@ std::string open_gpu() {
   return {};
 }
 
-/// Empty when a fork is safe.
+/// Returns the reason why a fork is not safe; empty if a fork is safe.
 std::string why_not_fork() {
   if (const std::string gpu = open_gpu(); !gpu.empty()) {
     return "a static initialiser of the program opened " + gpu + ", and a GPU does not survive a fork";
@@ -83,7 +83,7 @@ std::string why_not_fork() {
   return {};
 }
 
-/// In order, without the one that reads them.
+/// Returns the open descriptors in ascending order, without the descriptor that reads the list.
 std::vector<unsigned> open_descriptors() {
   std::vector<unsigned> open;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder{::opendir("/proc/self/fd"), &::closedir};
@@ -96,7 +96,7 @@ std::vector<unsigned> open_descriptors() {
   return open;
 }
 
-/// `kept` is in order.
+/// Closes all descriptors that are not in `kept`, which must be in ascending order.
 void close_all_but(const std::vector<unsigned>& kept) {
   unsigned next = 0;
   for (const unsigned descriptor : kept) {
@@ -106,7 +106,7 @@ void close_all_but(const std::vector<unsigned>& kept) {
   ::close_range(next, ~0U, 0);
 }
 
-/// Of "NAME=value".
+/// Returns "NAME" of "NAME=value".
 std::string name_of_variable(const std::string& variable) {
   return variable.substr(0, variable.find('='));
 }
@@ -181,7 +181,7 @@ class Zygote final : public net::Peer::Owner {
   }
   void on_peer_closed(net::Peer&, const Error&) override { ended_ = true; }
 
-  /// In the child: what it goes on with. In the zygote: nothing.
+  /// Forks a worker. Returns nullopt in the zygote, and a value in the child.
   std::optional<BecomeWorker> fork_worker(ForkRequest request, CrashPage crash) {
     std::fflush(nullptr);
     const pid_t pid = ::fork();
@@ -193,7 +193,8 @@ class Zygote final : public net::Peer::Owner {
       }
       ::dup2(request.descriptors[1].get(), STDOUT_FILENO);
       ::dup2(request.descriptors[2].get(), STDERR_FILENO);
-      // What is the zygote's own: above all the next workers' sockets, which would not end with those workers.
+      // The zygote's own descriptors are closed. Above all, the sockets of the next workers must be: if this worker
+      // kept copies, those sockets would not close when their workers end.
       Fd control = std::move(request.descriptors[0]);
       request.descriptors.clear();
       const auto number = static_cast<unsigned>(control.get());
@@ -235,7 +236,7 @@ class Zygote final : public net::Peer::Owner {
   }
 
   void report_start(WorkerId worker, pid_t pid, CrashPage crash) {
-    // A child that has not been reaped keeps its number, so this names the right one.
+    // A child that has not been reaped keeps its process id, so pidfd_open() opens the right process.
     Fd handle{pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1};
     if (!handle) return cannot_start(worker);
     crash.keep_from_children();
@@ -268,8 +269,8 @@ class Zygote final : public net::Peer::Owner {
     CrashPage crash;
   };
 
-  // In a child: the symbols of a large program take time, and memory that this process shall not share with all
-  // workers.
+  // A child describes the crash. Reading the symbols of a large program takes time, and needs memory that all later
+  // workers would inherit from the zygote.
   void describe_later(Child crashed) {
     crashed.crash.give_to_children();
     const pid_t pid = ::fork();
@@ -289,13 +290,12 @@ class Zygote final : public net::Peer::Owner {
 
   void report_crash(Child crashed) {
     CrashRecord& record = crashed.crash.record();
-    // Whoever was to find the names has failed.
+    // The child that was to find the names has failed, so the report has offsets instead.
     if (record.state.load() != CrashRecord::kDescribed) describe_crash(record, {program_.readable, false});
     node_->send(wire::WorkerCrashed{crashed.worker, record.headline, record.report});
   }
 
-  // This process has not reaped the worker, so its number is the right one's. What answers is read in a child, as what
-  // a crash leaves is.
+  // The zygote has not reaped the worker, so its process id is valid. As with a crash, a child reads the answers.
   void read_stacks(WorkerId worker, std::uint64_t request) {
     const auto asked = std::find_if(stack_readers_.begin(), stack_readers_.end(),
                                     [&](const auto& each) { return each.second.worker == worker; });
@@ -354,7 +354,7 @@ class Zygote final : public net::Peer::Owner {
   std::unordered_map<pid_t, Child> workers_;
   std::unordered_map<pid_t, Child> describers_;
   std::unordered_map<pid_t, StackReader> stack_readers_;
-  std::vector<unsigned> programs_own_;  // descriptors that its initialisers opened, in order
+  std::vector<unsigned> programs_own_;  // descriptors that forked workers keep: those open at the start, ascending
   bool ended_ = false;
 };
 
@@ -365,7 +365,8 @@ std::variant<ZygoteEnded, BecomeWorker> run_zygote(Fd socket, const ZygoteProgra
   const auto preamble = receive_preamble(socket.get(), deadline);
   if (!preamble) return ZygoteEnded{1};
   ::prctl(PR_SET_NAME, "pharos-zygote");
-  // Never destroyed: in a worker, what it holds belongs to the zygote; and the zygote has nothing to say at its end.
+  // Never destroyed: in a forked worker its members belong to the zygote, and in the zygote no cleanup is needed at the
+  // end.
   static auto* const zygote = new Zygote{*preamble, program};
   return zygote->run(std::move(socket));
 }

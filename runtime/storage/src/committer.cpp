@@ -72,7 +72,7 @@ void Committer::run() {
   for (auto group = take_group(); !group.empty(); group = take_group()) commit(group);
 }
 
-// Empty only at the end: when stopping, with nothing left.
+// Returns an empty group only at the end, when the committer stops and no batch is left.
 Committer::Group Committer::take_group() {
   Group group;
   ByteCount bytes;
@@ -99,7 +99,7 @@ void Committer::commit(const Group& group) {
   }
   if (taken.empty()) return;
   auto committed = commit_(batches);
-  // Before anybody hears of the failure, so that whoever does, and writes again, is refused.
+  // Set before any writer is told of the failure, so that a writer which then writes again is refused.
   if (!committed.ok()) fail_from_now_on(committed.error());
   for (const auto& pending : taken) {
     if (committed.ok()) {

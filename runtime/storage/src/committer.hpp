@@ -19,23 +19,25 @@
 
 namespace pharos::storage {
 
-/// Group commit: one thread that writes whatever has come in since it last wrote, with one sync.
+/// Group commit: one thread writes all batches that have come in since its last write, with one sync.
 ///
-/// 1. Batches are committed in the order in which they came in, whole groups of them at a time.
-/// 2. A batch is acknowledged after `commit` of its group has succeeded, and not before.
-/// 3. After a commit has failed, none is tried again: every later batch fails until the store is opened anew.
+/// 1. Batches are committed in the order in which they came in, in groups.
+/// 2. A batch is acknowledged only after the commit of its group has succeeded.
+/// 3. After a commit has failed, nothing is committed any more: every later batch fails until the store is opened
+/// again.
 ///
-/// Owned by the store, and gone before what `commit` writes to. Threads: write() on any executor.
-/// End: the destructor commits what has come in. Bounds: see the constructor; a group holds kGroupBytesMax.
+/// Owned by the store, and destroyed before the database to which `commit` writes. Threads: coroutines on any executor
+/// may call write(). End: the destructor commits the batches that have come in. Bounds: `batches_max` batches with
+/// `bytes_max` bytes wait; a group has at most kGroupBytesMax, or one larger batch.
 class Committer {
  public:
-  /// Writes these batches, in this order, all or none, and syncs them. Called on the committer's thread.
+  /// Writes these batches in this order, all or none of them, and syncs. Called on the committer's thread.
   using Commit = async::UniqueFunction<Result<void>(std::span<const Batch* const>)>;
 
-  /// More than this in one write only makes the first of the group wait.
+  /// A larger group would only delay the first batches in it.
   static constexpr ByteCount kGroupBytesMax{4u << 20};
 
-  /// `place` is what messages call it: the folder.
+  /// `place` is the name of the store in error messages: its folder.
   Committer(std::string place, Commit commit, std::size_t batches_max, ByteCount bytes_max);
   Committer(Committer&&) = delete;
   ~Committer();
@@ -46,7 +48,7 @@ class Committer {
   struct Pending {
     explicit Pending(Batch changes) : batch{std::move(changes)} {}
     Batch batch;
-    // By the thread, which then commits it, or by its writer, who then has given up: whoever is first.
+    // Set by the first of two sides: the thread, which then commits the batch, or the writer, which then gives up.
     std::atomic<bool> taken{false};
     async::Completion<void> committed;
   };
@@ -62,7 +64,7 @@ class Committer {
   Error refused() const;
 
   const std::string place_;
-  Commit commit_;  // the thread's
+  Commit commit_;  // called only by the committer's thread
   const std::size_t batches_max_;
   const ByteCount bytes_max_;
 
@@ -72,7 +74,7 @@ class Committer {
   ByteCount queued_bytes_;
   bool stopping_ = false;
   std::optional<Error> failure_;  // set once
-  std::thread thread_;            // last: it uses all of the above
+  std::thread thread_;            // last member, because the thread uses all members above
 };
 
 }  // namespace pharos::storage

@@ -10,7 +10,8 @@
 namespace pharos::storage {
 namespace {
 
-// What RocksDB calls the manifest of a store that nobody has opened since it was made: it is replaced on opening.
+// The name of the manifest while RocksDB creates a store. RocksDB replaces this manifest when it opens the store, so a
+// store that has this manifest was never opened completely, and may have no log.
 constexpr auto kFirstManifest = "MANIFEST-000001";
 
 Error missing(const std::filesystem::path& file) {

@@ -6,9 +6,10 @@
 
 namespace pharos::storage {
 
-/// Whether the files that a store cannot be without are there, and its logs whole: RocksDB makes a new, empty store
-/// where CURRENT is missing, and never asks for a write-ahead log that is gone.
-/// Succeeds for a folder without a store, and for one whose making was interrupted. kCorrupt names the file.
+/// Checks that the indispensable files of a store exist and that its logs are intact. RocksDB itself makes a new, empty
+/// store if CURRENT is missing, and does not notice that a write-ahead log is missing.
+/// Succeeds for a folder without a store, and for a store whose creation was interrupted. Otherwise returns kCorrupt
+/// with the name of the file, or the error of reading it.
 Result<void> check_files(const std::filesystem::path& folder);
 
 }  // namespace pharos::storage

@@ -27,14 +27,14 @@ Error cannot_use(const std::filesystem::path& folder, int error_number) {
 
 Result<Fd> lock_folder(const std::filesystem::path& folder) {
   std::error_code failed;
-  if (std::filesystem::create_directories(folder, failed)) {  // what lies there is for nobody else
+  if (std::filesystem::create_directories(folder, failed)) {  // a new folder is closed to other users
     std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);
   }
   if (failed) return cannot_use(folder, failed.value());
   const auto lock_file = folder / "pharos.lock";
   Fd fd{::open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
   if (!fd) return cannot_use(folder, errno);
-  // Of the open file, not of the process as fcntl's would be: the same process is kept out too.
+  // flock() locks the open file, so that it also keeps out this process. A lock of fcntl() would belong to the process.
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
   if (errno != EWOULDBLOCK) return cannot_use(folder, errno);
   return Error{ErrorCode::kAlreadyExists, "the store in " + folder.string() + " is open already",

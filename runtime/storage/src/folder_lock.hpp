@@ -7,9 +7,10 @@
 
 namespace pharos::storage {
 
-/// Makes the folder if needed, and keeps everybody else out of it, this process included, while the descriptor lives.
-/// Says why not: kAlreadyExists (somebody has it), kPermissionDenied, kExhausted. Before RocksDB is asked, whose own
-/// lock says neither who nor why in a way that a program can read.
+/// Makes the folder if it does not exist, and locks it as long as the returned descriptor is open. The lock also keeps
+/// out other stores of this process. Fails with kAlreadyExists (the folder is locked), kPermissionDenied, kExhausted,
+/// or kInvalidArgument (not a folder). Called before RocksDB opens the folder, because the errors of RocksDB's own lock
+/// cannot be interpreted by a program.
 Result<Fd> lock_folder(const std::filesystem::path& folder);
 
 }  // namespace pharos::storage

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kBlockBytes = 32 << 10;
 constexpr std::size_t kHeaderBytes = 7;
-constexpr std::size_t kKindAt = 6;  // what the checksum covers begins here
+constexpr std::size_t kKindAt = 6;  // the checksum covers the record from here on
 constexpr int kLastKind = 4;
 
 constexpr std::array<std::uint32_t, 256> crc32c_table() {
@@ -28,11 +28,11 @@ constexpr std::array<std::uint32_t, 256> crc32c_table() {
 }
 constexpr auto kCrc32cTable = crc32c_table();
 
-/// CRC-32C, byte by byte, so that one pass sees the checksum of every length.
+/// CRC-32C that is computed byte by byte, so that one pass gives the checksum of every length.
 class Crc32c {
  public:
   void add(char byte) { state_ = (state_ >> 8) ^ kCrc32cTable[(state_ ^ static_cast<unsigned char>(byte)) & 0xff]; }
-  /// As it is stored: LevelDB masks it, because the checksum of a string that contains its checksum is no good one.
+  /// The checksum in its stored form. LevelDB masks it, because a CRC over a string that contains CRCs is weak.
   std::uint32_t masked() const {
     const std::uint32_t crc = ~state_;
     return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
@@ -46,7 +46,7 @@ std::uint32_t byte_at(std::string_view bytes, std::size_t at) {
   return static_cast<unsigned char>(bytes[at]);
 }
 
-/// The record that begins at the front of `bytes`, of which at least a header is there.
+/// The record at the front of `bytes`, which have at least the size of a header.
 class Record {
  public:
   explicit Record(std::string_view bytes) : bytes_{bytes} {}
@@ -58,11 +58,12 @@ class Record {
     const std::uint32_t kind = byte_at(bytes_, kKindAt);
     return kind >= 1 && kind <= kLastKind && is_complete() && has_checksum_at(size());
   }
-  /// Whether the checksum is right for some other length.
+  /// Returns whether the checksum is right for any length.
   bool has_changed_length() const { return has_checksum_at(std::string_view::npos); }
 
  private:
-  /// Whether the stored checksum is that of the bytes up to there; npos: up to anywhere.
+  /// Returns whether the stored checksum is right for the bytes up to `end`; with npos, for the bytes up to any
+  /// position.
   bool has_checksum_at(std::size_t end) const {
     const std::uint32_t stored =
         byte_at(bytes_, 0) | byte_at(bytes_, 1) << 8 | byte_at(bytes_, 2) << 16 | byte_at(bytes_, 3) << 24;
@@ -78,7 +79,8 @@ class Record {
   std::string_view bytes_;
 };
 
-/// Invariants 1 to 3 of a tail that does not begin with a whole record. `room`: to the end of its block.
+/// Checks the conditions 1 to 3 in log_check.hpp for a tail that does not begin with an intact record. `room` is the
+/// number of bytes up to the end of its block.
 bool is_torn(std::string_view tail, std::size_t room) {
   const Record first{tail};
   if (!first.is_zero() && (first.size() > room || first.has_changed_length())) return false;
@@ -115,7 +117,7 @@ Result<void> check_log(const std::filesystem::path& file) {
       }
       at += record.size();
     }
-    // A header that was cut off, or a block's end.
+    // The rest is too small for a header: a header that a crash cut off, or the padding at the end of a block.
     const bool padding = block.find_first_not_of('\0', at) == std::string_view::npos;
     if (!is_last && !padding) return corrupt(file, block_at + at);
   }

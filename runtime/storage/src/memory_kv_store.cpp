@@ -8,7 +8,7 @@
 namespace pharos::storage {
 namespace {
 
-// std::string compares as unsigned char, which is the order that the interface promises.
+// std::string compares its characters as unsigned char, which is the order that KvStore promises.
 class MemoryKvStore final : public KvStore {
  public:
   async::Async<Result<std::optional<std::string>>> get(std::string key, Deadline) override {

@@ -24,8 +24,9 @@
 namespace pharos::storage {
 namespace {
 
-/// RocksDB's lines in our log, instead of LOG files that grow in the folder. What it fails with is returned to us too,
-/// and told by whoever handles that; only an error of its background threads comes no other way.
+/// Writes RocksDB's log lines to the log of this process, instead of LOG files that grow in the folder. RocksDB also
+/// returns the failures of calls, and the code that handles them logs them, so errors are lowered to warnings here. The
+/// errors of its background threads are reported in no other way.
 class LogLines final : public rocksdb::Logger {
  public:
   explicit LogLines(std::string folder)
@@ -49,20 +50,20 @@ rocksdb::Options make_options(const std::string& folder) {
   options.create_if_missing = true;
   options.info_log = std::make_shared<LogLines>(folder);
 
-  // Every acknowledged record is kept, and a crash in the middle of a write does not keep us from starting: why this
-  // mode, and what must have been checked before, is in log_check.hpp.
+  // This mode keeps every acknowledged record, and can start after a crash in the middle of a write. log_check.hpp has
+  // the reasons, and the checks that must come before.
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
-  // A recycled log ends in old records, which no reader can tell from a torn tail.
+  // A recycled log ends with old records, which cannot be distinguished from a torn tail.
   options.recycle_log_file_num = 0;
-  // A log that was closed must be found again, as long as it was.
+  // RocksDB then checks that each closed log exists and has its full length.
   options.track_and_verify_wals_in_manifest = true;
   options.paranoid_checks = true;
   options.paranoid_file_checks = true;
   options.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
-  // After a failed write or sync nothing is tried again behind our back.
+  // After a failed write or sync RocksDB must not retry by itself.
   options.max_bgerror_resume_count = 0;
 
-  // The state is small and read whole at start: what matters is how soon a restart has it.
+  // The state is small and is read completely at the start, so these options favour a fast restart.
   options.write_buffer_size = 4u << 20;
   options.max_total_wal_size = 16u << 20;
   options.compression = rocksdb::kNoCompression;
@@ -115,7 +116,7 @@ class RocksDbKvStore final : public KvStore {
     std::vector<KeyValue> found;
     const std::unique_ptr<rocksdb::Iterator> pair{db_->NewIterator(read_options())};
     if (after && *after >= prefix) {
-      // The smallest key that is larger.
+      // The smallest key that is larger than `after`.
       pair->Seek(*after + '\0');
     } else {
       pair->Seek(prefix);
@@ -123,7 +124,7 @@ class RocksDbKvStore final : public KvStore {
     for (; found.size() < limit && pair->Valid() && pair->key().starts_with(prefix); pair->Next()) {
       found.push_back({pair->key().ToString(), pair->value().ToString()});
     }
-    // It is not valid at the end, and after a failure.
+    // Valid() is false both at the end and after a failure.
     if (!pair->status().ok()) return to_error(pair->status(), "reading from the store in " + folder_);
     return found;
   }
@@ -153,14 +154,15 @@ class RocksDbKvStore final : public KvStore {
   const std::string folder_;
   const Fd lock_;
   const std::unique_ptr<rocksdb::DB> db_;
-  // Last, so that they are gone before what they use.
+  // Last members, so that they are destroyed before the members that they use.
   async::BlockingPool readers_;
   Committer committer_;
 };
 
-/// RocksDB blames the manifest for some damage to a table: the first table that cannot be read, with what is wrong.
+/// RocksDB reports some damage to a table as damage to the manifest. This function returns the first table that cannot
+/// be read, with the reason; an empty string if all tables can be read.
 std::string damaged_table(const rocksdb::Options& options, const std::filesystem::path& folder) {
-  std::error_code ignored;  // we only look for more to say about a failure
+  std::error_code ignored;  // this search only adds detail to a failure that is reported anyway
   for (const auto& entry : std::filesystem::directory_iterator{folder, ignored}) {
     if (entry.path().extension() != ".sst") continue;
     rocksdb::SstFileReader reader{options};
@@ -180,7 +182,7 @@ Result<std::unique_ptr<KvStore>> open_rocksdb(std::filesystem::path folder, Rock
   rocksdb::DB* opened = nullptr;
   auto status = rocksdb::DB::Open(database_options, folder.string(), &opened);
   std::unique_ptr<rocksdb::DB> db{opened};
-  // Without being asked RocksDB checks a table block by block as it reads it: for a key that nobody asks for, never.
+  // By default RocksDB checks a block of a table only when it reads the block, and some blocks are never read.
   if (status.ok()) status = db->VerifyFileChecksums({});
   if (!status.ok()) {
     Error error = to_error(status, "opening the store in " + folder.string());

@@ -4,7 +4,7 @@ namespace pharos::storage {
 
 Error to_error(const rocksdb::Status& failed, const std::string& attempted) {
   const std::string message = attempted + ": " + failed.ToString();
-  // What waits for a compaction that has failed is told of it in words alone.
+  // A call that waits for a failed compaction gets the reason only as text.
   const bool had_no_room = failed.IsIncomplete() && message.find("No space left on device") != std::string::npos;
   if (failed.IsNoSpace() || had_no_room) return {ErrorCode::kExhausted, message, "Make room on that disk."};
   if (failed.IsCorruption() || failed.IsPathNotFound()) {

@@ -9,7 +9,7 @@
 
 namespace pharos::storage {
 
-/// RocksDB's failure in our words. `attempted`: "writing to the store in /var/lib/pharos".
+/// Converts a failure of RocksDB to an Error. `attempted` names the attempt: "writing to the store in /var/lib/pharos".
 Error to_error(const rocksdb::Status& failed, const std::string& attempted);
 
 }  // namespace pharos::storage

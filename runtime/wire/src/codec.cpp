@@ -40,7 +40,7 @@ Bytes::Bytes(std::string text) {
 
 Bytes Bytes::copy_of(std::span<const std::byte> bytes) {
   if (bytes.empty()) return {};
-  std::shared_ptr<std::byte[]> copy{new std::byte[bytes.size()]};  // not zeroed first
+  std::shared_ptr<std::byte[]> copy{new std::byte[bytes.size()]};  // make_shared would set all bytes to zero first
   std::memcpy(copy.get(), bytes.data(), bytes.size());
   const std::span<const std::byte> copied{copy.get(), bytes.size()};
   return {std::move(copy), copied};
@@ -54,7 +54,8 @@ EncodedTooLarge::EncodedTooLarge(std::size_t bytes)
     : std::length_error{"a value of " + to_string(ByteCount{bytes}) + " cannot travel; at most " +
                         to_string(ByteCount{kEncodedBytesMax}) + " are encoded at all"} {}
 
-// False: there is no place for these bytes, and need not be.
+// Returns false if the bytes must not be written: they are only counted in the first pass of a large value, or they do
+// not fit into the room because the value has changed.
 bool Encoder::enlarge(std::size_t count) {
   if (in_room_) {
     fail(CodecFailure::kChanged);

@@ -21,49 +21,57 @@ namespace detail {
 class ActorHandle;
 class Caller;
 
-/// Those of this thread's next call, of this actor or by this Runtime. Whoever takes them lets go of what they hold.
+/// Returns this thread's Arguments, emptied, for its next call of this actor; or for the next task or constructor that
+/// it asks this Caller for. The function that takes them calls let_go() on them afterwards.
 PHAROS_API Arguments& scratch_arguments(const ActorHandle& actor, const RegisteredFunction& function);
 PHAROS_API Arguments& scratch_arguments(Caller& caller, const RegisteredFunction& function);
 
+/// Sends the call, as Actor::call() says. Throws RuntimeStopped if the Caller is gone.
 PHAROS_API CellHandle call_actor(const ActorHandle& actor, const CallOptions& options,
                                  const RegisteredFunction& function, Arguments& arguments);
-/// kOverloaded: it was not taken.
+/// The same without a wait. Fails with kOverloaded if the queue is full; then nothing was sent.
 PHAROS_API Result<CellHandle> try_call_actor(const ActorHandle& actor, const CallOptions& options,
                                              const RegisteredFunction& function, Arguments& arguments);
 PHAROS_API void kill_actor(const ActorHandle& actor);
 PHAROS_API void stop_actor(const ActorHandle& actor, Duration grace);
 PHAROS_API void encode_actor(const std::shared_ptr<ActorHandle>& actor, Encoder& to);
-/// Null after a failure.
+/// Returns null if the bytes are no handle; the decoder has failed then.
 PHAROS_API std::shared_ptr<ActorHandle> decode_actor(Decoder& from);
 PHAROS_API ActorId id_of(const ActorHandle& actor);
 
 }  // namespace detail
 
-/// A handle to an object that lives in a worker process of its own. Copies are the same actor; any thread may call.
-/// Calls of one process to one actor run in the order in which they were made, one at a time.
-/// A handle may travel in arguments and results; the actor lives as long as any process has one.
-/// Ends: by kill(), stop() or exit_actor(); when the last handle is gone and every call has been answered; with its
-/// program, unless it is detached. Its destructor runs unless it was killed.
+/// A handle to an object of type T, the actor, which lives in a worker process of its own. Copies of a handle refer to
+/// the same actor. Any thread may use it.
+/// The calls of one process to one actor run in the order in which they were made, one at a time. (A method that is a
+/// coroutine lets other calls run while it waits.)
+/// A handle may travel in arguments and results. The actor lives as long as any process has a handle.
+/// Failure: what goes wrong with a call is the error of its Ref; ActorDied if the actor is gone for good. After the end
+/// of the Runtime, call() and try_call() may also throw RuntimeStopped themselves.
+/// End: by kill(), stop() or exit_actor(); when the last handle is gone and every call has been answered; and with its
+/// program, unless it is detached. The destructor of the object runs, unless the process was killed.
 template <class T>
 class Actor {
  public:
   explicit Actor(std::shared_ptr<detail::ActorHandle> handle) : handle_{std::move(handle)} {}
 
-  /// Calls the method; returns at once, unless the actor's queue is full. An actor that is gone gives a Ref that throws
-  /// ActorDied. A Ref may stand for an argument: the call, and later ones of this process to this actor, wait until its
-  /// result is there.
+  /// Calls a method: `actor.call<&Counter::add>(1)`. Returns at once, unless the actor's queue is full. An argument may
+  /// be a Ref: the call, and later calls of this process to this actor, then wait until that result is ready.
   ///
-  /// The queue is full when 64 MiB of this process's calls wait for the actor to read them. In a program call() then
-  /// waits until there is room, or until the call's deadline: its Ref throws DeadlineExceeded, and the call has not
-  /// begun. In a worker it waits only while the actor goes on reading. An actor that has read nothing for 100 ms may
-  /// itself be waiting for the caller: call() then keeps the call in the caller's memory and returns. With 1 GiB kept
-  /// so it waits again, and the Ref throws Overloaded when the actor has read nothing for 30 s. A worker reads and
-  /// answers while one of its threads waits here. Calls to an actor that is not there yet, and calls behind an argument
-  /// that is not, are kept without a wait. With 16 million calls without an answer the Ref of the next one throws
-  /// Overloaded.
+  /// The queue is full when 64 MiB of this process's calls wait for the actor to read them. In a program, call() then
+  /// waits until there is room, or until the call's deadline. If the deadline comes first, the Ref throws
+  /// DeadlineExceeded, and the call has not begun. In a worker, call() waits only while the actor goes on reading. An
+  /// actor that has read nothing for 100 ms may itself be waiting for the caller, so call() then keeps the call in the
+  /// caller's memory and returns. When 1 GiB of calls is kept in this way, call() waits again, and the Ref throws
+  /// Overloaded when the actor has read nothing for 30 s. While one thread of a worker waits here, the worker still
+  /// reads and answers.
   ///
-  /// Instead of a method, a static one, a function or a lambda may run there; if its first parameter is T&, it is given
-  /// the object: `actor.call<[](Counter& counter, int n) { return counter.add(2 * n); }>(1)`.
+  /// Calls to an actor whose process has not started yet, and calls behind an argument that is not ready, are kept
+  /// without a wait. When 16 million calls have no answer, the Ref of the next one throws Overloaded.
+  ///
+  /// Instead of a method, the template argument may name a static method, a function or a lambda. If its first
+  /// parameter is T&, it receives the object:
+  /// `actor.call<[](Counter& counter, int n) { return counter.add(2 * n); }>(1)`.
   template <auto Method, class... Args>
   requires(!detail::kBeginsWith<CallOptions, Args...>) Ref<detail::ResultOf<Method>> call(Args&&... args)
   const { return call<Method>(CallOptions{}, std::forward<Args>(args)...); }
@@ -74,8 +82,8 @@ class Actor {
     Function::encode(arguments, std::forward<Args>(args)...);
     return Ref<detail::ResultOf<Method>>{detail::call_actor(*handle_, options, *Function::registered, arguments)};
   }
-  /// As call(), but never waits: with a full queue, or with 64 MiB kept, it returns the error Overloaded, and nothing
-  /// was sent.
+  /// The same as call(), but never waits: if the queue is full, or 64 MiB of calls are kept, it returns the error
+  /// kOverloaded, and nothing was sent.
   template <auto Method, class... Args>
   requires(!detail::kBeginsWith<CallOptions, Args...>) Result<Ref<detail::ResultOf<Method>>> try_call(Args&&... args)
   const { return try_call<Method>(CallOptions{}, std::forward<Args>(args)...); }
@@ -88,17 +96,20 @@ class Actor {
     if (!cell) return std::move(cell).error();
     return Ref<detail::ResultOf<Method>>{*std::move(cell)};
   }
-  /// What is called is named, not passed.
+  /// Stops the compiler: the method must be named as a template argument, not passed as an argument.
   template <class... Args>
   void call(Args&&...) const {
     detail::refuse_callee_as_argument<Args...>();
   }
 
-  /// Ends its process now, whatever it does. Calls that are under way throw ActorDied.
+  /// Ends the actor for good and its process at once, whatever the process does. Calls that are under way throw
+  /// ActorDied. Does not wait.
   void kill() const { detail::kill_actor(*handle_); }
 
-  /// Ends it for good, with notice: the call that runs, and coroutines that have begun, see pharos::stopping(), and may
-  /// go on for so long; those behind them throw ActorDied; then its destructor runs. Its name is free at once.
+  /// Ends the actor for good, with notice. The running call, and coroutines that have begun, see pharos::stopping() and
+  /// may go on for `grace`. The calls behind them throw ActorDied. Then the destructor runs, and the process ends. A
+  /// call that still runs after `grace` is cut off, and the destructor does not run. The name is free at once. Does not
+  /// wait.
   void stop(Duration grace = std::chrono::seconds{30}) const { detail::stop_actor(*handle_, grace); }
 
   ActorId id() const { return detail::id_of(*handle_); }

@@ -25,61 +25,66 @@
 
 namespace pharos {
 
-/// What becomes of a group when the process of a member dies. With all but kFail a member whose node drains is stopped,
-/// with notice, and counts as one that has died.
+/// A group's policy for the death of a member's process. With every policy but kFail, a member whose node drains
+/// is stopped with notice, and counts as one that has died.
 enum class OnDeath : std::uint8_t {
-  kFail,     ///< All members are ended, and all calls throw which member has died, and of what.
-  kRestart,  ///< Another one is made in its place, where there is room for it.
-  kShrink,   ///< The others go on without it; those of higher rank move up.
-  kSpare,    ///< A spare takes its place, and another spare is made. Without one: as kRestart.
+  kFail,     ///< The group fails: all members are ended, and all calls throw which member has died, and why.
+  kRestart,  ///< A new member is made in its place, with the same resources.
+  kShrink,   ///< The group goes on with the other members. Members of higher rank move up.
+  kSpare,    ///< A spare takes its place, and a new spare is made. Without a spare: as kRestart.
 };
 
+/// How a group is made: `runtime.spawn_group<T>({.size = 8}, arguments…)`.
 struct ActorGroupOptions {
-  /// What it is called in messages and lists; its members are "name/0", "name/1", …. Empty: T.
+  /// The group's name in messages and lists. The members are called "name/0", "name/1", …. If empty, it is the name of
+  /// T.
   std::string name{};
-  /// How many members there are.
+  /// Number of members. It may be left out if `members` is given.
   std::size_t size = 0;
-  /// What each of them has.
+  /// The resources of each member.
   Bundle member{};
-  /// What each has of its own, instead; spares, and those that come later, have `member`.
+  /// The resources of each member, by rank, if they differ. Spares, and members that resize() adds, get `member`.
   std::vector<Bundle> members{};
-  /// Where they are, seen from each other.
+  /// How the members lie on the nodes, relative to each other.
   Strategy strategy = Strategy::kPack;
   OnDeath on_death = OnDeath::kFail;
-  /// Members that are made with the others, and wait for a place.
+  /// Number of spares: actors that are made together with the members, and wait for a place.
   std::size_t spares = 0;
-  /// With kShrink: with fewer members than that it fails.
+  /// With kShrink: the group fails when it has fewer members than this.
   std::size_t size_min = 1;
-  /// So many deaths it bears; with one more it fails.
+  /// Number of deaths that the group survives, of members and spares together. With one more it fails.
   std::size_t deaths_max = 3;
 };
 
+/// How ActorGroup::map() gives its items to the members.
 struct MapOptions {
-  /// Of its items, at one member.
+  /// Number of items that one member has at a time; at least 1.
   std::size_t in_flight = 2;
-  /// How often an item is given to another member when the one that had it dies. It may then run more than once.
+  /// How often an item is given to another member because the member that had it has died. The item may then run more
+  /// than once.
   std::size_t max_retries = 3;
 };
 
 namespace detail {
 
-/// A group's members in one term. Immutable.
+/// The members of a group in one term. Immutable.
 struct GroupTerm {
-  Member place{};  ///< but for the rank
-  std::vector<std::shared_ptr<ActorHandle>> actors{};
-  std::vector<CellHandle> placed{};  ///< what they have
-  std::optional<Error> failed{};
+  Member place{};                                      ///< the place of every member, without its rank
+  std::vector<std::shared_ptr<ActorHandle>> actors{};  ///< by rank
+  std::vector<CellHandle> placed{};                    ///< ready when the members' resources are set aside
+  std::optional<Error> failed{};                       ///< why the group has failed
 };
 
-/// What members are.
+/// The type of a group's members, and how they are made.
 struct MemberKind {
   const char* type_name;
   std::function<std::shared_ptr<ActorHandle>(Caller& caller, const ActorOptions& options, const std::string& label,
                                              const Member& place)>
       make;
-  /// A call of it that does nothing.
+  /// Makes a call that does nothing, to learn whether the member was constructed.
   CellHandle (*greet)(const ActorHandle& actor, const Member& place);
 };
+/// As Runtime::spawn(), with a label for messages.
 PHAROS_API std::shared_ptr<ActorHandle> spawn_actor(Caller& caller, const ActorOptions& options, const char* type_name,
                                                     const std::string& label, const RegisteredFunction& constructor,
                                                     Arguments& arguments);
@@ -87,54 +92,64 @@ PHAROS_API std::shared_ptr<ActorHandle> spawn_actor(Caller& caller, const ActorO
 template <class T>
 void do_nothing(T&) {}
 
+/// The type in which a group keeps an argument of its members' constructor: members may be constructed later, too.
 template <class A>
 using KeptArgument = std::conditional_t<kIsRef<std::remove_cvref_t<A>>, std::remove_cvref_t<A>, SentArgument<A>>;
 
-/// Who is a member, from term to term; any thread. Owned by the handles of the group.
+/// The state of a group: its members, from term to term. Shared by the handles of the group, and ends with the last
+/// one. Any thread.
 class GroupCore;
+/// Makes the members. Throws InvalidArgument if there are none, or if `size` and `members` contradict each other.
 PHAROS_API std::shared_ptr<GroupCore> make_group(const std::shared_ptr<Caller>& caller,
                                                  const ActorGroupOptions& options, MemberKind kind);
-/// As far as this process knows by now.
+/// Returns the present term. Members that this process knows to be lost are replaced first.
 PHAROS_API std::shared_ptr<const GroupTerm> term_of(GroupCore& core);
-/// What is to be done when a call of all members has thrown, at one rank, and other ranks are at it a second later:
-/// they may be waiting for that rank. On the thread for callbacks.
+/// A function that runs when a call of all members has thrown at one rank, and other ranks still run it a second later:
+/// they may be waiting for that rank. It runs on the thread for callbacks.
 using OnThrow = std::function<void(const GroupTerm& term, std::uint32_t rank, const Error& why)>;
 PHAROS_API void set_on_throw(GroupCore& core, OnThrow then);
-/// `cells`: the results of a call of all members, by rank.
+/// Calls the group's OnThrow, if it has one, for a call of all members. `cells` are the results of the call, by rank.
 PHAROS_API void watch_for_throw(GroupCore& core, const std::shared_ptr<const GroupTerm>& term,
                                 const std::vector<CellHandle>& cells);
 PHAROS_API CellHandle resize_group(GroupCore& core, std::size_t size);
 PHAROS_API void stop_group(GroupCore& core, Duration grace);
 PHAROS_API void kill_group(GroupCore& core);
-/// A result that is an error already.
+/// Returns a result that is an error, with Outcome::kNotStarted.
 PHAROS_API CellHandle failed_cell(GroupCore& core, const Error& why);
 
-/// Gives each of so many items to a member that has few of them, and ends `made` of an item with what came of it.
-/// Any thread.
+/// The items of ActorGroup::map(). Each item is given to the member that has the fewest items. Any thread.
 class PHAROS_API WorkList {
  public:
   struct Work {
-    std::vector<CellHandle> made;  ///< of each item: what the user has
+    std::vector<CellHandle> made;  ///< for each item, the cell of the user's Ref
+    /// Calls the member of this rank with the item.
     std::function<CellHandle(std::size_t item, const GroupTerm& term, std::uint32_t rank)> give;
+    /// Completes `made` of the item with the result of its call.
     std::function<void(std::size_t item, const CellHandle& done)> finish;
   };
+  /// Keeps the group alive until each item has been given to a member and has ended.
   static void start(std::shared_ptr<GroupCore> core, const MapOptions& options, Work work);
-  /// To be completed later.
+  /// Returns a pending cell, to be completed later.
   static CellHandle new_cell(GroupCore& core);
 };
 
 }  // namespace detail
 
-/// Actors of one type that were placed together or not at all, and are called one by one or all at once. Each has its
-/// rank, and pharos::member() tells it. Copies are the same group; any thread may call. It lives as long as a handle of
-/// it, and its members with it.
+/// A handle to a group: actors of one type, its members, which are placed together or not at all, and are called one by
+/// one or all at once. Each member has a rank, which pharos::member() tells it. Copies refer to the same group. Any
+/// thread may use it.
 ///
-/// When a member is lost, and when the size changes, a new term begins: calls made afterwards go to the members of that
-/// term, and say so; a member that has heard of a later term refuses them (FailedPrecondition). Calls that were under
-/// way at a member that is lost throw ActorDied; the next ones reach who is there then.
+/// Terms: a group counts its terms. A new term begins when a member is lost, and when the size changes. A call goes to
+/// the members of the term in which it is made, and names that term. A member that has heard of a later term refuses
+/// the call (FailedPrecondition). Calls under way at a member that is lost throw ActorDied; later calls go to the
+/// members of the new term.
 ///
-/// Calls of a group wait for room in a member's full queue as Actor::call() does; those that do not want to wait use
-/// member(rank).try_call().
+/// A call waits for room in a member's full queue as Actor::call() does. member(rank).try_call() does not wait.
+///
+/// Failure: if the group fails (OnDeath, ActorGroupOptions), every call throws why. A rank that does not exist throws
+/// InvalidArgument.
+/// End: by stop() or kill(), or when the last handle is gone. In the last case each member ends when its calls have
+/// been answered.
 template <class T>
 class ActorGroup {
  public:
@@ -142,32 +157,33 @@ class ActorGroup {
 
   std::size_t size() const { return detail::term_of(*core_)->actors.size(); }
   std::uint64_t term() const { return detail::term_of(*core_)->place.term; }
-  /// As an actor like others: its calls say nothing of a term.
+  /// Returns a member as an ordinary actor, whose calls name no term.
   Actor<T> member(std::size_t rank) const { return Actor<T>{term_with(rank)->actors[rank]}; }
 
-  /// When the members of this term have been constructed. Throws what a constructor has thrown, and why they cannot be
-  /// placed.
+  /// Returns a Ref that is ready when all members of the present term have been constructed. It throws why the members
+  /// cannot be placed, or what a constructor has thrown.
   Ref<void> ready() const {
     std::vector<detail::CellHandle> cells = detail::term_of(*core_)->placed;
     for (const auto& ref : call_all<&detail::do_nothing<T>>()) cells.push_back(ref.cell());
     return detail::when_ready<void>(cells, [] {});
   }
 
-  /// Calls one of them.
+  /// Calls the member of this rank.
   template <auto Method, class... Args>
   Ref<detail::ResultOf<Method>> call(std::size_t rank, Args&&... args) const {
     const auto term = term_with(rank);
     if (term->failed) return Ref<detail::ResultOf<Method>>{detail::failed_cell(*core_, *term->failed)};
     return call_in<Method>(*term, rank, std::forward<Args>(args)...);
   }
-  /// Calls all of them with the same arguments. The results are in the order of the ranks, and each is that of its rank
-  /// alone: see gather() for the first failure among them.
+  /// Calls all members with the same arguments. The results are in the order of the ranks. Each has only the failure of
+  /// its own rank; gather() gives the first failure of all.
   template <auto Method, class... Args>
   std::vector<Ref<detail::ResultOf<Method>>> call_all(const Args&... args) const {
     return call_ranks<Method>(
         [&](const detail::GroupTerm& term, std::size_t rank) { return call_in<Method>(term, rank, args...); });
   }
-  /// Calls each with arguments of its own: one list for each parameter, with an element for each member.
+  /// Calls each member with arguments of its own: each parameter takes a list with one element for each member. Throws
+  /// InvalidArgument if a list has another size.
   template <auto Method, class... Args>
   std::vector<Ref<detail::ResultOf<Method>>> call_each(const std::vector<Args>&... args) const {
     static_assert(sizeof...(Args) != 0, "call_each() takes a list for each parameter; without any: call_all()");
@@ -176,8 +192,8 @@ class ActorGroup {
       return call_in<Method>(term, rank, args[rank]...);
     });
   }
-  /// Cuts a list into parts of nearly equal length, one for each member, in their order; what else is given goes to
-  /// all.
+  /// Cuts a list into parts of nearly equal length, and calls each member with one part, in the order of the ranks. The
+  /// other arguments are the same for all members.
   template <auto Method, class Item, class... Args>
   std::vector<Ref<detail::ResultOf<Method>>> scatter(const std::vector<Item>& items, const Args&... args) const {
     return call_ranks<Method>([&](const detail::GroupTerm& term, std::size_t rank) {
@@ -188,13 +204,14 @@ class ActorGroup {
       return call_in<Method>(term, rank, std::vector<Item>(part(rank), part(rank + 1)), args...);
     });
   }
-  /// Calls all of them, and brings the results together. When a call fails, get() throws that at once, with its rank,
-  /// and does not wait for the others, which may themselves be waiting for that rank; they go on.
+  /// Calls all members, and returns one Ref of all results. When a call fails, get() throws its error at once, with its
+  /// rank. It does not wait for the other calls, which may be waiting for that rank; they go on.
   template <auto Method, class... Args>
   auto gather(const Args&... args) const {
     return detail::all_of(call_all<Method>(args...), detail::Failure::kInTime);
   }
-  /// Calls `Method` with each item, at whichever member has the least to do. The results are in the order of the items.
+  /// Calls `Method` with each item, at the member that has the fewest items. The results are in the order of the items.
+  /// If the group fails, the results of the items that wait are that error.
   template <auto Method, class Item>
   std::vector<Ref<detail::ResultOf<Method>>> map(std::vector<Item> items, const MapOptions& options = {}) const {
     using Made = Ref<detail::ResultOf<Method>>;
@@ -216,12 +233,13 @@ class ActorGroup {
     return results;
   }
 
-  /// Another number of members, in a new term: ready when that has begun. Those that come are placed together or not at
-  /// all, and constructed as the first were; until then the others go on as they are. When they cannot be, that is
-  /// thrown, and the group stays as it was, as it does after cancel(). Those that go are the last ones, and end as by
-  /// Actor::stop().
+  /// Changes the number of members. The returned Ref is ready when the new term has begun.
+  /// New members are placed together or not at all, and constructed as the first ones were; until then the others go on
+  /// in the present term. If the new members cannot be placed or constructed, the Ref throws why, and the group stays
+  /// as it was. The same happens after cancel() of the Ref. While a group grows, another growth fails with
+  /// FailedPrecondition. Members that go are those of the highest ranks; they end as by Actor::stop().
   Ref<void> resize(std::size_t size) const { return Ref<void>{detail::resize_group(*core_, size)}; }
-  /// Ends them, as those of Actor do. Calls throw ActorDied from then on.
+  /// End all members, as the methods of Actor do. From then on, calls throw ActorDied.
   void stop(Duration grace = std::chrono::seconds{30}) const { detail::stop_group(*core_, grace); }
   void kill() const { detail::kill_group(*core_); }
 

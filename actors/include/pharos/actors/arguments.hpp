@@ -14,8 +14,9 @@ namespace pharos {
 
 namespace detail {
 
-/// The arguments of one call on their way out: bytes, and what else they hold. A result that is there goes in at once,
-/// the others when the last of them is.
+/// The arguments of one call before it is sent: their bytes, and in the context the handles and Refs that they hold.
+/// Each Ref leaves a hole (Hole) in the bytes. The holes are filled when all results are ready, which may be at once.
+/// One thread.
 struct Arguments {
   Encoder bytes;
   CodecContext context;
@@ -30,9 +31,9 @@ struct Arguments {
     bytes.clear();
     let_go();
   }
-  /// Of what the call has taken a share in, or never will.
+  /// Releases what the context holds: the call has taken its own share, or never will.
   void let_go() { context.clear(); }
-  /// They are large: they must be encoded once more, into the object store.
+  /// Returns true if the arguments are large and must be encoded once more, this time into the object store.
   bool again() {
     if (!bytes.again()) [[likely]]
       return false;
@@ -46,7 +47,7 @@ inline constexpr bool kIsRef = false;
 template <class T>
 inline constexpr bool kIsRef<Ref<T>> = true;
 
-/// Encodes a result of type From as an argument of type To.
+/// Encodes a result of type From as an argument of type To. Returns false if the bytes are no From.
 template <class From, class To>
 bool convert_result(const CellHandle& cell, const Encoded& result, Encoder& to) {
   ResultDecoder decoder{cell, result};
@@ -56,13 +57,13 @@ bool convert_result(const CellHandle& cell, const Encoded& result, Encoder& to) 
   return true;
 }
 
-/// In place of an argument at which the compiler has stopped, so that it says nothing more.
+/// Stands for an argument at which the compiler has stopped, so that no further errors follow.
 struct RefusedArgument {
   using Value = void;
 };
 
-/// What is encoded for a parameter: the argument itself, where it is, if it is of the parameter's type or a Ref; else
-/// what it converts to, being moved where it may be.
+/// Returns what is encoded for a parameter. An argument that is of the parameter's type, or a Ref, is returned by
+/// reference. Any other argument is converted, and is moved from if the caller allows that.
 template <class Target, class Given>
 decltype(auto) as_parameter(Given&& given) {
   using Argument = std::remove_cvref_t<Given>;

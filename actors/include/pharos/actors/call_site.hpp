@@ -4,8 +4,8 @@
 
 namespace pharos {
 
-/// A place in a program's text, for people. As a default argument, `CallSite site = CallSite::here()`, it is the
-/// caller's. (std::source_location, which not every compiler of C++20 has.)
+/// A place in a program's source, for messages. As a default argument, `CallSite site = CallSite::here()`, it is the
+/// place of the call. It is used because not every compiler of C++20 has std::source_location.
 struct CallSite {
   const char* file = "";
   std::uint32_t line = 0;

@@ -17,18 +17,20 @@ namespace pharos::detail {
 
 class ResultCell;
 
-/// A result as it was encoded: in one piece, or as a count and the elements that it counts.
+/// The encoded bytes of a result: in one piece, or as a count and the elements that it counts.
 struct Encoded {
-  std::span<const std::byte> count;  ///< empty: all is in `bytes`
+  std::span<const std::byte> count;  ///< empty if everything is in `bytes`
   std::span<const std::byte> bytes;
-  std::shared_ptr<const void> owner = nullptr;  ///< keeps the bytes where they are; null: the cell does
+  std::shared_ptr<const void> owner = nullptr;  ///< keeps the bytes in place; null if the cell itself does
 };
 
-/// A share in a result that is there or will be.
+/// A share in a cell (ResultCell), which holds one result that is ready or will come. A counted reference: the cell
+/// lives as long as a handle or a pending call refers to it. Any thread.
+/// Failure: a handle without a cell (moved from) gives, or throws, InvalidArgument.
 class PHAROS_API CellHandle {
  public:
   CellHandle() = default;
-  explicit CellHandle(ResultCell* cell) : cell_{cell} {}  // takes over one reference
+  explicit CellHandle(ResultCell* cell) : cell_{cell} {}  // takes over one reference of the caller
   CellHandle(const CellHandle& other);
   CellHandle(CellHandle&& other) noexcept : cell_{std::exchange(other.cell_, nullptr)} {}
   CellHandle& operator=(CellHandle other) noexcept {
@@ -45,30 +47,33 @@ class PHAROS_API CellHandle {
   ResultCell* detach() { return std::exchange(cell_, nullptr); }
 
   bool ready() const;
-  /// Once it is there.
+  /// Waits for the result and returns its bytes, or its error.
   Result<Encoded> wait(Deadline deadline) const;
 
-  // For combining results: a pending one beside it, what completes that (handles of actors are in its context), and
-  // where users' callbacks run.
+  // The functions below are for combining results.
+  /// Makes a new, pending cell of the same Runtime, whose result can be waited for in the same way.
   CellHandle sibling() const;
-  /// One for what will be made of this here: cancel() ends it.
+  /// The same, for a result that this process will make of this one: cancel() completes it with Cancelled.
   CellHandle offspring() const;
+  /// Completes the cell. Only the first completion of a cell counts. Handles of actors are in the context of `value`.
   void set_value(const Encoder& value) const;
   void set_error(Error error) const;
-  /// Quick, on the thread that completes it.
+  /// Runs `then` when the cell is ready, on the thread that completes it; at once, if it is ready. `then` must be
+  /// quick.
   void when_ready(async::Callback then, const void* watcher = nullptr) const;
-  /// What this watcher has left is not wanted any more; it may be running.
+  /// Drops the callbacks that when_ready() was given with this watcher. One of them may be running.
   void forget(const void* watcher) const;
-  /// A user's code, on the Runtime's thread for callbacks.
+  /// Runs a user's code when the cell is ready, on the Runtime's thread for callbacks.
   void call_back(async::Callback then) const;
+  /// Gives up the call that brings the result.
   void cancel() const;
-  /// One for each of its parts, which it is cut into when it is there. `find_ends` says where they end; false: the
-  /// bytes are no such result.
+  /// Returns a cell for each part. The result is cut into parts when it is ready. `find_ends` finds where the parts
+  /// end; it returns false if the bytes are no result of that type.
   std::vector<CellHandle> split(std::size_t parts, bool (*find_ends)(const CellHandle& cell, const Encoded& whole,
                                                                      std::size_t* ends)) const;
 
-  /// Of a result that is a count and so many elements of this size: some of them, in the same way, and in the same
-  /// memory.
+  /// For a result that is a count and that many elements of `element_bytes` each: returns a cell for some of the
+  /// elements, as a count and elements, which lie in the same memory.
   CellHandle slice(std::size_t begin, std::size_t count, std::size_t element_bytes) const;
 
  private:
@@ -76,14 +81,14 @@ class PHAROS_API CellHandle {
   ResultCell* cell_ = nullptr;
 };
 
-/// Then get() does not wait, as long as what this brings is kept. Throws Cancelled when the coroutine is cancelled
-/// first.
+/// Waits, in a coroutine, until get() would not wait. That holds as long as the returned pointer is kept, since it
+/// keeps a large value in memory. Throws Cancelled if the coroutine is cancelled first.
 PHAROS_API async::Async<std::shared_ptr<const void>> until_ready(CellHandle cell);
-/// The same for a thread. A result that is an error is ready, too.
+/// Waits, in a thread, until the cell is ready: with a value or with an error. Throws if the wait ends before that.
 PHAROS_API void wait_until_ready(const CellHandle& cell);
-/// Its value is the place of the one that was ready first.
+/// Returns a cell whose value is the index of the cell that was ready first. `cells` is not empty.
 PHAROS_API CellHandle first_ready(const std::vector<CellHandle>& cells);
-/// Runs it on the thread for callbacks once all of these, one at least, are ready.
+/// Runs `then` on the thread for callbacks once all cells are ready. `cells` is not empty.
 PHAROS_API void call_back_when_ready(const std::vector<CellHandle>& cells, async::Callback then);
 
 }  // namespace pharos::detail

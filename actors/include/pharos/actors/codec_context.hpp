@@ -21,38 +21,39 @@ namespace detail {
 class ActorHandle;
 using ActorHandles = std::vector<std::shared_ptr<ActorHandle>>;
 
-/// A place among encoded bytes where something belongs that is not there.
+/// A place among encoded bytes where a Ref's result, or bytes from the object store, must be inserted later.
 struct Hole {
   enum What : std::uint8_t {
-    kOutcome,    ///< of another call, or its error: a Ref
-    kResult,     ///< of another call, as it is
-    kConverted,  ///< the same, as another type
+    kOutcome,    ///< a Ref inside of a value: the result of another call, or its error
+    kResult,     ///< a Ref that is an argument: the result of another call
+    kConverted,  ///< the same, converted to another type
     kObject,     ///< bytes that lie in the object store
   };
   What what;
   std::size_t offset;
-  CellHandle cell = {};  ///< of none for kObject
-  /// False: the bytes are no such result.
+  CellHandle cell = {};  ///< the other call's result; empty for kObject
+  /// For kConverted: encodes the result as the other type. Returns false if the bytes are no such result.
   bool (*convert)(const CellHandle& cell, const Encoded& result, Encoder& to) = nullptr;
   std::shared_ptr<object_store::Object> object = nullptr;
-  std::size_t begin = 0;  ///< in `object`
+  std::size_t begin = 0;  ///< where the bytes begin in `object`
   std::size_t size = 0;
 
-  /// It can be filled now.
+  /// Returns whether the hole can be filled now.
   bool there() const { return what == kObject || cell.ready(); }
 };
 
 }  // namespace detail
 
-/// What values hold that is not bytes. A value travels once the results that its Refs stand for are there: they go
-/// along with it, so that nobody waits for what another process may take with it into its grave
+/// The parts of a value that are not bytes: handles of actors, and Refs. A value travels once the results of its Refs
+/// are ready. They go along with it, so that no process waits for a result that is lost when another process dies
 /// (docs/decisions/0011-a-value-travels-with-its-refs.md).
+/// Owned by whoever owns the Encoder or Decoder; one thread.
 class CodecContext {
  public:
-  detail::ActorHandles actors;                  ///< that were encoded: whoever receives them needs them
-  std::vector<detail::Hole> holes;              ///< where Refs were encoded; by offset
-  bool fills_holes = false;                     ///< also where a result is there: it goes in later
-  const detail::CellHandle* decodes = nullptr;  ///< the result that is being decoded
+  detail::ActorHandles actors;                  ///< actors whose handles were encoded, which the receiver will hold
+  std::vector<detail::Hole> holes;              ///< places where something must be inserted, by offset
+  bool fills_holes = false;                     ///< true if a Ref leaves a hole even when its result is ready
+  const detail::CellHandle* decodes = nullptr;  ///< the result that is being decoded; null while encoding
 
   void clear() {
     if (!actors.empty()) [[unlikely]]
@@ -64,7 +65,7 @@ class CodecContext {
 
 namespace detail {
 
-/// Of a result that is there. Views in its values keep it alive.
+/// Decodes a result that is ready. Views in the decoded value keep the result alive.
 class ResultDecoder : public Decoder {
  public:
   ResultDecoder(const CellHandle& cell, const Encoded& result)
@@ -76,7 +77,7 @@ class ResultDecoder : public Decoder {
   }
   ResultDecoder(ResultDecoder&&) = delete;
 
-  /// All of it was read, and is a value.
+  /// Returns whether all bytes were read and were a value.
   bool done() const { return !failed() && left() == 0; }
 
  private:
@@ -85,11 +86,11 @@ class ResultDecoder : public Decoder {
 };
 
 PHAROS_API void encode_ref(const CellHandle& cell, Encoder& to);
-/// Of none, after a failure.
+/// Returns an empty handle if the bytes are no Ref; the decoder has failed then.
 PHAROS_API CellHandle decode_ref(Decoder& from);
 
-/// Encodes a value and nothing else. False: it has Refs whose results are not there; wait for `pending_refs()`, and
-/// encode it again.
+/// Empties the encoder and encodes a value. Returns false if the value has Refs that are not ready: the caller waits
+/// for pending_refs() and encodes the value again.
 template <class T>
 bool encode_ready(const T& value, Encoder& to) {
   to.clear();
@@ -101,9 +102,10 @@ bool encode_ready(const T& value, Encoder& to) {
   } while (to.again());
   return true;
 }
-/// While they are waited for, whatever runs on this thread meanwhile may use the encoder.
+/// Returns the Refs that kept encode_ready() from its end, and empties the context. While the caller waits for them,
+/// other code on this thread may use the encoder.
 PHAROS_API std::vector<CellHandle> pending_refs(Encoder& of);
-/// Encodes a value once its Refs are there; throws what get() throws when they will not come.
+/// Waits until the Refs of a value are ready, and encodes it. Throws what get() throws if a Ref never becomes ready.
 template <class T>
 void encode_when_ready(const T& value, Encoder& to) {
   while (!encode_ready(value, to)) [[unlikely]] {
@@ -111,7 +113,7 @@ void encode_when_ready(const T& value, Encoder& to) {
     }
 }
 
-/// Encodes a value that is to be a cell's: what is large goes to the object store.
+/// Encodes a value that will complete a cell. A large value goes to the object store. One thread.
 class PHAROS_API ValueEncoder {
  public:
   explicit ValueEncoder(const CellHandle& cell);

@@ -17,18 +17,19 @@
 #include <pharos/base/export.hpp>
 #include <pharos/wire/codec.hpp>
 
-/// How functions, methods and constructors register themselves: by being named as a template argument.
+/// Functions, methods and constructors register themselves when a call names them as a template argument. The types
+/// here encode the arguments in the caller, and decode and apply them in the worker.
 namespace pharos::detail {
 
-/// The arguments in the call's frame are not those of the function.
+/// Throws because the arguments in the call's frame are not those of the function.
 [[noreturn]] PHAROS_API void throw_bad_arguments();
 
-/// What travels for a parameter of type P.
+/// The type of the value that travels for a parameter of type P.
 template <class P>
 using Sent = std::remove_cvref_t<P>;
 
-/// What travels for a constructor's argument, whose parameter type is not known: text becomes std::string, and a Ref
-/// its result.
+/// The type of the value that travels for an argument of a constructor, whose parameter types are not known:
+/// std::string for text, and the type of the result for a Ref.
 template <class A>
 struct SentArgumentOf {
   using Type = std::conditional_t<std::is_convertible_v<A, std::string_view>, std::string, std::remove_cvref_t<A>>;
@@ -55,7 +56,7 @@ constexpr void check_result() {
   }
 }
 
-/// A function's parameters, as they travel.
+/// The parameters of a function, and how their values travel.
 template <class... Params>
 struct Parameters {
   template <class... Args>
@@ -73,7 +74,7 @@ struct Parameters {
 
   using Values = std::tuple<Sent<Params>...>;
   static Values decode(Decoder& from) {
-    // Braces: decoded from left to right.
+    // Braces, because they are evaluated from left to right.
     Values values{Codec<Sent<Params>>::decode(from)...};
     if (from.failed() || from.left() != 0) throw_bad_arguments();
     return values;
@@ -113,11 +114,11 @@ void encode_result_of(Call&& call, Encoder& to) {
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
-// Users' types may be in a file's anonymous namespace, and so is this frame then.
+// A user's type may be in an anonymous namespace. Then the type of this coroutine's frame is local to the file, too.
 #pragma GCC diagnostic ignored "-Wsubobject-linkage"
 #endif
-/// Awaits what `callable` makes of the arguments. The values are this frame's, so that it may refer to them as long as
-/// it runs.
+/// Runs a method that is a coroutine: calls `callable` with the arguments, awaits it, and encodes its result. The
+/// values of the arguments are in this coroutine's frame, so that the method may refer to them as long as it runs.
 template <class Params, class Result, class Callable>
 async::Async<void> begin_with(Callable callable, Decoder* arguments, Encoder* result) {
   check_result<typename Brought<Result>::Type>();
@@ -136,7 +137,7 @@ async::Async<void> begin_with(Callable callable, Decoder* arguments, Encoder* re
 #pragma GCC diagnostic pop
 #endif
 
-// Tags: their type names are the functions' names on the wire.
+// Tags. The name of a tag's type is the name of the function on the wire.
 template <auto F>
 struct Tag {};
 template <class T, auto M>
@@ -144,7 +145,7 @@ struct MethodTag {};
 template <class T, class... Args>
 struct ConstructorTag {};
 
-/// What is to be a task. This one is refused.
+/// A function that is to run as a task. The primary template stops the compiler: F cannot be a task.
 template <auto F>
 struct TaskFunction {
   static inline RegisteredFunction* const registered = nullptr;
@@ -180,8 +181,9 @@ requires(NamesFunction<F> && !BroughtBy<F>::kLater) struct TaskFunction<F> {
       {.tag = &typeid(Tag<F>), .kind = FunctionKind::kTask, .call = &call, .throws = thrown_types(throws<F>)});
 };
 
-/// The parameters of what an actor of class T calls. A function whose first one is T& is given the actor's object: no
-/// argument could stand for that.
+/// The parameters, as callers see them, of a function that runs in an actor of class T. A function whose first
+/// parameter is T& receives the actor's object there, and callers pass the others. (No argument could be passed for a
+/// T&.)
 template <class T, class Params>
 struct ParametersAfterObject {
   using Rest = Params;
@@ -193,7 +195,8 @@ requires(!std::is_const_v<C> && std::is_base_of_v<C, T>) struct ParametersAfterO
   static constexpr bool kTakesObject = true;
 };
 
-/// How a call of an actor runs: `Self` has the Params that travel, the Result, and `of(instance)`, which takes them.
+/// How a call of an actor runs. `Self` has the Params that travel, the Result, and of(instance), which returns a
+/// callable that takes the parameters.
 template <class Self>
 struct CalledFunction {
   template <class... Args>
@@ -220,7 +223,7 @@ struct CalledFunction {
   }
 };
 
-/// What an actor of class T is to call. This one is refused.
+/// A method or function that is to run in an actor of class T. The primary template stops the compiler: M cannot.
 template <class T, auto M>
 struct MethodFunction {
   static inline RegisteredFunction* const registered = nullptr;
@@ -264,7 +267,8 @@ Function constructor_function(const std::type_info& tag, void* (*construct)(Deco
           .throws = thrown_types(thrown_by_class<T>())};
 }
 
-/// How a T is made from what travels. This one is refused.
+/// How a T is constructed from arguments that have travelled. The primary template stops the compiler: T has no such
+/// constructor.
 template <class T, class... Args>
 struct ConstructorFunction {
   static inline RegisteredFunction* const registered = nullptr;
@@ -293,7 +297,7 @@ struct ConstructorFunction<T, Args...> {
       register_function(constructor_function<T>(typeid(ConstructorTag<T, Args...>), &construct));
 };
 
-/// The first of a call's arguments says how to make it.
+/// True if the first of a call's arguments is of type Options.
 template <class Options, class... Args>
 inline constexpr bool kBeginsWith = false;
 template <class Options, class First, class... More>

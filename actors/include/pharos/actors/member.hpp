@@ -10,26 +10,28 @@
 
 namespace pharos {
 
-/// A member's place in its group (ActorGroup). It changes when the group does, and each change begins a new term.
+/// A member's place in its group (ActorGroup). A term is the time between two changes of a group: when a member is
+/// replaced or the size changes, a new term begins, and members may get other places.
 struct Member {
   static constexpr std::uint32_t kSpare = std::numeric_limits<std::uint32_t>::max();
 
-  std::uint64_t group = 0;  ///< another one for each group
-  std::uint64_t term = 0;   ///< from 1
-  std::uint32_t rank = 0;   ///< below `size`; kSpare: it waits for a place
-  std::uint32_t size = 0;   ///< how many members there are in that term
+  std::uint64_t group = 0;  ///< identifies the group; 0 for an actor that is in none
+  std::uint64_t term = 0;   ///< number of the term, from 1
+  std::uint32_t rank = 0;   ///< below `size`; kSpare for an actor that waits for a place
+  std::uint32_t size = 0;   ///< number of members in that term
 
   bool operator==(const Member&) const = default;
 };
 
-/// In a method of a member, or in its constructor: its place as the call says it; in a call that its group did not
-/// make, as the group said it last. Throws FailedPrecondition elsewhere.
+/// For the methods and the constructor of a member: returns the member's place. It is the place that the running call
+/// gives; in a call that the group did not make, it is the place that the group gave last. Throws FailedPrecondition
+/// where no member runs.
 PHAROS_API Member member();
 
 namespace detail {
 
-/// The running call is the group's, and says where this actor is in it. Throws FailedPrecondition when the group has
-/// said since that it is elsewhere: whoever called had an older term.
+/// Notes the place that the running call, which the group has made, gives to this actor. Throws FailedPrecondition if
+/// the actor has heard of a later term: the caller had an old one.
 PHAROS_API void enter_group_call(const Member& place);
 
 template <class Params>
@@ -44,7 +46,7 @@ struct MemberConstructorTag {};
 template <class T, auto M>
 struct GroupMethodTag {};
 
-/// How a T is made that is a member of a group.
+/// How a T is constructed that is a member of a group: its place travels before the constructor's arguments.
 template <class T, class... Args>
 struct MemberConstructor {
   using Params = Parameters<Member, Args...>;
@@ -65,7 +67,8 @@ struct MemberConstructor {
       register_function(constructor_function<T>(typeid(MemberConstructorTag<T, Args...>), &construct));
 };
 
-/// A method as a group calls it: with the member's place before its arguments. This one is refused.
+/// A method as a group calls it: the member's place travels before the arguments. The primary template stops the
+/// compiler, as MethodFunction does.
 template <class T, auto M>
 struct GroupMethod {
   static inline RegisteredFunction* const registered = nullptr;

@@ -15,65 +15,73 @@ namespace pharos {
 using async::Deadline;
 
 /// How one task is run: `runtime.submit<&f>({.max_retries = 3}, arguments…)`.
+///
+/// The task holds its resources (`cpus`, `gpus`, `memory`, `resources`) while it runs, and waits until a node has them
+/// free. If no node could ever have them, its Ref throws InvalidArgument.
 struct TaskOptions {
-  /// What it holds while it runs. It waits until a node has that much left; what no node could ever give is refused.
-  /// A task that waits for others lends its CPUs to them meanwhile.
+  /// CPUs that the task holds. While it waits in get() for other results, its node lends these CPUs to other tasks.
   double cpus = 1;
-  /// A share of one GPU (0.5), or so many whole ones. It sees those alone, in CUDA_VISIBLE_DEVICES, and none without.
+  /// A share of one GPU (0.5), or a whole number of GPUs. The process sees only these GPUs, in CUDA_VISIBLE_DEVICES;
+  /// with 0 it sees none.
   double gpus = 0;
-  /// What it is expected to use at most: `.memory = 2_GiB`. So many run beside each other that it is enough; who uses
-  /// more is not held back, but ended when the node has too little (Exhausted).
+  /// The most memory that the task is expected to use: `.memory = 2_GiB`. A node runs at once only as many tasks and
+  /// actors as its memory is enough for. A task may use more, but when the node runs short of memory it kills workers,
+  /// and their tasks fail with Exhausted.
   ByteCount memory{};
-  /// What else a node has by its PHAROS_RESOURCES: {{"fast_disk", 1}}.
+  /// Other resources, which nodes declare in PHAROS_RESOURCES: {{"fast_disk", 1}}.
   std::map<std::string, double> resources{};
-  /// What has to be true of its node's labels (PHAROS_LABELS): {{"zone", "in(a, b)"}, {"disk", "!ssd"}}.
+  /// Rules that the labels of the node (PHAROS_LABELS) must satisfy: {{"zone", "in(a, b)"}, {"disk", "!ssd"}}.
   std::map<std::string, std::string> labels{};
-  /// On this node and no other. When that is gone it is refused.
+  /// The only node on which the task may run. If that node is gone, the Ref throws InvalidArgument.
   NodeId node{};
-  /// On this node, if it has room: what it needs lies there.
+  /// The preferred node, which the task gets if that node has room: for example because its data is there.
   NodeId near{};
-  /// On the node of which the least is in use. Else nodes are filled to the half, one after the other, before more goes
-  /// to any of them; those with GPUs last, unless they are asked for.
+  /// If true, the task goes to the node of which the least is in use. If false, nodes are filled up to one half, one
+  /// after the other, beginning with the node of the caller, before any of them gets more. In both cases nodes with
+  /// GPUs are used last, unless GPUs are asked for.
   bool spread = false;
-  /// Nobody wants it after that: its Ref throws DeadlineExceeded, and it does not begin any more. What it calls in turn
-  /// has no longer.
+  /// After this moment the Ref throws DeadlineExceeded. A task that has not begun then does not begin, and one that
+  /// runs sees pharos::cancelled(). Calls that the task makes have no later deadline.
   Deadline deadline = Deadline::never();
-  /// How often it is run again, at most 255 times: when the worker that ran it dies, and for what `retry_on` says. It
-  /// may then run more than once. (How often a worker that dies has run it again before is not known, and not counted.)
+  /// How often the task is run again, at most 255 times: when the worker that ran it dies, and when it throws one of
+  /// `retry_on`. It may then run more than once. Runs for `retry_on` in a worker that then dies are not counted,
+  /// because the caller does not know of them.
   std::int32_t max_retries = 0;
-  /// Run again, by the same worker, when it throws one of these: `.retry_on = pharos::types<Flaky>`.
+  /// When the task throws an exception of one of these types, the same worker runs it again:
+  /// `.retry_on = pharos::types<Flaky>`.
   ExceptionTypes retry_on{};
 };
 
 /// How one call of an actor is made: `actor.call<&T::m>({.deadline = …}, arguments…)`.
 struct CallOptions {
-  /// As for a task; also of the time that call() waits for room in a full queue.
+  /// As TaskOptions::deadline. It also limits the time that call() waits for room in a full queue.
   Deadline deadline = Deadline::never();
-  /// It need not wait for earlier calls whose arguments are not there yet.
+  /// If true, the call need not wait for earlier calls whose arguments are not ready.
   bool unordered = false;
-  /// How often it is run again for what `retry_on` says, at most 255 times. (When its actor's process dies:
-  /// ActorOptions::max_task_retries.)
+  /// How often the call is run again when it throws one of `retry_on`, at most 255 times. How often it is sent again
+  /// when the actor's process dies is said by ActorOptions::max_task_retries.
   std::int32_t max_retries = 0;
-  /// Run again, in its place, when it throws one of these: later calls of its caller wait for that.
+  /// When the call throws an exception of one of these types, it is run again in its place: later calls of the same
+  /// caller wait for it.
   ExceptionTypes retry_on{};
 };
 
-/// Where the code that asks for it runs, and for whom.
+/// The answer of context(): where code runs, and for which call. A value.
 struct Context {
   JobId job{};
   NodeId node{};
-  WorkerId worker{};              ///< none in a program
-  ActorId actor{};                ///< none in a program, or in a task
-  std::uint32_t incarnation = 0;  ///< of the actor, from 1
-  bool restarted = false;         ///< the actor: this is not its first incarnation
-  std::string name_space{};       ///< where names count that do not say otherwise; of an actor, where its own does
-  std::uint32_t attempt = 0;      ///< of the running call: how often it has been run, or sent, before
-  TraceId trace{};                ///< of the call tree that this call belongs to; none outside of calls
-  Deadline deadline = Deadline::never();      ///< of the running call
-  double cpus = 0;                            ///< that the task or actor holds
-  std::vector<std::string> gpus{};            ///< that it sees, as CUDA_VISIBLE_DEVICES names them
-  ByteCount memory{};                         ///< that it has asked for
-  std::map<std::string, double> resources{};  ///< what else it holds
+  WorkerId worker{};                      ///< empty in a program
+  ActorId actor{};                        ///< empty in a program and in a task
+  std::uint32_t incarnation = 0;          ///< number of the actor's process, from 1
+  bool restarted = false;                 ///< this is not the actor's first incarnation
+  std::string name_space{};               ///< namespace of names that give none; in an actor, the actor's own namespace
+  std::uint32_t attempt = 0;              ///< how often the running call was run or sent before
+  TraceId trace{};                        ///< the call tree of the running call; empty outside of calls
+  Deadline deadline = Deadline::never();  ///< deadline of the running call
+  double cpus = 0;                        ///< CPUs that the task or actor holds
+  std::vector<std::string> gpus{};        ///< GPUs that it sees, as CUDA_VISIBLE_DEVICES names them
+  ByteCount memory{};                     ///< memory that it has asked for
+  std::map<std::string, double> resources{};  ///< other resources that it holds
 };
 
 }  // namespace pharos

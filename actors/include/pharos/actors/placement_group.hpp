@@ -19,7 +19,7 @@ namespace detail {
 class GroupHandle;
 }
 
-/// Resources of one node, for actors that share them. The same options as an actor has.
+/// Resources of one node, for actors that share them. The fields mean the same as in ActorOptions.
 struct Bundle {
   double cpus = 0;
   double gpus = 0;
@@ -29,16 +29,20 @@ struct Bundle {
   NodeId node{};
 };
 
+/// The options of Runtime::reserve().
 struct GroupOptions {
-  std::string name{};  ///< for messages and lists
-  std::vector<Bundle> bundles{};
+  std::string name{};             ///< shown in messages and lists; at most 256 bytes
+  std::vector<Bundle> bundles{};  ///< 1 to 4096 bundles
   Strategy strategy = Strategy::kPack;
 };
 
-/// Resources that a program has set aside, all together, for actors that are made with `.group`. They wait in order,
-/// behind nobody who came later; what no cluster like this one could ever give is refused, with numbers. When a node is
-/// lost, its bundles get another place, and actors that may restart do so there.
-/// A value; the last one of it gone, and the last actor that was made with it let go of, the resources are free.
+/// Resources that a program has set aside, all of them at once, for actors that are made with ActorOptions::group. A
+/// handle: copies refer to the same group. Any thread may use it.
+/// A group whose resources are not free waits, and nobody who came later gets what is set aside for it. When a node is
+/// lost, its bundles get a place on another node, and actors that may restart do so there.
+/// Failure: nodes() throws InvalidArgument, with numbers, if the cluster could never have these resources.
+/// End: by remove(), or by cancel() of nodes(); or when the last copy is gone and this process has let go of the last
+/// actor that it made with the group. The resources are then free, as remove() says.
 class PHAROS_API PlacementGroup {
  public:
   PlacementGroup() = default;
@@ -47,9 +51,11 @@ class PHAROS_API PlacementGroup {
   explicit operator bool() const { return handle_ != nullptr; }
   GroupId id() const;
   std::size_t size() const;
-  /// On which node each bundle is, once all have their place: `group.nodes().get()` waits for that.
+  /// The node of each bundle, once all bundles have a place: `group.nodes().get()` waits for that. Throws
+  /// InvalidArgument if this refers to no group.
   const Ref<std::vector<NodeId>>& nodes() const;
-  /// Gives the resources back when the actors that run in it have ended; those do not restart.
+  /// Gives the group up. Its resources are free when the actors that run in it have ended. They do not restart, and
+  /// actors that wait for a place in it are refused.
   void remove() const;
 
   const std::shared_ptr<detail::GroupHandle>& handle() const { return handle_; }

@@ -35,7 +35,7 @@ decltype(auto) apply_to(F& function, const R& ref) {
   }
 }
 
-/// A result that has parts.
+/// The parts of a result that is a tuple or a pair. kCount is 0 for all other types.
 template <class T>
 struct PartsOf {
   static constexpr std::size_t kCount = 0;
@@ -62,7 +62,7 @@ struct PartsOf<std::tuple<Parts...>> {
 template <class A, class B>
 struct PartsOf<std::pair<A, B>> : PartsOf<std::tuple<A, B>> {};
 
-/// A result that has elements, which lie one after the other.
+/// The elements of a result in which they lie one after the other. kBytes is the size of one; 0 for all other types.
 template <class T>
 struct ElementsOf {
   static constexpr std::size_t kBytes = 0;
@@ -83,7 +83,7 @@ requires kPlain<T>
 struct ElementsOf<std::vector<T, Allocator>> : ElementsOf<SharedSpan<T>> {
 };
 
-/// Completes the cell with the value, once its Refs are there.
+/// Completes the cell with the value, once the Refs that the value holds are ready.
 template <class R>
 void complete_with_value(const CellHandle& cell, R value) {
   ValueEncoder encoder{cell};
@@ -114,10 +114,13 @@ void complete_with(const CellHandle& cell, Make&& make) {
 
 }  // namespace detail
 
-/// A result of type T that is there or will be: what submit() and call() return. Copies share it; any thread.
-/// A Ref may outlive its Runtime: what had not come by then is a RuntimeStopped error.
-/// Values may hold Refs: what goes to another process waits until these are ready, and takes their results along. Such
-/// a Ref may have failed; its get() says so.
+/// A result of type T that is ready or will come: submit() and call() return it. Copies share the result. Any thread
+/// may use it.
+/// Failure: get() throws the error of the call. A Ref that was moved from has the error InvalidArgument.
+/// End: the result lives until the last Ref of it is gone. To drop every Ref does not cancel the call. A Ref may
+/// outlive its Runtime; a result that had not come by then is the error RuntimeStopped.
+/// A value may hold Refs. When it goes to another process, it waits until they are ready, and takes their results
+/// along. A result that is an error travels too: get() of that inner Ref throws it.
 template <class T>
 class [[nodiscard]] Ref {
  public:
@@ -125,15 +128,16 @@ class [[nodiscard]] Ref {
 
   explicit Ref(detail::CellHandle cell) : cell_{std::move(cell)} {}
 
-  /// Waits for it. Throws what went wrong: UserError, ActorDied, …
+  /// Waits for the result, and returns a copy of it. Throws the error if there is one: UserError, ActorDied, … Inside
+  /// of a call that is cancelled it throws Cancelled.
   T get() const { return get(Deadline::never()); }
-  /// The same, but no longer than until then (DeadlineExceeded); the call goes on.
+  /// The same, but throws DeadlineExceeded if the result has not come by then; the call goes on.
   T get(Deadline deadline) const {
     auto result = try_get(deadline);
     if (!result) throw_error(std::move(result).error());
     if constexpr (!std::is_void_v<T>) return std::move(result).value();
   }
-  /// The same without exceptions.
+  /// The same as get(), but returns the error instead of throwing it.
   Result<T> try_get(Deadline deadline = Deadline::never()) const {
     auto bytes = cell_.wait(deadline);
     if (!bytes) return std::move(bytes).error();
@@ -148,14 +152,19 @@ class [[nodiscard]] Ref {
       return value;
     }
   }
-  /// True once get() would not wait.
+  /// Returns true once the result or its error has come. get() may still wait for a large value that is on disk or on
+  /// another node.
   bool ready() const { return cell_.ready(); }
 
-  /// Asks for the call to stop. One that has not begun ends with Cancelled. One that runs sees pharos::cancelled(), and
-  /// its waits throw Cancelled; so do the calls that it waits for. What ignores that ends as if nothing had been asked.
+  /// Asks to cancel the call. A call that has not begun ends with Cancelled. In a call that runs, pharos::cancelled()
+  /// becomes true, get() throws Cancelled, and the calls that it waits for are cancelled too. A function that ignores
+  /// this ends as if nobody had asked.
   void cancel() const { cell_.cancel(); }
 
-  /// What `function` makes of the result, in this process, on a thread that is there for callbacks. An error passes by.
+  /// Calls `function` with the result, and returns a Ref of what `function` returns or throws. If the result is an
+  /// error, `function` is not called, and the returned Ref has that error. `function` runs in this process, on the
+  /// Runtime's thread for callbacks: one callback at a time, in the order in which the results come. A callback that
+  /// waits for another result lets those behind it run. cancel() of the returned Ref does not cancel the call.
   template <class F>
   auto then(F function) const {
     using R = decltype(detail::apply_to<T>(function, std::declval<Ref>()));
@@ -169,15 +178,16 @@ class [[nodiscard]] Ref {
     return Ref<std::remove_cvref_t<R>>{std::move(made)};
   }
 
-  /// The parts of a std::tuple or std::pair, as results of their own: `auto [loss, gradient] = ref.split();`. An error
-  /// goes to each of them. The call is cancelled when all of them have been.
+  /// Returns a Ref for each part of a std::tuple or std::pair: `auto [loss, gradient] = ref.split();`. If the result is
+  /// an error, each part has that error. The call is cancelled when all parts have been cancelled.
   auto split() const {
     static_assert(detail::PartsOf<T>::kCount != 0, "only a std::tuple or std::pair has parts: return one of these");
     if constexpr (detail::PartsOf<T>::kCount != 0) return detail::PartsOf<T>::split(cell_);
   }
 
-  /// Elements of Bytes, of a SharedSpan or of a vector of numbers as a result of their own, which lies in the same
-  /// memory and keeps it: nothing is copied. InvalidArgument when there are not so many.
+  /// Returns a Ref of `count` elements, from `begin` on, of Bytes, a SharedSpan or a vector of numbers. They lie in the
+  /// memory of the whole result and keep it alive; nothing is copied. If the result has fewer elements, the returned
+  /// Ref has the error InvalidArgument.
   auto slice(std::size_t begin, std::size_t count) const {
     static_assert(detail::ElementsOf<T>::kBytes != 0,
                   "only Bytes, a SharedSpan and a std::vector of numbers have slices");
@@ -196,7 +206,8 @@ struct Codec<Ref<T>> {
   static Ref<T> decode(Decoder& from) { return Ref<T>{detail::decode_ref(from)}; }
 };
 
-/// `co_await ref`, in a coroutine: as get(), and meanwhile the actor runs other calls.
+/// Makes `co_await ref` possible in a coroutine. It is like get(), but the actor runs other calls while it waits.
+/// Throws Cancelled if the coroutine is cancelled first.
 template <class T>
 Async<T> as_async(Ref<T> ref) {
   const auto kept = co_await detail::until_ready(ref.cell());

@@ -9,48 +9,48 @@
 #include <pharos/wire/decoder.hpp>
 #include <pharos/wire/encoder.hpp>
 
-/// The program's table of what can be called by name, filled by static initialisers, so that driver and workers, which
-/// are the same executable, agree on it.
+/// The program's table of the functions that can be called by name. Static initialisers fill it, so that the driver and
+/// its workers, which run the same executable, have the same table.
 namespace pharos::detail {
 
 enum class FunctionKind : std::uint8_t { kTask, kMethod, kConstructor, kExceptionTypes };
 
-/// A type of exceptions that travel as what they are.
+/// A type of exceptions that a function declares (pharos::throws), so that they arrive as what they are.
 struct ThrownType {
   const std::type_info* type = nullptr;
-  /// In a catch block: writes what is being handled, unless it is of another type.
+  /// To be called in a catch block. Encodes the exception that is being handled; false if it is of another type.
   bool (*encode)(Encoder& to) = nullptr;
-  /// Throws it. Returns if these bytes are none.
+  /// Decodes an exception and throws it. Returns if the bytes are no exception of this type.
   void (*rethrow)(Decoder& from) = nullptr;
 };
 
-/// What a worker runs. Only the members of its kind are set.
+/// A function that a worker can run, or a list of exception types. Only the members that its kind needs are set.
 struct Function {
-  const std::type_info* tag = nullptr;  ///< of the type that names it
+  const std::type_info* tag = nullptr;  ///< the type whose name is the name of the function
   FunctionKind kind{};
   void (*call)(void* instance, Decoder& arguments, Encoder& result) = nullptr;
-  /// Instead of `call`, of a method that is a coroutine. The arguments are there until its first wait, the result until
+  /// Set instead of `call` for a method that is a coroutine. `arguments` is valid until its first wait, `result` until
   /// its end.
   async::Async<void> (*begin)(void* instance, Decoder* arguments, Encoder* result) = nullptr;
   void* (*construct)(Decoder& arguments) = nullptr;
   void (*destroy)(void* instance) = nullptr;
-  /// In a catch block: whether what is being handled is of one of the types.
+  /// To be called in a catch block. Returns whether the exception that is being handled is of one of the types.
   bool (*handles)() = nullptr;
-  std::span<const ThrownType> throws{};  ///< what it declares
+  std::span<const ThrownType> throws{};  ///< types of exceptions that it declares
 
-  /// Mangled; the same from every compiler of the Itanium ABI.
+  /// The mangled name, which is the same from every compiler of the Itanium ABI.
   const char* name() const { return tag->name(); }
 };
 
-/// A Function in the table. Its index is known once the table is sorted, just before main; a library that is loaded
-/// later has none, because workers do not load it.
+/// A Function in the table. It gets its index when the table is sorted, just before main. A function of a library that
+/// is loaded later has no index, because workers do not load that library.
 struct RegisteredFunction {
   Function function;
   std::uint32_t index = kNoIndex;
   static constexpr std::uint32_t kNoIndex = ~std::uint32_t{0};
 };
 
-/// Never fails.
+/// Adds a function to the table, and returns its entry, which lives as long as the process. Never fails.
 PHAROS_API RegisteredFunction* register_function(const Function& function);
 
 }  // namespace pharos::detail

@@ -27,79 +27,99 @@ template <class T>
 class ActorGroup;
 struct ActorGroupOptions;
 
+/// How a program's Runtime joins a cluster, or starts one of its own. A Runtime in a worker ignores all options.
 struct RuntimeOptions {
-  /// The cluster to join: "unix:/path/node.sock". Empty: PHAROS_ADDRESS, and without that a cluster of this program's
-  /// own, which ends with it.
+  /// The cluster to join: the socket of a node on this machine ("unix:/path/node.sock"), or the address of a head
+  /// ("HOST:PORT"), to which the Runtime adds a node of its own. If empty, PHAROS_ADDRESS is used. If that is not set
+  /// either, the Runtime starts a cluster for this program alone, which ends with the Runtime.
   std::string address{};
-  /// The cluster's token, 32 bytes in a file of mode 0600. Empty: PHAROS_TOKEN_FILE, else "token" beside the socket.
+  /// The file with the cluster's token: 32 bytes, mode 0600. If empty, PHAROS_TOKEN_FILE is used, else the file "token"
+  /// in the folder of the node's socket. A cluster of the program's own needs none.
   std::string token_file{};
-  /// Where the program's own cluster listens besides its Unix socket: "127.0.0.1:7000". Empty: nowhere.
+  /// Address at which the program's own cluster listens besides its Unix socket: "127.0.0.1:7000". Empty for none.
   std::string listen{};
-  /// How much memory large values may take at once in the program's own cluster. 0: half of what the machine has, or
-  /// the cgroup allows.
+  /// Memory that large values may take at once in the program's own cluster. 0 for half of the memory that the machine
+  /// has or the cgroup allows.
   ByteCount object_store{};
-  /// Where large values go that have no room there, to come back when they are read: a folder on a disk. Empty:
-  /// PHAROS_SPILL_FOLDER, else /var/tmp. "none": nowhere, and a full store is an error (Exhausted).
+  /// A folder on a disk: the program's own cluster moves large values there when memory becomes short, and brings them
+  /// back when they are read. If empty, PHAROS_SPILL_FOLDER is used, else /var/tmp. With "none" nothing is moved, and a
+  /// full store is an error (Exhausted).
   std::string spill_folder{};
-  /// CPUs that its tasks may use at once. 0: as many as this process may.
+  /// CPUs that tasks and actors may use at once in the program's own cluster. 0 for as many as PHAROS_RESOURCES says,
+  /// else as many as this process may use.
   std::uint32_t cpus = 0;
-  /// A line that several workers print alike is shown once, and how often it came back is told every five seconds.
-  /// PHAROS_FOLD_OUTPUT=0 in the environment shows every line. Lines of numbers alone are always shown.
+  /// If true, a line that several workers print is shown once, and every five seconds a message tells how often it was
+  /// repeated. Lines that contain only numbers are always shown. PHAROS_FOLD_OUTPUT=0 in the environment shows every
+  /// line.
   bool fold_output = true;
 };
 
+/// How an actor is made: `runtime.spawn<T>({.name = "counter", .cpus = 1}, arguments…)`.
+///
+/// The actor holds its resources (`cpus`, `gpus`, `memory`, `resources`) as long as its process lives. Until a node has
+/// them free, the actor has no process, and its calls wait. Actors that wait get resources in the order in which they
+/// asked, and a later actor may take what the earlier ones cannot use. If no node could ever have the resources, the
+/// calls throw InvalidArgument. When the process dies and the actor restarts, it asks for the resources again.
 struct ActorOptions {
-  /// What it is called in messages and logs, and how others find it (Runtime::actor()): one actor of a namespace has a
-  /// name at a time. Empty: its type, and nobody finds it.
+  /// The actor's name in messages and logs, by which Runtime::actor() finds it. A namespace has at most one living
+  /// actor of a name; the calls of a second one throw AlreadyExists. At most 256 bytes. If empty, messages use the name
+  /// of the type, and the actor cannot be found.
   std::string name{};
-  /// Where its name counts. Empty: in this program alone.
+  /// The namespace of the name. If empty, only this program finds the actor.
   std::string name_space{};
-  /// The actor of that name, if there is one, instead of a new one.
+  /// If true and an actor of this name exists, spawn() returns a handle of that actor and makes no new one. spawn()
+  /// then waits for the answer of the node. If the existing actor is of another type, the calls throw InvalidArgument.
   bool get_if_exists = false;
-  /// What it holds as long as its process lives. Its calls wait until a node has that much left, first come first
-  /// served; what no node could ever give is refused. When its process dies it asks anew.
+  /// CPUs that the actor holds.
   double cpus = 0;
-  /// A share of one GPU (0.5), or so many whole ones. It sees those alone, in CUDA_VISIBLE_DEVICES, and none without.
+  /// A share of one GPU (0.5), or a whole number of GPUs. The process sees only these GPUs, in CUDA_VISIBLE_DEVICES;
+  /// with 0 it sees none.
   double gpus = 0;
-  /// What it is expected to use at most, as for a task.
+  /// The most memory that the actor is expected to use, as in TaskOptions::memory.
   ByteCount memory{};
-  /// What else a node has by its PHAROS_RESOURCES: {{"fast_disk", 1}}.
+  /// Other resources, which nodes declare in PHAROS_RESOURCES: {{"fast_disk", 1}}.
   std::map<std::string, double> resources{};
-  /// What has to be true of its node's labels (PHAROS_LABELS): {{"zone", "in(a, b)"}, {"disk", "!ssd"}}.
+  /// Rules that the labels of the node (PHAROS_LABELS) must satisfy: {{"zone", "in(a, b)"}, {"disk", "!ssd"}}.
   std::map<std::string, std::string> labels{};
-  /// On this node and no other. When that is gone it is refused.
+  /// The only node on which the actor may run. If that node is gone, the calls throw InvalidArgument.
   NodeId node{};
-  /// On this node, if it has room: what it needs lies there.
+  /// The preferred node, which the actor gets if that node has room: for example because its data is there.
   NodeId near{};
-  /// On the node of which the least is in use. Else nodes are filled to the half, one after the other, before more goes
-  /// to any of them; those with GPUs last, unless they are asked for.
+  /// If true, the actor goes to the node of which the least is in use. If false, nodes are filled up to one half, one
+  /// after the other, beginning with the node of the caller, before any of them gets more. In both cases nodes with
+  /// GPUs are used last, unless GPUs are asked for.
   bool spread = false;
-  /// It has a part of what this group has: of that bundle, or of any. Then labels, node, near and spread say nothing.
+  /// The actor takes its resources from this group: from bundle number `bundle`, or from any bundle if that is
+  /// negative. `labels`, `node`, `near` and `spread` are then ignored.
   PlacementGroup group{};
   std::int32_t bundle = -1;
-  /// How often a new process takes over when its own dies: it is constructed anew, from the same arguments. Negative:
-  /// always. Restarts that follow each other closely wait, longer each time.
+  /// How often a new process takes over when the actor's process dies; negative for always. The new process constructs
+  /// the object again, from the same arguments. Restarts that follow each other closely wait: 100 ms at first, then
+  /// longer each time, up to 10 s.
   std::int32_t max_restarts = 0;
-  /// How often a call that was on its way when the process died is sent again. It may then run twice.
+  /// How often a call that was under way when the process died is sent to the next process. It may then run more
+  /// than once.
   std::int32_t max_task_retries = 0;
-  /// Lives without handles and without its program, until it is killed or stopped, or the cluster ends. Other programs
-  /// of the same build find it by its name.
+  /// If true, the actor lives without handles and after the end of its program, until it is killed or stopped, or the
+  /// cluster ends. Other programs of the same build find it by its namespace and name.
   bool detached = false;
-  /// Never twice at once, wherever the network is cut: its process ends when it has not heard from the head for 8 s,
-  /// before another one may be started elsewhere. So it does not outlive a head that is away for longer.
+  /// If true, two processes of this actor never run at once, wherever the network is cut: a process that has heard
+  /// nothing from the head for 8 s ends itself, before the head may start another one elsewhere. So the actor does not
+  /// outlive a head that is away for longer.
   bool exclusive = false;
-  /// When its node is to be empty (pharos drain), it is stopped there, as by Actor::stop(): it need not stay until it
-  /// ends by itself. One that may be restarted leaves in any case.
+  /// If true, the actor is stopped, as by Actor::stop(), when its node drains (`pharos drain`). If false, the node
+  /// waits until the actor ends by itself, or until the time limit of the drain. An actor that may be restarted leaves
+  /// the node in both cases.
   bool leave_on_drain = false;
 };
 
 namespace detail {
 class Driver;
 
-/// This thread's next value to put; emptied by each use.
+/// Returns this thread's encoder for the next value to put. encode_ready() empties it before each use.
 PHAROS_API Encoder& scratch_value(Caller& caller, CallSite site);
 
-/// An extent, and where in the program it was written.
+/// An extent of an array, and the place in the program where it was written.
 struct SitedExtent {
   template <std::integral T>
   SitedExtent(T extent, CallSite written_at = CallSite::here())
@@ -109,27 +129,37 @@ struct SitedExtent {
 };
 }  // namespace detail
 
-/// This program's place in a cluster: joins the one that it was started for, or starts one of its own.
-/// Everything that it started ends with it. Any thread may use it; there may be several, in turn or at once.
-/// Made by code that runs in a worker, it is the worker's place in the cluster that the worker belongs to: options are
-/// not looked at, and what it started ends with the worker.
-/// A child of fork() cannot use its parent's (RuntimeStopped), but may make its own.
+/// A program's connection to a cluster. The constructor joins the cluster that the options or the environment name, or
+/// starts one for this program alone. The program owns it. Any thread may use it. A program may have several Runtimes,
+/// one after the other or at once.
+/// Failure: the constructor throws if there is no cluster to join or start: Unavailable, PermissionDenied, NotFound (no
+/// `pharos` executable), FailedPrecondition (the program was linked without the start object). The methods throw for
+/// options that make no sense (InvalidArgument). What goes wrong with a task or a call is the error of its Ref.
+/// End: all that it started ends with it, but for detached actors. exit() ends a Runtime that is still there.
+/// In a worker, a Runtime stands for the worker's own connection to its cluster: the options are ignored, and what it
+/// started ends with the worker.
+/// A child of fork() cannot use the Runtime of its parent (RuntimeStopped), but may make its own.
 class PHAROS_API Runtime {
  public:
   Runtime() : Runtime(RuntimeOptions{}) {}
   explicit Runtime(const RuntimeOptions& options);
-  /// Takes `--pharos-address`, `--pharos-token-file` and `--pharos-listen` (with `=VALUE`) over the options, and leaves
-  /// the other arguments alone.
+  /// The arguments `--pharos-address=VALUE`, `--pharos-token-file=VALUE` and `--pharos-listen=VALUE` replace the values
+  /// in the options. Other arguments are ignored, and all of them stay in place.
   Runtime(int argc, char** argv, const RuntimeOptions& options = {});
   Runtime(Runtime&&) noexcept;
   Runtime& operator=(Runtime&&) noexcept;
-  /// Waits for nothing that was submitted: get() first what is needed.
+  /// Does not wait for tasks and calls: get() the results that are needed first. Refs that are pending get the error
+  /// RuntimeStopped. Callbacks (Ref::then()) of results that have come before still run.
   ~Runtime();
 
-  /// Runs a function in a worker process: `runtime.submit<&add>(1, 2)`. Returns at once: the task waits here for a
-  /// worker. With 4 million tasks that wait, the Ref of the next one throws Overloaded. A Ref may stand for an
-  /// argument: the task waits until its result is there. What may be named: functions and static methods, one of
-  /// several by `overload`, instances of templates, lambdas that capture nothing, objects that are constants.
+  /// Runs a function as a task in a worker process: `runtime.submit<&add>(1, 2)`. Returns at once; the task waits in
+  /// this process until a worker is free. An argument may be a Ref: the task then waits until that result is ready.
+  ///
+  /// The template argument names the function. It may be a function or a static method (`overload` chooses one of
+  /// several), an instance of a template, a lambda that captures nothing, or a constant function object.
+  ///
+  /// The Ref throws Overloaded if 4 million tasks with the same options for resources and nodes wait already, or if the
+  /// program has used more than 256 different combinations of these options.
   template <auto F, class... Args>
   requires(!detail::kBeginsWith<TaskOptions, Args...>) Ref<detail::ResultOf<F>> submit(Args&&... args) {
     return submit<F>(TaskOptions{}, std::forward<Args>(args)...);
@@ -141,14 +171,15 @@ class PHAROS_API Runtime {
     Function::encode(arguments, std::forward<Args>(args)...);
     return Ref<detail::ResultOf<F>>{submit_encoded(options, *Function::registered, arguments)};
   }
-  /// What is called is named, not passed.
+  /// Stops the compiler: the function must be named as a template argument, not passed as an argument.
   template <class... Args>
   void submit(Args&&...) const {
     detail::refuse_callee_as_argument<Args...>();
   }
 
-  /// Makes a T in a worker process of its own: `runtime.spawn<Counter>(10)`. Returns at once; what its constructor
-  /// throws, its calls throw.
+  /// Constructs a T in a worker process of its own: `runtime.spawn<Counter>(10)`. Returns at once. If the constructor
+  /// throws, the actor's calls throw ActorDied with that reason, or the exception itself if T declares its type (see
+  /// pharos::throws).
   template <class T, class... Args>
   requires(!detail::kBeginsWith<ActorOptions, Args...>) Actor<T> spawn(Args&&... args) {
     return spawn<T>(ActorOptions{}, std::forward<Args>(args)...);
@@ -161,16 +192,18 @@ class PHAROS_API Runtime {
     return Actor<T>{spawn_encoded(options, typeid(T).name(), *Function::registered, arguments)};
   }
 
-  /// The actor of that name. Throws NotFound, or InvalidArgument if it is none of that type.
+  /// Returns a handle of the actor with this name; waits for the answer of the node. If `name_space` is empty, the name
+  /// is looked up among the actors of this program. Throws NotFound, or InvalidArgument if the actor is of another
+  /// type.
   template <class T>
   Actor<T> actor(const std::string& name, const std::string& name_space = {}) {
     return Actor<T>{find_actor(name, name_space, typeid(T).name())};
   }
 
-  /// A value that is there, as a Ref: to be an argument again and again. One that takes more than 100 KiB lies in the
-  /// object store until the last Ref is gone: it is written there once, its Ref travels without it, and Bytes and views
-  /// (SharedSpan) that get() gives, or that a function receives, are the object itself. A full store throws Exhausted.
-  /// Waits for the Refs that the value holds.
+  /// Makes a Ref of a value, which may then be an argument of many calls. A value of more than 100 KiB is written to
+  /// the object store once, and stays there until the last Ref is gone. Its Ref travels without the value. Bytes and
+  /// views (SharedSpan) that get() returns, or that a function receives, refer to the stored object, without a copy.
+  /// Waits until the Refs that the value holds are ready. Throws Exhausted if the store is full.
   template <class T>
   Ref<T> put(const T& value, CallSite site = CallSite::here()) {
     detail::check_travels<T>();
@@ -179,8 +212,8 @@ class PHAROS_API Runtime {
     return Ref<T>{put_encoded(encoded)};
   }
 
-  /// Elements in the object store that are to be filled where they lie (see Writable): as many as the product of the
-  /// extents, row by row. A full store throws Exhausted.
+  /// Makes an array in the object store, which the program fills in place (see Writable). It has as many elements as
+  /// the product of the extents, row by row. Throws Exhausted if the store is full.
   template <class T, class... Extents>
   Writable<T> create(detail::SitedExtent first, Extents... others) {
     std::size_t size = first.size;
@@ -189,12 +222,14 @@ class PHAROS_API Runtime {
   }
   Writable<std::byte> create_bytes(detail::SitedExtent size) { return create<std::byte>(size); }
 
-  /// Sets resources aside for actors that come, all together or not at all:
-  /// `runtime.reserve({.bundles = {{.gpus = 1}, {.gpus = 1}}, .strategy = Strategy::kStrictSpread})`. Returns at once.
+  /// Sets resources aside for actors that are made later, all of them or none:
+  /// `runtime.reserve({.bundles = {{.gpus = 1}, {.gpus = 1}}, .strategy = Strategy::kStrictSpread})`. Returns at once;
+  /// PlacementGroup::nodes() waits for the resources.
   PlacementGroup reserve(const GroupOptions& options);
 
-  /// Makes several T, together or not at all, each in a process of its own, from the same arguments:
-  /// `runtime.spawn_group<Trainer>({.size = 8, .member = {.gpus = 1}}, config)`. Returns at once.
+  /// Constructs several T, all of them or none, each in a process of its own, from the same arguments:
+  /// `runtime.spawn_group<Trainer>({.size = 8, .member = {.gpus = 1}}, config)`. Returns at once; ActorGroup::ready()
+  /// waits for the members.
   template <class T, class... Args>
   ActorGroup<T> spawn_group(const ActorGroupOptions& options, Args&&... args);
 
@@ -203,12 +238,12 @@ class PHAROS_API Runtime {
     actor.kill();
   }
 
-  /// Is given what this program's workers print, as long as somebody has it. In a worker: nothing, since that goes to
-  /// the program.
+  /// From now on `listener` gets everything that this program's workers print, as long as the program keeps the
+  /// shared_ptr. Does nothing in a worker, because the output of workers goes to the program.
   void listen_to_output(const std::shared_ptr<const OutputListener>& listener);
 
   JobId job() const;
-  /// Of the cluster's daemon; for tests and for people who look at it.
+  /// The address of the daemon that serves this program, for tests and for people who inspect the cluster.
   std::string address() const;
 
  private:
@@ -222,21 +257,24 @@ class PHAROS_API Runtime {
                                                   const char* type_name);
 
   std::shared_ptr<detail::Caller> caller_;
-  std::shared_ptr<detail::Driver> driver_;  // none in a worker
+  std::shared_ptr<detail::Driver> driver_;  // null in a worker
 };
 
-/// Inside of a call that runs in a worker: whether somebody has asked for it to stop. False elsewhere.
+/// Returns whether somebody has asked to cancel the call that this thread runs (Ref::cancel()). Returns false in a
+/// thread that runs no call.
 PHAROS_API bool cancelled();
 
-/// The same: whether the worker is told to end, as by Actor::stop(), and waits for the call.
+/// Returns whether the worker was told to end, as by Actor::stop(), and waits for the call that this thread runs.
+/// Returns false in a thread that runs no call.
 PHAROS_API bool stopping();
-/// In a method: this actor ends for good when the call has come back, after its destructor; calls behind it throw
-/// ActorDied. Throws FailedPrecondition elsewhere.
+/// For the methods of an actor: ends the actor for good, as Actor::stop() does with a grace of 30 s, once the running
+/// call has returned. The actor's destructor runs, and calls behind this one throw ActorDied. Throws FailedPrecondition
+/// where no method of an actor runs.
 PHAROS_API void exit_actor();
 
-/// Where this code runs, and for whom. In a thread that an actor has started: as in its methods, but for what is of a
-/// call. In a program: the job, node and namespace of its Runtime, the newest if it has several; empty before and
-/// after.
+/// Describes where this code runs, and for which call. In a thread that an actor's code has started, everything is as
+/// in the actor's methods, except the fields that describe a call. In a program, it has the job, node and namespace of
+/// the newest Runtime, and is empty while there is no Runtime.
 PHAROS_API Context context();
 
 }  // namespace pharos

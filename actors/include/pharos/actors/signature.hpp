@@ -8,7 +8,7 @@
 
 namespace pharos {
 
-/// One of several functions or methods of a name, to be named in a call: `submit<pharos::overload<int(int)>(&f)>(1)`,
+/// Chooses one of several functions or methods of the same name: `submit<pharos::overload<int(int)>(&f)>(1)`,
 /// `actor.call<pharos::overload<int() const>(&C::size)>()`.
 template <class Function>
 constexpr Function* overload(Function* function) {
@@ -24,15 +24,15 @@ namespace detail {
 template <class... P>
 struct Parameters;
 
-/// What the name in a call is.
+/// The kind of entity that a call names. Only the first three can be called.
 enum class Callee : std::uint8_t {
-  kFunction,       ///< also a static method
-  kMethod,         ///< for an object that stays what it is: not &&
-  kObject,         ///< a lambda or function object of one const operator()
-  kRvalueMethod,   // and what cannot be called:
-  kMutableObject,  // its operator() is not const
-  kManyFunctions,  // a generic lambda, several operator()
-  kNothing,
+  kFunction,       ///< a function or a static method
+  kMethod,         ///< a method without &&, which leaves its object usable
+  kObject,         ///< a lambda or a function object with one operator(), which is const
+  kRvalueMethod,   ///< a method with &&
+  kMutableObject,  ///< a function object whose operator() is not const
+  kManyFunctions,  ///< a generic lambda, or an object without exactly one operator()
+  kNothing,        ///< something that is no function
 };
 
 template <class R, class... P>
@@ -83,7 +83,7 @@ struct Signature<F> : Signature<decltype(&F::operator())> {
 template <auto F>
 using SignatureOfNamed = Signature<std::remove_cv_t<decltype(F)>>;
 
-/// What a coroutine brings in the end.
+/// The type that callers get from a function with result R: for a coroutine, what it returns in the end (kLater).
 template <class R>
 struct Brought {
   using Type = std::remove_cvref_t<R>;
@@ -102,12 +102,12 @@ using ResultOf = typename BroughtBy<F>::Type;
 template <auto F>
 inline constexpr Callee kCallee = SignatureOfNamed<F>::kCallee;
 
-/// A function, or an object that is one.
+/// F names a function or a function object.
 template <auto F>
 concept NamesFunction = kCallee<F>
 == Callee::kFunction || kCallee<F> == Callee::kObject;
 
-/// A method that a T has. (T need not be complete before the call.)
+/// Returns whether M names a method of T. T need not be complete before the call.
 template <class T, auto M>
 consteval bool is_method_of() {
   if constexpr (kCallee<M> == Callee::kMethod) {
@@ -117,7 +117,7 @@ consteval bool is_method_of() {
   }
 }
 
-/// Stops the compiler at what cannot be called, with the reason and what to do instead.
+/// Stops the compiler if F cannot be called, with the reason and what to do instead.
 template <auto F>
 constexpr void check_callee() {
   constexpr Callee kFound = kCallee<F>;

@@ -8,15 +8,16 @@
 #include <pharos/actors/registered_function.hpp>
 #include <pharos/wire/codec.hpp>
 
-/// Types of exceptions: what a function declares, and what a call is tried again for.
+/// Types of exceptions: those that a function declares, and those after which a call is run again.
 namespace pharos {
 
-/// `pharos::types<Overdrawn, std::runtime_error>`, where types of exceptions are asked for.
+/// A list of types of exceptions, for declarations and options: `pharos::types<Overdrawn, std::runtime_error>`.
 template <class... E>
 inline constexpr detail::Types<E...> types{};  // NOLINT(readability-identifier-naming): users write it
 
-/// What a function or method declares to throw: its callers catch exceptions of these types as they are, with all their
-/// fields, and everything else as UserError. Declared at global scope, before the first call:
+/// The types of exceptions that a function or method declares. Its callers catch exceptions of these types as they are,
+/// with all their fields, and everything else as UserError. Write the declaration at global scope, before the first
+/// call:
 ///
 ///   template <>
 ///   inline constexpr auto pharos::throws<&bank::Account::take> = pharos::types<bank::Overdrawn, bank::NotYours>;
@@ -25,15 +26,15 @@ inline constexpr detail::Types<E...> types{};  // NOLINT(readability-identifier-
 ///
 ///   static constexpr auto pharos_throws = pharos::types<Overdrawn, NotYours>;
 ///
-/// An exception travels as other values do (see Codec), in at most 16 KiB; one that is made of its text alone, as those
-/// of <stdexcept> and what derives from them without adding fields, without a word. Of a class that is derived from a
-/// declared one the declared part arrives.
+/// An exception travels as other values do (see Codec). One of more than 16 KiB, or one that cannot be encoded, arrives
+/// as UserError. An exception that consists of its text alone needs no Codec: those of <stdexcept>, and classes that
+/// derive from them and add no fields. If the thrown class derives from a declared one, only the declared part arrives.
 template <auto F>
 inline constexpr auto throws = types<>;  // NOLINT(readability-identifier-naming): users write it
 
 namespace detail {
 
-/// Derived from an exception of <stdexcept> with nothing added to it, so that its text is all of it.
+/// True if E derives from the <stdexcept> exception Base and adds nothing, so that its text is all that it has.
 template <class E, class Base>
 inline constexpr bool kAddsNothingTo = std::is_base_of_v<Base, E> && sizeof(E) == sizeof(Base);
 template <class E>
@@ -96,7 +97,7 @@ constexpr Types<A..., B...> joined(Types<A...>, Types<B...>) {
   return {};
 }
 
-/// What a class declares for all of its methods.
+/// Returns the types that a class declares for all of its methods.
 template <class T>
 constexpr auto thrown_by_class() {
   if constexpr (requires { T::pharos_throws; }) {
@@ -129,10 +130,11 @@ struct RegisteredTypes {
 
 }  // namespace detail
 
-/// Types of exceptions and of what is derived from them: `pharos::types<Flaky, std::runtime_error>`.
+/// An option that lists types of exceptions, each with the types that derive from it: `pharos::types<Flaky, Busy>`. A
+/// value.
 class ExceptionTypes {
  public:
-  constexpr ExceptionTypes() = default;  // none
+  constexpr ExceptionTypes() = default;  // an empty list
   template <class... E>
   ExceptionTypes(detail::Types<E...>) : registered_{detail::RegisteredTypes<E...>::registered} {}
   ExceptionTypes(detail::Types<>) {}

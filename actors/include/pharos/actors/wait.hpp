@@ -15,26 +15,28 @@
 /// Waiting for several results at once.
 namespace pharos {
 
+/// When a wait for several results ends: with enough results, or at the deadline, whichever comes first.
 struct WaitOptions {
-  std::size_t count = 1;  ///< come back when so many are there
+  std::size_t count = 1;  ///< the wait ends when this many results are ready
   Deadline deadline = Deadline::never();
 };
 
 namespace detail {
 
-/// Cells come out in the order in which they become ready.
+/// A queue of cells, which come out in the order in which they become ready. One thread uses it; any thread may
+/// complete the cells.
 class PHAROS_API ReadyQueue {
  public:
   ReadyQueue();
   ReadyQueue(ReadyQueue&&) noexcept;
   ReadyQueue& operator=(ReadyQueue&&) noexcept;
-  /// Leaves nothing behind in those that are still pending.
+  /// Drops the queue's callbacks in the cells that are pending.
   ~ReadyQueue();
 
   void add(CellHandle cell);
-  /// How many have come out and were not taken.
+  /// Number of cells that are ready and have not been taken.
   std::size_t ready() const;
-  /// All of them; waits until there are `count`, or for the deadline.
+  /// Waits until `count` cells are ready, or for the deadline, and takes all that are ready.
   std::vector<CellHandle> take(const WaitOptions& options);
 
  private:
@@ -44,8 +46,8 @@ class PHAROS_API ReadyQueue {
 
 }  // namespace detail
 
-/// Results to be waited for again and again, as they come: each costs the same, however many there are.
-/// One thread.
+/// A set of results that a program takes as they come. Each result costs the same, however many there are. The program
+/// owns it, and one thread uses it. Destroying it does not cancel the calls.
 template <class T>
 class RefSet {
  public:
@@ -58,12 +60,12 @@ class RefSet {
     queue_.add(ref.cell());
     ++size_;
   }
-  /// Those that have not been taken.
+  /// Number of results that have not been taken.
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
 
-  /// Takes those that are there, in the order in which they came: at least `count`, or all that are left, unless the
-  /// deadline comes first.
+  /// Waits for `count` results, or for all that are left if these are fewer, but no longer than the deadline. Takes and
+  /// returns all that are ready, in the order in which they came. A result that is an error is ready, too.
   std::vector<Ref<T>> wait(WaitOptions options = {}) {
     options.count = std::min(options.count, size_);
     std::vector<Ref<T>> ready;
@@ -77,14 +79,16 @@ class RefSet {
   std::size_t size_ = 0;
 };
 
+/// The answer of wait(): the Refs that are ready, and the others.
 template <class T>
 struct Waited {
   std::vector<Ref<T>> ready;
   std::vector<Ref<T>> pending;
 };
 
-/// Waits for some of them: `wait(refs, {.count = 2, .deadline = …})`. Both lists are in the order of `refs`; a list
-/// that is not needed afterwards is moved in. To take a long list apart one by one, wait on a RefSet.
+/// Waits for some of the results: `wait(refs, {.count = 2, .deadline = …})`. Both lists of the answer are in the order
+/// of `refs`. A result that is an error is ready, too. Any thread may call it. A list that is not needed afterwards is
+/// moved in. To take the results of a long list one by one, use a RefSet, which costs less.
 template <class T>
 Waited<T> wait(std::vector<Ref<T>> refs, const WaitOptions& options = {}) {
   const std::size_t count = std::min(options.count, refs.size());
@@ -92,7 +96,7 @@ Waited<T> wait(std::vector<Ref<T>> refs, const WaitOptions& options = {}) {
   const auto is_last_wanted = [&](const Ref<T>& ref) { return ref.ready() && ++there == count; };
   if (std::none_of(refs.begin(), refs.end(), is_last_wanted)) {
     detail::ReadyQueue queue;
-    // Where results come fast, enough are there before all have been looked at.
+    // If results come fast, enough are ready before all have been added.
     for (auto ref = refs.begin(); ref != refs.end() && queue.ready() < count; ++ref) queue.add(ref->cell());
     static_cast<void>(queue.take({count, options.deadline}));
   }
@@ -108,16 +112,17 @@ std::vector<Ref<T>> wait(RefSet<T>& refs, const WaitOptions& options = {}) {
 
 namespace detail {
 
-/// Which error a result of several has.
+/// Which error the combination of several results has.
 enum class Failure : std::uint8_t {
-  kInOrder,  ///< that of the first in the list, when all are ready
-  kInTime,   ///< the one that came first, at once; it says "rank" and the place in the list
+  kInOrder,  ///< the first error in the order of the list, once all results are ready
+  kInTime,   ///< the error that comes first, as soon as it comes; its context is "rank" and the index in the list
 };
-/// As soon as one of the cells has an error, `made` has it too.
+/// Completes `made` with an error as soon as one of the cells has an error.
 PHAROS_API void fail_with_first(const CellHandle& made, const std::vector<CellHandle>& cells);
 
-/// Runs `make` on the thread for callbacks when all cells are ready; what it returns or throws is the result. An error
-/// among the cells passes by.
+/// Runs `make` on the thread for callbacks when all cells are ready. The returned Ref has what `make` returns or
+/// throws; or the error, if one of the cells has one, and `make` does not run. Throws InvalidArgument if `cells` is
+/// empty.
 template <class R, class Make>
 Ref<R> when_ready(const std::vector<CellHandle>& cells, Make make, Failure failure = Failure::kInOrder) {
   if (cells.empty()) {
@@ -126,7 +131,7 @@ Ref<R> when_ready(const std::vector<CellHandle>& cells, Make make, Failure failu
   CellHandle made = cells.front().offspring();
   if (failure == Failure::kInTime) fail_with_first(made, cells);
   call_back_when_ready(cells, [made, cells, make = std::move(make)] {
-    if (made.ready()) return;  // cancelled, or failed
+    if (made.ready()) return;  // it was cancelled, or has failed
     for (const CellHandle& cell : cells) {
       if (auto bytes = cell.wait(Deadline::never()); !bytes) return made.set_error(std::move(bytes).error());
     }
@@ -161,7 +166,9 @@ auto all_of(const std::vector<Ref<T>>& refs, Failure failure) {
 
 }  // namespace detail
 
-/// All results in one, in their order; the first error in that order, if there is one, once all have ended.
+/// Combines results to one, in their order. Once all are ready, the returned Ref is ready: if some are errors, with the
+/// first error in that order. Any thread. Returns at once; throws InvalidArgument if there is no Ref in the list.
+/// cancel() of the returned Ref does not cancel the calls.
 template <class T>
 auto when_all(const std::vector<Ref<T>>& refs) {
   return detail::all_of(refs, detail::Failure::kInOrder);
@@ -171,7 +178,8 @@ Ref<std::tuple<T...>> when_all(const Ref<T>&... refs) {
   return detail::when_ready<std::tuple<T...>>({refs.cell()...}, [refs...] { return std::tuple<T...>{refs.get()...}; });
 }
 
-/// Which of them was ready first, by its place: also one that failed.
+/// Returns a Ref of the index of the result that is ready first, be it a value or an error. Any thread. Throws
+/// InvalidArgument if the list is empty.
 template <class T>
 Ref<std::size_t> when_any(const std::vector<Ref<T>>& refs) {
   const std::vector<detail::CellHandle> cells = detail::cells_of(refs);

@@ -6,15 +6,17 @@
 
 namespace pharos {
 
-/// Whole lines that a worker has written; or that there will be no more.
+/// Whole lines that a worker has printed, or the notice that its process has ended.
 struct WorkerOutput {
-  std::string worker;        ///< as it stands before its lines: its actor's name
-  std::int32_t process = 0;  ///< its number
-  bool is_error = false;     ///< to its standard error
+  std::string worker;        ///< the worker's name, as it is shown before its lines: the name of its actor
+  std::int32_t process = 0;  ///< the number of the worker's process
+  bool is_error = false;     ///< true if the lines were printed to standard error
   std::string lines{};
-  bool is_last = false;  ///< its process has ended; without lines
+  bool is_last = false;  ///< true if the process has ended; there are no lines then
 };
-/// Is given them before they are shown, folded or not. Runs on a thread of Pharos', which it must not hold up.
+/// A function that gets the output of workers before it is shown, whether or not equal lines are folded. It runs on the
+/// thread that reads from the node: one of the Runtime's, or one of the program's that waits in get(). So it must
+/// return soon, and must not wait for results. Calls never overlap.
 using OutputListener = std::function<void(const WorkerOutput& output)>;
 
 }  // namespace pharos

@@ -18,16 +18,16 @@ namespace detail {
 
 class Caller;
 
-/// An object of the store that becomes the value of a Ref.
+/// The memory of a Writable: an object of the store that becomes the value of a Ref when it is sealed. One thread.
 class PHAROS_API WritableValue {
  public:
-  /// So many elements, of `bytes` in all. Throws Exhausted.
+  /// Makes an object for `count` elements, which have `bytes` bytes together. Throws Exhausted if the store is full.
   WritableValue(Caller& caller, std::uint64_t count, std::size_t bytes, CallSite site);
   WritableValue(WritableValue&& other) noexcept;
   WritableValue& operator=(WritableValue&& other) noexcept;
   ~WritableValue();
 
-  /// Where the elements lie.
+  /// The memory of the elements.
   std::byte* data() const { return data_; }
   CellHandle seal() &&;
 
@@ -37,7 +37,7 @@ class PHAROS_API WritableValue {
   std::byte* data_;
 };
 
-/// a * b, or the most that there is, for which there is never room.
+/// Returns a * b, or SIZE_MAX if that overflows; there is never room for so much.
 constexpr std::size_t saturating_product(std::size_t a, std::size_t b) {
   std::size_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
@@ -45,21 +45,22 @@ constexpr std::size_t saturating_product(std::size_t a, std::size_t b) {
 
 }  // namespace detail
 
-/// Elements in the object store, which this program fills where they lie. Sealed they are a value like any other that
-/// was put there, and nothing of it was ever copied:
+/// An array in the object store, which this program fills in place (Runtime::create()). When it is sealed, it is a
+/// value like one that put() makes, and was never copied:
 ///
 ///   auto batch = runtime.create<float>(256, 1024);
 ///   read_into(batch.span());
 ///   const Ref<SharedSpan<float>> ref = std::move(batch).seal();
 ///
-/// Before they are written they hold anything. What is not sealed is given up. One thread at a time.
+/// The program owns it. One thread at a time may use it. The elements are not initialised. If it is destroyed before it
+/// is sealed, its memory goes back to the store.
 template <class T>
 class Writable {
   static_assert(detail::kPlain<T>, "the elements are numbers, or structs of numbers without padding");
   static_assert(alignof(T) <= sizeof(std::uint64_t), "elements begin at a multiple of 8 bytes");
 
  public:
-  /// What it is once it is sealed.
+  /// The type of the value after seal().
   using Value = std::conditional_t<std::is_same_v<T, std::byte>, Bytes, SharedSpan<T>>;
 
   Writable(detail::Caller& caller, std::size_t size, CallSite site)
@@ -70,7 +71,8 @@ class Writable {
   std::size_t size() const { return size_; }
   T& operator[](std::size_t i) { return data()[i]; }
 
-  /// From now on it never changes.
+  /// Makes the array a value, which never changes. The spans and pointers that were taken before must not be written to
+  /// any more.
   Ref<Value> seal() && { return Ref<Value>{std::move(value_).seal()}; }
 
  private:

@@ -10,40 +10,58 @@
 
 namespace pharos::node {
 
+/// How a daemon runs: the options of `pharos start`, or those that a driver's Runtime gives to its own daemon.
 struct DaemonOptions {
-  std::string listen;                 ///< "127.0.0.1:7400"; empty: a driver's daemon does not, a node takes a free port
-  std::uint32_t cpus = 0;             ///< 0: what `resources` says, else as many as this process may use
-  std::string resources{};            ///< "gpu=2,memory=8GiB,fast_disk=1"
-  std::string labels{};               ///< "zone=a,disk=ssd"
-  std::string head;                   ///< the head to join, "10.0.0.1:7400"; empty: this daemon is the head too
-  std::string state{};                ///< a folder for what the head must not lose; empty: it ends with the head
-  bool ends_words_with_zero = false;  ///< a zero behind what it says of itself
-  std::string token_file{};           ///< what to tell people who want to join
-  /// When more than this part of memory is in use, workers are killed. 1: never.
+  /// TCP address to listen at, "127.0.0.1:7400". If it is empty, a driver's daemon without `head` does not listen on
+  /// TCP, and a node that joins a head takes a free port.
+  std::string listen;
+  /// CPUs that the node offers. 0: the number in `resources`, or else as many as this process may use.
+  std::uint32_t cpus = 0;
+  std::string resources{};  ///< resources that the node offers, "gpu=2,memory=8GiB,fast_disk=1"
+  std::string labels{};     ///< labels of the node, "zone=a,disk=ssd"
+  std::string head;         ///< address of the head to join, "10.0.0.1:7400"; empty: this daemon is the head too
+  std::string state{};      ///< folder for the records of the head; empty: the cluster's state is lost with the head
+  /// If true, a zero byte follows the text that the daemon prints at its start. A process that starts the daemon in the
+  /// background reads up to this byte.
+  bool ends_words_with_zero = false;
+  /// Path of the token file that the daemon prints for users who want to join. Empty: the copy in the run folder.
+  std::string token_file{};
+  /// Fraction of memory in use above which the node kills workers. 1: it never does.
   double memory_threshold = 0.95;
-  /// Bytes that objects may take. 0: half of what the machine has, or the cgroup allows.
+  /// Bytes that objects may take. 0: half of the memory that the machine has or that the cgroup allows.
   std::uint64_t object_store = 0;
-  /// Where objects go that have no room in memory; "none": nowhere.
+  /// Folder for objects that have no room in memory; "none": objects stay in memory.
   std::string spill_folder = "/var/tmp";
-  /// Seconds that what runs on a node of another head has to go elsewhere, once it is told to end. 0: it ends at once.
+  /// Seconds that actors and tasks have to go elsewhere when a node that has joined a head is told to end by a signal.
+  /// 0: the node ends at once.
   std::uint32_t grace = 0;
 };
 
-/// The daemon of one program: serves the driver at the other end of `driver` (its Preamble, with the cluster's token,
-/// not yet read) and those that connect, until that driver is gone. Head and node in one; or with `head`, a node of
-/// that cluster which runs nothing itself, and is there because a driver needs one beside it. Returns the exit status.
+/// Runs the daemon of one program until its driver is gone, and returns the exit status. `driver` is the socket to the
+/// driver; the driver's Preamble, which carries the cluster's token, has not been read from it yet.
+/// Without `head` the daemon is head and node in one. With `head` it is a node of that cluster which offers no
+/// resources and runs nothing: it exists because a driver needs a node on its own machine.
+/// Blocks. Call it once, on the only thread of the process that the keeper has forked.
+/// Failure: if the run folder, the port or the head cannot be had, the daemon refuses jobs with that error. It also
+/// ends when the keeper or the head is gone, and on SIGTERM, SIGINT or SIGHUP. At the end it kills all processes below
+/// it and removes the run folder.
 int run_daemon(process::Kept kept, Fd driver, const DaemonOptions& options);
 
-/// What the pharos program ends with: 2, the arguments make no sense; 1, something else has failed.
+/// Returns the exit status of the pharos program for an error: 2 if the arguments make no sense, else 1.
 inline int exit_status_of(const Error& why) {
   return why.code() == ErrorCode::kInvalidArgument ? 2 : 1;
 }
-/// The exit status of a node that its cluster has given up: it is to be started again, as another one.
+/// The exit status of a node that its cluster has given up. Whoever runs the node starts it again, and it joins as
+/// another node.
 inline constexpr int kBeginAnew = 75;
 
-/// The daemon that people start: a head that is a node too, or with `head`, a node of that cluster. Says on standard
-/// output how to join it, and ends with SIGTERM or SIGINT, after `grace` or at the second one, or with its head.
-/// Returns the exit status.
+/// Runs the daemon that users start, and returns the exit status: a head that is a node too, or with `head` a node of
+/// that cluster. Prints on standard output how to join it.
+/// Blocks. Call it once, on the only thread of the process that the keeper has forked.
+/// Failure: prints the error on standard error and returns exit_status_of() that error; 1 if joining fails.
+/// Ends on SIGTERM, SIGINT or SIGHUP, a node with `grace` after that time or at the second signal. Also ends by
+/// `pharos stop`, with its head, and when the keeper is gone. At the end it kills all processes below it and removes
+/// the run folder.
 int run_daemon(process::Kept kept, const net::Key& token, const DaemonOptions& options);
 
 }  // namespace pharos::node

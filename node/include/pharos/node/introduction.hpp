@@ -4,27 +4,28 @@
 
 namespace pharos::node {
 
-/// What a node says first, and all that it says before it is answered, on a connection to another node once both have
-/// proved that they know the token. Of a fixed size: nothing behind it may be read here, because the socket goes on to
-/// a worker.
+/// The first bytes on a connection to a node, sent once both ends have proved that they know the token. They say what
+/// the connection is for. The sender sends nothing more before it is answered.
+/// The size is fixed, because the receiver must not read past the end: the socket may be handed on to a worker.
 struct Introduction {
   enum class Purpose : std::uint32_t {
-    kJoin = 1,
-    kServeCaller = 2,
-    kClaims = 3,   ///< of objects; the caller is the node
-    kPull = 4,     ///< of one
-    kAsk = 5,      ///< no node, but a person's question
-    kProgram = 6,  ///< an executable; the caller is its job
+    kJoin = 1,         ///< the sender joins the head
+    kServeCaller = 2,  ///< `caller` wants a connection to a worker here
+    kClaims = 3,       ///< the sender claims objects; `caller` is the id of the sending node
+    kPull = 4,         ///< the sender pulls one object
+    kAsk = 5,          ///< a user's question follows; the sender may be a command instead of a node
+    kProgram = 6,      ///< the sender fetches an executable; `caller` is the id of its job
   };
 
   Purpose purpose{};
-  std::uint32_t incarnation = 0;
+  std::uint32_t incarnation = 0;  ///< of `actor`
   std::uint64_t caller = 0;
-  std::uint64_t actor = 0;   ///< whose worker is meant; 0: the one that is named
-  std::uint64_t worker = 0;  ///< leased by the caller
+  std::uint64_t actor = 0;   ///< the actor whose worker is wanted; 0: `worker` is wanted
+  std::uint64_t worker = 0;  ///< the worker that the caller has leased
 
-  /// A task cannot be sent again to the worker that runs it, so this connection has to outlast a cut of the network.
-  /// Both ends hear from their nodes when the other one is lost.
+  /// Returns whether the connection leads to a leased worker. A task cannot be sent again to the worker that runs it,
+  /// so such a connection has to outlast a cut of the network. Each end hears from its own node when the other end is
+  /// lost.
   bool leads_to_leased_worker() const { return purpose == Purpose::kServeCaller && actor == 0; }
 };
 static_assert(sizeof(Introduction) == 32);

@@ -6,15 +6,16 @@
 
 namespace pharos::object_store {
 
-/// Which stretches of a line of so many units are taken. Best fit, and of those the lowest: what is long-lived gathers
-/// at the beginning, and the end becomes free. Pure; one thread.
+/// Keeps track of which stretches of a range of `length` units are taken. Allocates by best fit, and among equal fits
+/// at the lowest address, so that long-lived stretches gather at the beginning and the end becomes free. Pure, and not
+/// thread-safe.
 class Extents {
  public:
   explicit Extents(std::uint64_t length);
 
-  /// The first unit of a free stretch of this length, which is taken now. None: there is no such stretch.
+  /// Takes a stretch of this length and returns its first unit; nullopt if no free stretch is long enough.
   std::optional<std::uint64_t> take(std::uint64_t length);
-  /// The stretch must be taken.
+  /// Frees a stretch, all of which must be taken.
   void give_back(std::uint64_t begin, std::uint64_t length);
 
   bool is_free(std::uint64_t begin, std::uint64_t length) const;
@@ -25,7 +26,7 @@ class Extents {
  private:
   const std::uint64_t length_;
   std::uint64_t free_;
-  std::map<std::uint64_t, std::uint64_t> stretches_;  // free ones: where each begins, and its length
+  std::map<std::uint64_t, std::uint64_t> stretches_;  // free stretches: where each begins, and its length
 };
 
 }  // namespace pharos::object_store

@@ -7,22 +7,22 @@
 
 namespace pharos::object_store {
 
-/// Copies past the caches: what is copied is many times larger, and others will read it.
+/// Copies without filling the caches, for data that is much larger than they are and that other processes will read.
 void copy_streaming(std::byte* to, const std::byte* from, std::size_t count);
 
-/// Whether as many threads run on this machine as it has cores.
+/// Returns whether at least as many threads run on this machine as it has cores; true if that cannot be found out.
 bool machine_is_busy();
 
-/// A second pair of hands for large copies, when a core has nothing else to do. The thread is there once it was needed.
-/// Owned by a process's Lessee. One thread at a time is helped; who comes meanwhile works alone, and so does a child of
-/// fork().
+/// A second thread that helps with large copies while a core is idle. The thread is started when it is first needed,
+/// and joined by the destructor. Owned by a process's Lessee. Any thread may call run(), but only one call at a time is
+/// helped: calls that overlap with it work alone, and so does a child process made by fork().
 class SpareCore {
  public:
   explicit SpareCore(bool (*busy)() = &machine_is_busy);
   SpareCore(SpareCore&&) = delete;
   ~SpareCore();
 
-  /// Calls `piece` for each number below `pieces`, some of them perhaps in the other thread; returns when all are done.
+  /// Calls `piece` with each number below `pieces`, perhaps on both threads. Returns when all calls have returned.
   void run(std::size_t pieces, const std::function<void(std::size_t)>& piece);
 
  private:
@@ -30,7 +30,7 @@ class SpareCore {
 
   bool (*const busy_)();
   const int process_;
-  std::mutex mutex_;  // held by whoever is helped
+  std::mutex mutex_;  // held during a call that is helped
   std::unique_ptr<Thread> thread_;
 };
 

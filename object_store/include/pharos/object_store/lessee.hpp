@@ -24,32 +24,33 @@ namespace pharos::object_store {
 
 class Lessee;
 
-/// The node, however it is asked. What it answers may take time.
+/// The node, as a Lessee asks it for memory and objects. Calls may wait for the node. Any thread may call.
 class Lessor {
  public:
   virtual ~Lessor() = default;
-  /// kExhausted, with numbers, when there is no room.
+  /// Returns kExhausted, with numbers in the message, if there is no room.
   virtual Result<Slab> lease(std::uint64_t slot_bytes) = 0;
   virtual void give_back(std::uint32_t first_slot) = 0;
-  /// An object that is out on disk, and that the process has pinned to read, is brought back to memory. kExhausted:
-  /// there is no room for it; kObjectLost, kOwnerDied: why there is no such object any more.
+  /// Brings an object that is out on disk back to memory. The process must have a pin on it that reads. Returns
+  /// kExhausted if there is no room for the object, and kObjectLost or kOwnerDied if the object does not exist any
+  /// more.
   virtual Result<void> bring(const Location& location) = 0;
-  /// An object of another node: where it is here, to be borrowed soon. It is brought when it is read. kUnavailable,
-  /// kObjectLost, kOwnerDied: why it cannot be.
+  /// Returns where on this node an object of another node will be, which the process must borrow soon. The contents are
+  /// fetched when the object is read. Returns kUnavailable, kObjectLost or kOwnerDied if the object cannot be had.
   virtual Result<Location> import(const Location& location) = 0;
 };
 
 class View;
 
-/// An object that is complete, and this process's share in it: it lasts as long as this does, in memory or on disk. Any
-/// thread.
+/// One share that this process has in an object that is complete. The object exists, in memory or on disk, at least as
+/// long as the share. The destructor gives the share up. Any thread may call.
 class Object : public std::enable_shared_from_this<Object> {
  public:
   enum class Share : std::uint8_t {
-    kHeld,  ///< this process's: it is let go with this
-    kKept,  ///< another's, which lasts until nobody keeps it
+    kHeld,  ///< the process holds the object, and lets it go with this share
+    kKept,  ///< another process holds the object; a pin keeps it from ending
   };
-  /// `bytes`: where it lies while it is in memory. `pin`: of one that is kept.
+  /// `bytes` is where the object is while it is in memory. `pin` is set for kKept.
   Object(std::shared_ptr<Lessee> lessee, Share share, const Location& location, std::span<const std::byte> bytes,
          std::optional<std::uint32_t> pin)
       : lessee_{std::move(lessee)}, location_{location}, bytes_{bytes}, share_{share}, pin_{pin} {}
@@ -58,23 +59,25 @@ class Object : public std::enable_shared_from_this<Object> {
 
   const Location& location() const { return location_; }
   std::size_t size() const { return bytes_.size(); }
-  /// Where it lies, while somebody has a view.
+  /// Where the object is. Only readable while a View of it exists.
   std::span<const std::byte> where() const { return bytes_; }
-  /// Of bytes that lie there.
+  /// The offset in the object of bytes that lie in it.
   std::size_t offset_of(std::span<const std::byte> bytes) const {
     return static_cast<std::size_t>(bytes.data() - bytes_.data());
   }
-  /// What it holds, in memory for as long as anybody has that view. May wait for the node when it is out on disk.
-  /// kExhausted: there is no room, or too much is read at once; kObjectLost: the disk has lost it.
+  /// Returns a view, which keeps the object in memory. May wait for the node if the object is out on disk. Returns
+  /// kExhausted if there is no room or too many objects are read at once, and kObjectLost if the disk has lost the
+  /// object.
   Result<std::shared_ptr<const View>> read();
-  /// The same without waiting: null when it is out.
+  /// As read(), but without waiting: returns null if the object is out.
   Result<std::shared_ptr<const View>> read_now();
   bool in_memory() const;
-  /// Another node has it in its memory.
+  /// Records another node that has the object in its memory.
   void note_origin(NodeId node) { origin_.store(node); }
-  /// A node that need not bring it: this one, unless it is out and known to have come from another.
+  /// Returns a node that has the object without having to fetch it: this node, unless the object is out here and
+  /// another node is known to have it.
   NodeId nearest() const;
-  /// It is its heir's now, who has been told of it.
+  /// Says that the heir has been told of the object: from here on the heir must let it go, and not this process.
   void hand_over() { handed_over_.store(true); }
 
  private:
@@ -93,11 +96,11 @@ class Object : public std::enable_shared_from_this<Object> {
 
   std::mutex mutex_;
   std::optional<std::uint32_t> pin_;
-  std::size_t readings_ = 0;  // that have begun and not ended
+  std::size_t readings_ = 0;  // views that have begun and not ended
   std::weak_ptr<const View> view_;
 };
 
-/// An object in memory. Any thread.
+/// Keeps an object in memory and gives access to its bytes. Any thread may call.
 class View {
  public:
   explicit View(std::shared_ptr<Object> object) : object_{std::move(object)} {}
@@ -110,11 +113,11 @@ class View {
   const std::shared_ptr<Object> object_;
 };
 
-/// An object that is being written. One thread. Given up unless it is sealed. Its memory is entered into the process's
-/// page tables as it is written by write(), or once in whole by bytes().
+/// An object that is being written, by one thread. If it is destroyed before it is sealed, it is given up. Its memory
+/// is entered into the process's page tables by write(), in parts, or by bytes(), all at once.
 class WritableObject {
  public:
-  /// `readable`: the same bytes, where everybody will read them.
+  /// `readable` is the same memory, at the address where processes of this node read it.
   WritableObject(std::shared_ptr<Lessee> lessee, const Location& location, std::span<std::byte> bytes,
                  std::span<const std::byte> readable, bool populated)
       : lessee_{std::move(lessee)}, location_{location}, bytes_{bytes}, readable_{readable}, populated_{populated} {}
@@ -123,32 +126,32 @@ class WritableObject {
   ~WritableObject();
 
   std::span<std::byte> bytes();
-  /// Where they are, to be written there by write().
+  /// The memory of the object, for write().
   std::span<std::byte> where() const { return bytes_; }
-  /// `to` lies in them.
+  /// Copies `count` bytes to `to`, which must lie in the object's memory.
   void write(std::byte* to, const void* from, std::size_t count);
-  /// From now on it never changes, and others may read it.
+  /// Completes the object: from here on it never changes, and other processes may read it.
   std::shared_ptr<Object> seal() &&;
 
  private:
-  std::shared_ptr<Lessee> lessee_;  // null once sealed
+  std::shared_ptr<Lessee> lessee_;  // null when sealed
   Location location_;
   std::span<std::byte> bytes_;
   std::span<const std::byte> readable_;
   bool populated_;
 };
 
-/// What one process has of the store: the slabs that it has leased, its objects, its pins. Objects share it, so it
-/// lasts as long as any of them. Any thread.
-/// Failure: kExhausted when the store is full, or when this process has kPinsMax pins; kObjectLost for an object that
-/// has ended, kOwnerDied if that is because its owner has.
-/// End: the node, which sees the end of `life`, takes everything back.
+/// The store as one process uses it: the slabs that it has leased, its objects and its pins. Objects share ownership of
+/// it, so it lasts as long as any of them. Any thread may call.
+/// Fails with kExhausted if the store is full or this process has kPinsMax pins, with kObjectLost if an object has
+/// ended, and with kOwnerDied if it has ended because its owner has. When the process ends, the node sees the end of
+/// `life` and takes everything back.
 class Lessee final : public std::enable_shared_from_this<Lessee> {
  public:
-  /// Free slots of slabs that are kept although nothing lies there.
+  /// At most this many bytes of free slots are kept; beyond that slabs without objects go back to the node.
   static constexpr std::uint64_t kKeptBytes = std::uint64_t{256} << 20;
 
-  /// Which process of which node.
+  /// Identifies this process and its node.
   struct Self {
     CallerId caller;
     NodeId node;
@@ -157,21 +160,24 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
                                       std::weak_ptr<Lessor> lessor, Fd life = {});
   ~Lessee();
 
-  /// Room for an object. With an heir: it will be handed over. The label says where it comes from.
+  /// Makes room for an object. If `heir` is set, the object will be handed over to that process. `label` tells people
+  /// where the object comes from.
   Result<WritableObject> create(std::uint64_t bytes, CallerId heir = {}, std::string_view label = {});
-  /// A share in another's object. May wait for the node, when it is another node's, or there is none.
+  /// Takes a share in an object of another process. May wait for the node, if the object belongs to another node or
+  /// does not exist.
   Result<std::shared_ptr<Object>> borrow(const Location& location);
-  /// The same without waiting, of an object of this node.
+  /// As borrow(), for an object of this node, without waiting.
   Result<std::shared_ptr<Object>> borrow_here(const Location& location);
   bool is_here(const Location& location) const { return location.node == self_.node; }
-  /// One that this process has a share in and that these bytes are a part of, if there is such.
+  /// Returns the object that contains these bytes and in which this process has a share; null if there is none.
   std::shared_ptr<Object> object_with(std::span<const std::byte> bytes);
-  /// An object that was made for this process.
+  /// Makes this process the holder of an object that was made for it as the heir.
   Result<std::shared_ptr<Object>> take_over(const Location& location);
 
-  /// Gives back the slabs that nothing lies in: others need memory.
+  /// Gives slabs without objects back to the node, because others need memory.
   void trim();
-  /// Nothing here is this process's any more, as in a child of fork(), where this needs no saying.
+  /// Says that nothing here belongs to this process, as in a child process made by fork(). In a child process this is
+  /// detected anyway.
   void abandon() { abandoned_.store(true); }
 
  private:
@@ -181,13 +187,15 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   struct Leased {
     Slab slab;
     std::byte* memory = nullptr;
-    std::vector<std::uint64_t> populated{};  // of each slot: how many bytes are in this process's page tables
+    std::vector<std::uint64_t> populated{};  // how many bytes of each slot are in this process's page tables
   };
-  /// Slots of one size.
+  /// The slots of one size.
   struct Slots {
-    std::vector<std::uint32_t> free;  // the last one was used last, and is warm
-    std::vector<std::uint32_t> busy;  // free once nobody keeps what lies there, or once the heir lets go
-    std::size_t looked_at = 0;        // the next of `busy` to look at
+    std::vector<std::uint32_t> free;  // the most recently used last; its memory is warm
+    // Slots whose objects this process has given up. They become free when no process keeps the object, or when the
+    // heir lets it go.
+    std::vector<std::uint32_t> busy;
+    std::size_t looked_at = 0;  // the index in `busy` to look at next
   };
 
   Lessee(const Self& self, std::uint32_t table, std::unique_ptr<StoreMemory> memory, std::weak_ptr<Lessor> lessor,
@@ -195,7 +203,7 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
 
   const Ledger& ledger() const { return memory_->ledger(); }
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed) || ::getpid() != process_; }
-  /// Under the mutex.
+  /// Must be called with the mutex held, like the three functions below it.
   bool take_slot(Slots& slots, std::uint32_t& slot);
   Leased* leased_with(std::uint32_t slot);
   bool give_back_if_idle(Leased& leased);
@@ -222,20 +230,21 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   const std::unique_ptr<StoreMemory> memory_;
   const std::weak_ptr<Lessor> lessor_;
   const Fd life_;
-  const pid_t process_ = ::getpid();  // a child of fork() has no part in this
+  // A child process made by fork() must not use the parent's leases.
+  const pid_t process_ = ::getpid();
   std::atomic<bool> abandoned_ = false;
 
   SpareCore spare_core_;
 
   std::mutex mutex_;
   std::uint64_t last_number_ = 0;
-  std::multimap<const std::byte*, Object*> objects_;  // by where they begin
+  std::multimap<const std::byte*, Object*> objects_;  // by the address where they begin
   std::map<std::uint32_t, Leased> slabs_;             // by first slot
   std::map<std::uint64_t, Slots> of_size_;            // by slot_bytes
-  std::uint64_t free_bytes_ = 0;                      // of all slots in `free`
+  std::uint64_t free_bytes_ = 0;                      // the sum of all slots in `free`
   std::vector<std::uint32_t> free_pins_;
-  std::uint32_t pins_ = 0;           // those from here on have never been used
-  std::uint32_t provided_pins_ = 0;  // those from here on have no memory
+  std::uint32_t pins_ = 0;           // the pins from this number on have never been used
+  std::uint32_t provided_pins_ = 0;  // the pins from this number on have no memory
 };
 
 }  // namespace pharos::object_store

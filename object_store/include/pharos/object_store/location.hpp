@@ -8,9 +8,9 @@ namespace pharos::object_store {
 using Place = ObjectPlace;
 using Location = ObjectLocation;
 
-/// There is no such object any more: kOwnerDied or kObjectLost.
+/// Makes the error for an object that does not exist any more: kOwnerDied or kObjectLost.
 Error lost(const Location& location, bool owner_has_ended = false);
-/// Whether that is what it says.
+/// Returns whether the error has one of these two codes.
 bool is_lost(const Error& error);
 
 }  // namespace pharos::object_store

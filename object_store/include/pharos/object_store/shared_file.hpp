@@ -12,19 +12,20 @@
 
 namespace pharos::object_store {
 
-/// A file in memory that processes share by its descriptor. Its length never changes (sealed), and it takes memory
-/// only where it was given storage. Reading where it was not is a mistake; writing there may kill the process.
+/// A file in memory that processes share by its descriptor. Its length is sealed, so it never changes. The file takes
+/// memory only where it was given storage. Callers must not read where it has no storage, and writing
+/// there may kill the process if the system has no memory.
 class SharedFile {
  public:
   static Result<SharedFile> make(const std::string& name, ByteCount length);
-  /// One that another process has made: its length is looked at, and that it is sealed.
+  /// Takes a file that another process has made. Returns kCorrupt if its length is not sealed.
   static Result<SharedFile> adopt(Fd file);
 
   int fd() const { return file_.get(); }
   ByteCount length() const { return length_; }
-  /// Gives a stretch storage, so that writing there cannot fail. kExhausted: there is no memory.
+  /// Gives storage to a stretch, so that writing there cannot fail. Returns kExhausted if the system has no memory.
   Result<void> allocate(std::uint64_t begin, std::uint64_t bytes) const;
-  /// Takes its storage away.
+  /// Takes the storage of a stretch away; its contents are lost.
   void release(std::uint64_t begin, std::uint64_t bytes) const;
 
  private:
@@ -34,8 +35,8 @@ class SharedFile {
   ByteCount length_;
 };
 
-/// A stretch of a SharedFile in this process's memory, for as long as this lives. In huge pages where the machine gives
-/// them (/sys/kernel/mm/transparent_hugepage/shmem_enabled); in no core dump.
+/// A stretch of a SharedFile that is mapped into this process until the Mapping is destroyed. It uses huge pages if the
+/// machine has enabled them (/sys/kernel/mm/transparent_hugepage/shmem_enabled), and is not part of core dumps.
 class Mapping {
  public:
   enum class Access : std::uint8_t { kRead, kReadAndWrite };
@@ -56,11 +57,11 @@ class Mapping {
   std::span<std::byte> memory_;
 };
 
-/// Enters a stretch of a mapping that has storage into this process's page tables, to be written or read: at once,
-/// instead of page by page.
+/// Enters the pages of a stretch, which must have storage, into this process's page tables all at once, so that later
+/// reads and writes cause no page faults.
 void enter_pages(std::span<std::byte> memory);
 
-/// Half of what this machine, or this process's cgroup, has of memory.
+/// Returns half of the memory of this machine or of this process's cgroup, and at least 64 MiB.
 ByteCount default_capacity();
 
 }  // namespace pharos::object_store

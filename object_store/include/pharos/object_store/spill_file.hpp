@@ -12,35 +12,37 @@
 
 namespace pharos::object_store {
 
-/// Objects on disk: all of them in one file, each with checksums of its pieces, which lie in memory here. The file has
-/// no name, so that nothing of it is left when its process is gone.
-/// Any thread; what is written and read blocks it.
-/// Failure: kExhausted when the disk is full, kCorrupt for an object that is not as it was written.
+/// Objects that were moved to disk. All of them lie in one file, and the checksums of their pieces are in memory. The
+/// file has no name, so the system removes it when the process ends. Any thread may call; reading and writing block.
+/// Fails with kExhausted if the disk is full, and with kCorrupt if an object is not as it was written.
 class SpillFile {
  public:
-  /// In this folder, past the system's cache of files if that can be: memory is what is short.
+  /// Makes the file in this folder. The file bypasses the system's page cache if possible, because memory is short when
+  /// objects are moved to disk.
   static Result<Fd> open_in(const std::string& folder);
 
-  /// `file` is empty. `where`: as people know it.
+  /// `file` is empty. `where` is the name of the folder, for messages.
   SpillFile(Fd file, std::string where);
 
-  /// An object that is here.
+  /// The place of one object in the file.
   struct Kept {
     std::uint64_t offset = 0;
     std::uint64_t size = 0;
     std::vector<std::uint64_t> checksums{};
   };
-  /// A place for one, which is nothing before its parts have been written.
+  /// Reserves a place for an object of this size. Its contents are undefined until all pieces have been written.
+  /// Returns kExhausted if the file is full.
   Result<Kept> reserve(std::uint64_t size);
-  /// Some of its pieces, from where the object lies in memory. Several threads may write parts of one object.
+  /// Writes some pieces of the object, which begins at offset `from` of `memory`. Several threads may write different
+  /// pieces of one object.
   Result<void> write(Kept& kept, std::size_t first, std::size_t count, const SharedFile& memory,
                      std::uint64_t from) const;
-  /// The same back, to where there need be no storage yet.
+  /// Reads some pieces back to offset `to` of `memory`, which need not have storage yet.
   Result<void> read(const Kept& kept, std::size_t first, std::size_t count, const SharedFile& memory,
                     std::uint64_t to) const;
   void drop(const Kept& kept);
 
-  /// Of all that is here.
+  /// The size of all objects on disk, in whole blocks.
   std::uint64_t bytes() const;
 
  private:

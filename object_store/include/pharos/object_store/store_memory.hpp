@@ -12,26 +12,27 @@
 
 namespace pharos::object_store {
 
-/// The store's memory, as one process sees it: all of it to read, leased slabs to write. Any thread, but a slab's calls
-/// one at a time.
+/// The memory of the store as one process has mapped it: everything for reading, and leased slabs for writing. Owned by
+/// the process's Lessee. Any thread may call it, but calls for one slab must not overlap.
 class StoreMemory {
  public:
   virtual ~StoreMemory() = default;
 
   virtual const Ledger& ledger() const = 0;
   virtual std::span<const std::byte> objects() const = 0;
-  /// Makes a slab writable, until close(); where its first slot lies.
+  /// Makes a slab writable until close(), and returns the address of its first slot.
   virtual Result<std::byte*> open(const Slab& slab) = 0;
   virtual void close(const Slab& slab) = 0;
-  /// Makes sure that writing to these bytes of an open slab cannot fail. kExhausted: there is no memory.
+  /// Gives storage to these bytes of an open slab, so that writing to them cannot fail. Returns kExhausted if the
+  /// system has no memory.
   virtual Result<void> provide(const Slab& slab, std::uint64_t begin, std::uint64_t bytes) = 0;
-  /// Makes it fast, too, for what is provided.
+  /// Enters memory that has storage into the page tables, so that the first access is fast.
   virtual void populate(std::span<std::byte> memory) = 0;
-  /// The same for so many pins of a table.
+  /// Gives storage to the first `pins` pins of a table.
   virtual Result<void> provide_pins(std::uint32_t table, std::uint32_t pins) = 0;
 };
 
-/// Two files that the node has made, mapped: the ledger, and what the objects hold.
+/// Maps the two files that the node has made: the ledger, and the contents of the objects.
 Result<std::unique_ptr<StoreMemory>> map_store(Fd ledger, Fd objects);
 
 }  // namespace pharos::object_store

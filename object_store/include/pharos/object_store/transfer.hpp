@@ -14,61 +14,64 @@
 #include <pharos/base/result.hpp>
 #include <pharos/object_store/location.hpp>
 
-/// How an object goes from one node's store to another's: over a stream that carries nothing else, in chunks, straight
-/// from memory to memory. Each chunk has a checksum, computed and checked while it is in a core's cache. Whoever has
-/// received a chunk may pass it on before the object is complete; whose stream breaks asks another node for what is
-/// missing.
+/// How an object is sent from one node's store to another's: over a stream that carries nothing else, in chunks,
+/// straight from memory to memory. Each chunk has a checksum, which is computed and checked while the chunk is in a
+/// core's cache. A node that has received a chunk may pass it on before the object is complete. A node whose stream
+/// breaks asks another node for the missing chunks.
 ///
 ///   receiver                     sender
 ///   Wish: which object      ->
-///                           <-   Offered: its size, or which node has time for that, or why not
-///   Missing: a bit a chunk  ->
-///                           <-   Chunk and its bytes, in their order, until all that were missing are sent
+///                           <-   Offered: the size, or another node to ask instead, or why there is no object
+///   Missing: bit per chunk  ->
+///                           <-   Chunk and its bytes, in their order, until all missing chunks are sent
 ///
-/// Both sides block; every wait ends.
+/// Both sides block, but every wait has a limit.
 namespace pharos::object_store {
 
 inline constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 
-/// Bytes to and from another node, in order. One thread sends, one receives.
+/// A connection to another node that delivers bytes in order. One thread sends and one thread receives.
 class Stream {
  public:
   virtual ~Stream() = default;
-  /// One behind the other, all of it. kUnavailable when the stream has ended, or nothing has moved for a while.
+  /// Sends all of `head` and then all of `body`. Returns kUnavailable if the stream has ended, or if nothing has moved
+  /// for a while.
   virtual Result<void> send(std::span<const std::byte> head, std::span<const std::byte> body) = 0;
   Result<void> send(std::span<const std::byte> bytes) { return send(bytes, {}); }
   virtual Result<void> receive(std::span<std::byte> bytes) = 0;
 };
 
-/// The chunks of an object that are here. Shared by the thread that receives them and those that pass them on.
+/// The chunks of one object that have arrived at this node. Shared by one thread that receives chunks and by threads
+/// that pass them on. The memory stays valid as long as `owner` lives, which Chunks holds.
 class Chunks {
  public:
-  /// Of one that is complete.
+  /// For an object that is complete.
   static std::shared_ptr<Chunks> all_of(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
-  /// Of one that is on its way to this memory.
+  /// For an object that will be received into this memory.
   static std::shared_ptr<Chunks> none_of(std::span<std::byte> memory, std::shared_ptr<const void> owner = {});
 
   std::size_t size() const { return bytes_.size(); }
   std::size_t count() const { return (bytes_.size() + kChunkBytes - 1) / kChunkBytes; }
   std::span<const std::byte> chunk(std::size_t i) const;
 
-  // Who receives.
+  // For the thread that receives.
   std::span<std::byte> room_for(std::size_t i) const;
   bool has(std::size_t i) const { return sums_.empty() || here_[i].load(std::memory_order_acquire); }
   void arrived(std::size_t i, std::uint64_t checksum);
-  /// Nobody brings the rest: who waits for it is told so.
+  /// Says that no more chunks will arrive. Threads that wait for a chunk get `why`.
   void give_up(Error why);
   std::size_t arrived() const { return arrived_.load(std::memory_order_relaxed); }
 
-  // Who passes on.
-  /// Once the chunk is here; its checksum. kUnavailable: it does not come.
+  // For the threads that pass chunks on.
+  /// Waits until the chunk has arrived and returns its checksum. Returns kUnavailable after `patience`, or the reason
+  /// that give_up() was given.
   Result<std::uint64_t> checksum_of_chunk(std::size_t i, Duration patience);
 
  private:
   Chunks(std::span<const std::byte> bytes, std::span<std::byte> memory, std::shared_ptr<const void> owner);
 
   const std::span<const std::byte> bytes_;
-  const std::span<std::byte> memory_;  // empty: it is complete
+  const std::span<std::byte> memory_;  // empty if the object is complete
   const std::shared_ptr<const void> owner_;
   std::unique_ptr<std::atomic<bool>[]> here_;
   std::vector<std::uint64_t> sums_;
@@ -79,25 +82,26 @@ class Chunks {
   std::optional<Error> why_given_up_;
 };
 
-/// An object that a node wants of another.
+/// A request of a node for an object of another node.
 struct Wish {
   Location object;
-  NodeId from;           ///< who wants it
-  bool insists = false;  ///< on getting it from there
+  NodeId from;  ///< the node that wants the object
+  /// The sender must send the object itself, and not name another node.
+  bool insists = false;
 };
 
-/// What is wanted, for whoever finds the object. kCorrupt when it makes no sense.
+/// Receives the request of another node. Returns kCorrupt if the bytes are not a Wish.
 Result<Wish> receive_wish(Stream& from);
-/// Sends what the receiver misses of it.
+/// Offers the object, and sends the chunks that the receiver misses.
 Result<void> send_chunks(Stream& to, Chunks& chunks);
-/// Says who is to be asked instead.
+/// Answers with another node that the receiver should ask instead.
 void send_on(Stream& to, NodeId instead);
-/// Says why there is nothing.
+/// Answers with the reason why there is no object.
 void refuse(Stream& to, const Error& why);
 
-/// Asks for an object. None: it is offered, in this size; else which node is to be asked instead.
+/// Asks for an object of `size` bytes. Returns nullopt if the sender offers the object, or the node to ask instead.
 Result<std::optional<NodeId>> ask_for(Stream& from, const Wish& wish, std::uint64_t size);
-/// Receives what is missing. What has arrived stays, whether this fails or not.
+/// Receives the missing chunks. Chunks that have arrived stay valid even if this fails.
 Result<void> receive_chunks(Stream& from, Chunks& chunks);
 
 }  // namespace pharos::object_store

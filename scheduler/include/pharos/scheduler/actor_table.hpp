@@ -22,38 +22,43 @@
 
 namespace pharos::scheduler {
 
-/// One caller that waits for an actor to be there, until it is answered or dropped. Not used twice.
+/// One request of a caller that waits until an actor is alive. ActorTable answers each request once, or drops it. Ids
+/// are not used twice.
 using ActorRequestId = Id<struct ActorRequestTag>;
 
-/// Of an actor, of a namespace or a group: kInvalidArgument if it has more than kNameMax bytes, or control characters.
-/// Nothing is a name, too.
 constexpr std::size_t kNameMax = 256;
+/// Checks the name of an actor, of a namespace or of a group. Returns kInvalidArgument if the name has more than
+/// kNameMax bytes or has control characters. The empty name is valid.
 Result<void> check_name(std::string_view name);
 
-/// What there is to know about an actor before it lives.
+/// The properties of an actor that are fixed when it is created.
 struct ActorSpec {
   JobId job;
   std::string label;  ///< for messages
-  std::string name;   ///< empty: none
+  std::string name;   ///< empty if the actor has no name
   std::string name_space;
-  std::string type;               ///< mangled; a name found with another type is an error
-  std::int32_t max_restarts = 0;  ///< negative: without end
-  bool detached = false;          ///< lives without holders and without its program, until it is killed or stopped
+  std::string type;               ///< mangled C++ type; finding the name with another type is an error
+  std::int32_t max_restarts = 0;  ///< negative: no limit
+  /// The actor lives without holders and outlives its program, until it is killed or stopped.
+  bool detached = false;
 };
 
-/// Start its process, then report incarnation_started(), constructor_failed() or incarnation_ended().
+/// Tells the owner of the table to start the process of this incarnation, and then to report incarnation_started(),
+/// constructor_failed() or incarnation_ended().
 struct StartIncarnation {
   ActorId actor;
   std::uint32_t incarnation;
 };
-/// End its process, which may be starting still, and report incarnation_ended() when it is gone. The one with `kill`
-/// may follow one without.
+/// Tells the owner of the table to end the process of this incarnation, which may still be starting, and to report
+/// incarnation_ended() when the process is gone. An effect with `kill` may follow one without `kill` for the same
+/// incarnation.
 struct EndIncarnation {
   ActorId actor;
   std::uint32_t incarnation;
-  bool kill;           ///< at once; else after its destructor
-  Duration grace{};    ///< else: for the call that runs
-  bool moves = false;  ///< another one follows elsewhere: calls that this one has not begun are for that
+  bool kill;         ///< true: at once; false: after the actor's destructor has run
+  Duration grace{};  ///< without `kill`: how long a running call may take to finish
+  /// The actor is restarted on another node: calls that this incarnation has not begun go to the next incarnation.
+  bool moves = false;
 };
 /// Answers a request: this incarnation takes calls.
 struct ActorReady {
@@ -61,7 +66,7 @@ struct ActorReady {
   ActorId actor;
   std::uint32_t incarnation;
 };
-/// Answers a request: there is no such actor, or never will be again.
+/// Answers a request: the actor does not exist, or has ended for good.
 struct ActorRefused {
   ActorRequestId request;
   Error why;
@@ -69,23 +74,27 @@ struct ActorRefused {
 using ActorEffect = std::variant<StartIncarnation, EndIncarnation, ActorReady, ActorRefused>;
 using ActorEffects = std::vector<ActorEffect>;
 
-/// The life of actors: their names, who holds them, when they are restarted, and who waits for them.
-/// Pure: events in, effects out, the time passed in. One thread.
+/// Keeps track of all actors of a cluster: their names, their holders, their restarts, and the requests that wait for
+/// them. A holder is a caller that has handles of an actor. The head owns the table and calls it on its strand.
+/// Pure: events go in and effects come out, and the time is passed in. For one thread.
 ///
-/// An actor may be promised before it is created: it has its name and its holders then, and no process. It starts, is
-/// alive, and when its process is gone waits for its restart, which starts the next incarnation (the first is 1). It
-/// ends for good when it is asked to (killed, held by nobody, its job over), when its constructor fails, or when its
-/// process is gone and it has no restarts left. From then on its name is free, requests for it are refused with why it
-/// ended, and holds of it are ignored, though its process may take a while to go.
+/// An actor may be promised before it is created. A promised actor has a name and holders, but no process. A created
+/// actor starts and then is alive. When its process is gone, the actor waits for its restart. The restart starts the
+/// next incarnation of the actor: an incarnation is one process that runs the actor, and the first has the number 1. An
+/// actor ends for good when it is killed, when it has no holder left, when its job is over, when its constructor fails,
+/// or when its process is gone and no restarts are left. From then on its name is free, requests for it are refused
+/// with the reason of its end, and holds of it are ignored, though its process may take a while to end.
 ///
 /// 1. Each request is answered once, by ActorReady or ActorRefused, unless it is dropped before.
-/// 2. No incarnation starts before the one before it was reported gone: at most one process of an actor is alive.
-/// 3. Events about incarnations that are not the present one change nothing, and neither do those about actors that are
-///    not known.
-/// 4. Each process that was asked for is reported gone once, or the table does not know its actor any more.
+/// 2. No incarnation starts before the previous incarnation was reported gone, so at most one process of an actor is
+///    alive.
+/// 3. An event about an unknown actor, or about an incarnation that is not the present one, changes nothing.
+/// 4. Each process for which StartIncarnation was issued is reported gone once, or the table has forgotten its actor by
+///    then.
 ///
-/// Bounds: `kRequestsMax` requests wait for one actor; the next one is refused with kOverloaded. Why they ended is
-/// remembered of the last `kDeadMax` actors, and of the last `kEndedCallersMax` callers that they have ended.
+/// Bounds: at most `kRequestsMax` requests wait for one actor; the next request is refused with kOverloaded. The table
+/// remembers the last `kDeadMax` actors that ended, each with the reason, and the last `kEndedCallersMax` callers that
+/// ended.
 class ActorTable {
  public:
   static constexpr std::size_t kRequestsMax = 65536;
@@ -96,141 +105,161 @@ class ActorTable {
   ActorTable(ActorTable&&) = default;
   ActorTable& operator=(ActorTable&&) = default;
 
-  /// It will be created; the creator holds it once. When the name is taken: kAlreadyExists; or with `get_if_exists`,
-  /// the actor of that name, which the creator now holds once more, if it has the same type (else kInvalidArgument). An
-  /// id that was there before: kAlreadyExists.
+  /// Announces that `creator` will create this actor. The creator holds the actor once from here on. Returns
+  /// kAlreadyExists if the id is known already. If the name is taken, returns kAlreadyExists too; with `get_if_exists`
+  /// it returns the actor of that name instead, which the creator then holds once more, or kInvalidArgument if that
+  /// actor has another type. Returns kOwnerDied if the creator has ended.
   Result<ActorId> promise(ActorId actor, const ActorSpec& spec, bool get_if_exists, CallerId creator);
-  /// It will not be created after all; nor will it when its creator ends. Requests for it are refused with `why`.
+  /// Ends a promised actor that will not be created. Requests for it are refused with `why`. The promises of a caller
+  /// that ends are broken too.
   ActorEffects break_promise(ActorId actor, const Error& why);
-  /// `request` waits for it. One that was promised starts; of one whose promise was broken the request is refused with
-  /// why. Else as promise() without `get_if_exists`, and it starts.
+  /// Starts the actor; `request` waits until it is alive. The actor need not be promised: if it is not, this also does
+  /// what promise() does without `get_if_exists`, and `request` is refused if that fails. If the promise of the actor
+  /// was broken, `request` is refused with the reason.
   ActorEffects create(ActorRequestId request, ActorId actor, const ActorSpec& spec, CallerId creator);
-  /// Answered when the present incarnation has started, at once if it has; refused with why it died if it has died for
-  /// good, and with kNotFound if it never was or is forgotten. Holds nothing.
+  /// Answers `request` when the present incarnation has started, or at once if it has started already. If the actor has
+  /// ended for good, `request` is refused with the reason. If the actor is unknown or forgotten, `request` is refused
+  /// with kNotFound. This does not make the caller a holder.
   ActorEffects connect(ActorRequestId request, ActorId actor);
-  /// The actor of that name, which the caller now holds once more: kNotFound; kInvalidArgument if it is of another
-  /// type. The type "" fits them all.
+  /// Returns the actor of that name. The caller then holds the actor once more. Returns kNotFound if no actor has the
+  /// name, and kInvalidArgument if the actor has another type. The type "" matches every type.
   Result<ActorId> find(const std::string& name_space, const std::string& name, const std::string& type,
                        CallerId caller);
-  /// So many more, or fewer, holds of a caller. They commute: a release may come before the hold that it undoes, so a
-  /// caller's count may be negative for a while. An actor that is not detached ends, after its destructor, when the
-  /// last caller's count comes to zero; one that is starting, when it has started; one that waits for its restart, at
-  /// once. Ignored for callers that have ended.
+  /// Adds `count`, which may be negative, to the number of holds that the caller has of the actor. The order of calls
+  /// does not matter: a release may come before the hold that it undoes, so a caller's number may be negative for a
+  /// while. An actor that is not detached ends when no caller has holds of it: an actor that is alive ends after its
+  /// destructor, one that is starting ends as soon as it has started, and one that waits for its restart ends at once.
+  /// Holds of callers that have ended are ignored.
   ActorEffects hold(ActorId actor, CallerId caller, std::int32_t count);
-  /// It is constructed: requests are answered.
+  /// Reports that the actor is constructed. Its requests are answered.
   ActorEffects incarnation_started(ActorId actor, std::uint32_t incarnation);
-  /// It would fail again, so there is no restart, and requests are refused with `why` as it is. Its process ends.
+  /// Reports that the constructor failed. The actor is not restarted, because its constructor would fail again.
+  /// Requests are refused with `why` unchanged. The process ends.
   ActorEffects constructor_failed(ActorId actor, std::uint32_t incarnation, const Error& why);
-  /// Its process is gone, or could not be started. If it has restarts left, the next incarnation starts: at once, then
-  /// after 100 ms, and after twice as long each time, up to 10 s; and at once again when an incarnation was constructed
-  /// and ended 60 s or more after it was asked to start. Else it is dead for good: kActorDied, and with
-  /// `out_of_memory`, which says that it was killed for that, kExhausted.
+  /// Reports that the process of the incarnation is gone, or could not be started. If restarts are left, the next
+  /// incarnation starts: the first time at once, the second time after 100 ms, then after twice as long each time, up
+  /// to 10 s. The pauses begin anew if the incarnation was constructed and ended 60 s or more after it was asked to
+  /// start. If no restarts are left, the actor ends for good, with kActorDied, or with kExhausted if `out_of_memory`,
+  /// which says that the process was killed because memory was short.
   ActorEffects incarnation_ended(ActorId actor, std::uint32_t incarnation, const std::string& reason, TimePoint now,
                                  bool out_of_memory = false);
-  /// Its process may go on until then, also when it is reported gone: the next one starts no sooner.
+  /// Says that the actor's process may go on running until `until`, even if it is reported gone. The next incarnation
+  /// does not start before then.
   void keep_back(ActorId actor, TimePoint until);
-  /// For good, after its destructor; requests are refused with `why` at once. One that has no process yet: as kill().
+  /// Ends the actor for good, after its destructor. Its requests are refused with `why` at once. An actor that is only
+  /// promised ends as by kill().
   ActorEffects stop(ActorId actor, const std::string& why, Duration grace);
-  /// An actor that is alive and has restarts ends as by stop(), and starts again at once; that is not counted.
+  /// Moves an actor that is alive and whose max_restarts is not 0: its process ends as by stop(), and the next
+  /// incarnation starts at once. This restart does not count against max_restarts. An actor in another state is left
+  /// alone.
   ActorEffects move(ActorId actor, Duration grace);
-  /// For good, at once. One whose destructor runs is killed too.
+  /// Ends the actor for good, at once. A process whose destructor runs is killed too.
   ActorEffects kill(ActorId actor, const std::string& why);
   std::vector<CallerId> holders_of(ActorId actor) const;
-  /// It holds nothing any more, and never will. Its requests are for the owner of the table to drop.
+  /// Reports that the caller has ended. The caller holds nothing from here on, and later holds by it are ignored. The
+  /// owner of the table must drop the requests of this caller itself.
   ActorEffects caller_ended(CallerId caller);
-  /// Nobody waits for the answer.
+  /// Removes a request whose answer nobody waits for any more.
   void drop_request(ActorRequestId request);
-  /// All its actors are killed and forgotten, detached ones too, and those that died before.
+  /// Kills and forgets all actors of the job, including detached actors and actors that had ended.
   ActorEffects job_ended(JobId job);
   /// Starts the restarts that are due.
   ActorEffects tick(TimePoint now);
-  /// When tick() has something to do, if nothing else happens.
+  /// Returns when tick() has something to do if no event comes before; nullopt if no restart is planned.
   std::optional<TimePoint> next_tick() const;
 
-  // ---- What outlives the table
+  // ---- State that outlives the table
 
-  /// What to keep of an actor, to have it again in another table.
+  /// The part of an actor's state that another table needs to restore the actor.
   struct Life {
-    std::uint32_t incarnation = 0;  ///< 0: it is promised
+    std::uint32_t incarnation = 0;  ///< 0: the actor is only promised
     std::uint32_t restarts = 0;
     std::uint32_t backoff = 0;
-    bool waits = false;           ///< for its restart
-    bool has_process = false;     ///< of that incarnation, or shall have
-    std::optional<Error> over{};  ///< why it ended for good
+    bool waits = false;           ///< the actor waits for its restart
+    bool has_process = false;     ///< the incarnation has a process, or is about to get one
+    std::optional<Error> over{};  ///< set if the actor ended for good: the reason
   };
-  /// Of an actor that is known.
+  /// The actor must be known.
   Life life(ActorId actor) const;
-  /// Those whose life has changed since this was asked last, also those that are not known any more.
+  /// Returns the actors whose Life has changed since the last call, including actors that the table has forgotten.
   std::unordered_set<ActorId> take_changed() { return std::exchange(changed_, {}); }
-  /// An actor as another table had it. Until restored(), nobody's hold or end ends an actor: there may be holders that
-  /// have not been heard of. False: that makes no sense here, and nothing has changed.
+  /// Adds an actor as another table had it. Until restored() is called, no actor ends for want of holders, because some
+  /// holders may not have been heard of yet. Returns false, and changes nothing, if `life` contradicts itself, the id
+  /// is known or the name is taken.
   bool restore(ActorId actor, const ActorSpec& spec, CallerId creator, const Life& life, TimePoint now);
-  /// So many holds it has of this caller, whatever was said of that before.
+  /// Sets the number of holds that the caller has of the actor, whatever the table knew before.
   ActorEffects restore_hold(ActorId actor, CallerId caller, std::int64_t count);
-  /// All holders have been heard of. Actors that nobody holds end, and promises are broken that nobody will keep.
+  /// Says that all holders have been heard of; `is_there` tells which callers still exist. Actors without holders end.
+  /// The promises of callers that are gone are broken.
   ActorEffects restored(const std::function<bool(CallerId)>& is_there);
 
-  /// Its next incarnation would start if the present one ended now.
+  /// Returns whether the next incarnation would start if the present one ended at this moment.
   bool may_restart(ActorId actor) const;
-  /// Those that live or will again.
+  /// The number of actors that have not ended for good.
   std::size_t size() const { return living_; }
-  /// Requests that wait.
+  /// The number of requests that wait.
   std::size_t waiting() const { return requests_.size(); }
   bool lives(ActorId actor) const;
-  /// It lives or will again, and has no constructed process now.
+  /// Returns whether the actor has not ended for good and is not constructed yet.
   bool is_to_start(ActorId actor) const;
-  /// Whether an actor of it lives that is detached.
+  /// Returns whether the job has a detached actor that has not ended for good.
   bool has_detached(JobId job) const;
-  /// Also of an actor that has died, until that is forgotten. Stays valid until the next event.
+  /// Returns the spec of an actor, also of one that has ended, until the table forgets the actor; nullptr if the actor
+  /// is unknown. The pointer is valid until the next event.
   const ActorSpec* find_spec(ActorId actor) const;
-  /// Those that have no constructor's arguments yet.
+  /// Returns the actors of the job that are promised and not created.
   std::vector<ActorId> promised_in(JobId job) const;
-  /// One actor, for people; what it points to is valid until the next event.
+  /// One actor as listings show it. The pointers are valid until the next event.
   struct Seen {
     ActorId actor;
     const ActorSpec* spec;
     std::string_view state;
     std::uint32_t incarnation;
     std::uint32_t restarts;
-    const Error* why;  ///< it ended for good; null: it has not
+    const Error* why;  ///< why the actor ended for good; null if it has not
   };
-  /// All of them, also those that have died.
+  /// Returns all actors, including those that have ended and are not forgotten.
   std::vector<Seen> look() const;
-  /// For people: "alive", "starts", …; "not known".
+  /// Describes the state of an actor for people, such as "it is alive" or "it starts"; "not known" if the actor is
+  /// unknown.
   std::string_view describe(ActorId actor) const;
 
  private:
   enum class State : std::uint8_t {
-    kPromised,  // has no process yet
+    kPromised,  // the actor has no process yet
     kStarting,
     kAlive,
-    kRestarting,  // its process is gone, and the next one's time has not come
-    kUnwanted,    // starting; is ended when it has started
+    kRestarting,  // its process is gone, and its restart is not due yet
+    kUnwanted,    // ended for good while it was starting; its process ends as soon as it has started
     kEnding,      // its destructor runs
-    kKilled,      // its process is about to be gone
+    kKilled,      // its process was killed and is not reported gone yet
     kDead,
   };
   struct Actor {
     ActorSpec spec;
     CallerId creator;
     State state = State::kPromised;
-    std::uint32_t incarnation = 0;  // of kPromised: none yet; in kRestarting: the one that is gone
+    std::uint32_t incarnation = 0;  // in kPromised: 0; in kRestarting: the number of the incarnation that is gone
     std::uint32_t restarts = 0;
-    std::uint32_t backoff = 0;  // restarts since it last lived for long
-    TimePoint not_before{};     // its next incarnation
-    TimePoint since;  // in kRestarting: when it is due; else when the incarnation was asked for, if not the first
-    std::unordered_map<CallerId, std::int64_t> holds;  // empty: nobody holds it
+    std::uint32_t backoff = 0;  // restarts since an incarnation last lived for long
+    TimePoint not_before{};     // the earliest time at which the next incarnation may start
+    // In kRestarting: when the restart is due. Else: when this incarnation was asked to start; not set for the first
+    // incarnation.
+    TimePoint since;
+    std::unordered_map<CallerId, std::int64_t> holds;  // empty if the actor has no holder
     std::list<ActorRequestId> requests;                // oldest first
-    std::optional<Error> why;                          // it ended for good
-    bool restored = false;                             // its creator may say again what it has said
-    bool moves = false;                                // its process is to end, and the next one to start
-    std::list<ActorId>::iterator in_dead = {};         // in kDead
+    std::optional<Error> why;                          // why the actor ended for good
+    // The actor came from another table, so its creator may repeat promise() and create().
+    bool restored = false;
+    // The process is to end, and the next incarnation is to start elsewhere.
+    bool moves = false;
+    std::list<ActorId>::iterator in_dead = {};  // in kDead: the actor's place in dead_
   };
   struct Request {
     ActorId actor;
     std::list<ActorRequestId>::iterator place;
   };
-  using Name = std::pair<std::string, std::string>;  // name space first
+  using Name = std::pair<std::string, std::string>;  // namespace first
 
   static bool has_process(const Actor& actor);
   static bool lives(const Actor& actor);
@@ -251,12 +280,12 @@ class ActorTable {
   void remember_ended(CallerId caller);
 
   std::unordered_map<ActorId, Actor> actors_;
-  std::map<Name, ActorId> names_;                                   // of those that live or will again
-  std::unordered_map<ActorRequestId, Request> requests_;            // that wait
-  std::unordered_map<CallerId, std::unordered_set<ActorId>> held_;  // by caller: whose holds it is in
+  std::map<Name, ActorId> names_;                                   // of actors that have not ended for good
+  std::unordered_map<ActorRequestId, Request> requests_;            // requests that wait
+  std::unordered_map<CallerId, std::unordered_set<ActorId>> held_;  // for each caller, the actors that it holds
   std::unordered_map<CallerId, std::unordered_set<ActorId>> promised_by_;
-  std::unordered_map<JobId, std::unordered_set<ActorId>> actors_of_job_;  // the dead too
-  std::set<std::pair<TimePoint, ActorId>> restarts_;                      // that wait, next one first
+  std::unordered_map<JobId, std::unordered_set<ActorId>> actors_of_job_;  // including actors that have ended
+  std::set<std::pair<TimePoint, ActorId>> restarts_;                      // planned restarts, the next one first
   std::list<ActorId> dead_;                                               // oldest first
   std::unordered_set<CallerId> ended_callers_;
   std::deque<CallerId> ended_callers_in_order_;  // oldest first

@@ -16,11 +16,11 @@
 
 namespace pharos::scheduler {
 
-/// What somebody needs of one node.
+/// The resources and labels that an actor, a task or a bundle asks of one node.
 struct Demand {
   Resources amounts;
-  NodeId only{};                    ///< no other node
-  std::vector<LabelRule> labels{};  ///< all of them hold
+  NodeId only{};                    ///< if set, this node and no other
+  std::vector<LabelRule> labels{};  ///< the node's labels must fulfil all of these
 
   /// "2 GPUs on a node with zone=a".
   std::string to_string() const;
@@ -28,33 +28,40 @@ struct Demand {
   friend auto operator<=>(const Demand&, const Demand&) = default;
 };
 
-/// Where somebody would rather be, of the nodes that have room.
+/// A preference among the nodes that have room.
 struct Preference {
-  NodeId near{};        ///< there, before all others: what it needs lies there
-  NodeId asked_at{};    ///< there, as long as it is not half full
-  bool spread = false;  ///< where the least is in use; else nodes are filled to the half first, one after the other
+  /// Preferred before all others, for example because large arguments are in this node's memory.
+  NodeId near{};
+  /// The node of the caller. It is preferred as long as it is not half full.
+  NodeId asked_at{};
+  /// True: the node with the lowest use is preferred. False: nodes are filled to one half first, one after the other.
+  bool spread = false;
 };
 
-/// The nodes of a cluster: what each has, what of it is taken, and what is set aside for those who wait, in the order
-/// of their numbers. Finds the node for a demand without a look at all of them, unless hardly any has room.
-/// Nodes with GPUs come behind all others for those who want none.
+/// The nodes of a cluster: the resources of each, how much of them is taken, and how much is set aside for requests
+/// that wait. Finds a node for a demand without examining all nodes, unless hardly any node has room. Demands without
+/// GPUs go to nodes with GPUs only if no other node has room.
+/// Owned by Placement, and not thread-safe. Pointers to nodes are valid until remove() is called for that node.
 class Fleet {
  public:
-  /// Changed by the fleet alone.
+  /// One node. Only Fleet changes it.
   struct Node {
     NodeId id;
-    std::uint32_t index = 0;  // by age
+    std::uint32_t index = 0;  // in the order in which nodes were added
     Labels labels;
     Ledger ledger;
-    Resources tasks{};                            // that it has given to tasks, as it said last
-    int users = 0;                                // actors, and leases that callers of other nodes have
-    std::map<std::uint64_t, Resources> claims{};  // set aside, by number
-    Resources set_aside{};                        // the sum of that
-    bool closed = false;                          // to all that is new
-    double use = 0;                               // of what is scarcest; users that hold nothing use nothing
-    double crowd = 0;                             // users for each CPU: decides between nodes that are used as much
+    Resources tasks{};  // given to tasks, as the node said last
+    // Actors outside of groups, bundles of groups, and leases that callers of other nodes have.
+    int users = 0;
+    // Amounts that are set aside for requests that wait, by the number of the request.
+    std::map<std::uint64_t, Resources> claims{};
+    Resources set_aside{};  // the sum of the claims
+    bool closed = false;    // true: nothing new is placed on the node
+    // The share in use of the scarcest resource; users that hold nothing do not count.
+    double use = 0;
+    double crowd = 0;  // users per CPU: decides between nodes of equal use
     bool has_gpus() const { return ledger.total().gpus() > 0; }
-    /// What is left without what is set aside for numbers before this one.
+    /// Returns what is left after the claims whose number is below `number`.
     Resources room_before(std::uint64_t number) const;
   };
   static constexpr std::uint64_t kAllClaims = ~std::uint64_t{0};
@@ -65,7 +72,7 @@ class Fleet {
   const Node* find(NodeId id) const;
   bool empty() const { return nodes_.empty(); }
 
-  /// Of what fits there.
+  /// Takes the amounts from the node, on which they must fit.
   Allotment take(Node& node, const Resources& amounts);
   void take(Node& node, const Allotment& allotment);
   void give_back(Node& node, const Allotment& allotment);
@@ -73,31 +80,34 @@ class Fleet {
   void set_tasks(Node& node, Resources tasks);
   void claim(Node& node, std::uint64_t number, const Resources& amounts);
   void unclaim(Node& node, std::uint64_t number);
-  /// The same is set aside for another number.
+  /// Gives the claim of one number to another number.
   static void pass_claim(Node& node, std::uint64_t number, std::uint64_t to);
   void close(Node& node);
   void open(Node& node);
 
-  /// Were nothing taken.
+  /// Returns whether the demand would fit if nothing were taken. Always false for a closed node.
   static bool could_fit(const Node& node, const Demand& demand);
   bool could_fit(const Demand& demand) const;
-  /// Beside all that is set aside.
+  /// Returns whether the demand fits, in addition to all that is taken and set aside.
   static bool fits(const Node& node, const Demand& demand);
-  /// One that it fits; none: no node has room.
+  /// Returns a node on which the demand fits; nullptr if no node has room.
   Node* choose(const Demand& demand, const Preference& preference);
-  /// One that it fits beside tasks, but not `except`: `near`, or else the least used. Those of which something is all
-  /// taken are not looked at.
+  /// Returns a node on which the demand fits beside the node's tasks; nullptr if none has room. The result is `near` if
+  /// possible, else the node with the lowest use, and never `except`. Nodes on which some resource is fully in use are
+  /// not considered.
   Node* find_room(const Demand& demand, NodeId near, NodeId except);
-  /// One that it could fit, the least used first; none: it will never fit.
+  /// Returns the node of lowest use on which the demand could fit if nothing were taken; nullptr if it could fit on no
+  /// node.
   Node* choose_to_wait_for(const Demand& demand);
-  /// Those that are open, the least used first.
+  /// Returns the nodes that are not closed, those without GPUs first, each kind from the lowest use to the highest.
   std::vector<Node*> by_use() const;
 
   const Resources& total() const { return total_; }
   const Resources& left() const { return left_; }
-  /// In the order of their age.
+  /// All nodes, from the oldest to the newest.
   std::vector<const Node*> all() const;
-  /// kInvalidArgument: compared with the node that lacks the fewest of what is asked for.
+  /// Makes the error for a demand that fits on no node: kInvalidArgument. The message compares the demand with the node
+  /// that lacks the least of it.
   Error too_much(const std::string& who, const Demand& demand) const;
 
  private:
@@ -107,15 +117,17 @@ class Fleet {
   struct LessUse {
     bool operator()(const Node* a, const Node* b) const;
   };
-  /// Open nodes.
+  /// Two orders of the open nodes.
   struct Orders {
-    std::set<Node*, LessFill> by_fill;  // nodes that are not half full by age, then the least used, least crowded first
-    std::set<Node*, LessUse> by_use;    // of two that are used as much, the less crowded one first
+    // Nodes less than half full come first, the oldest first; then the others, by use and by crowd, the lowest first.
+    std::set<Node*, LessFill> by_fill;
+    std::set<Node*, LessUse> by_use;  // by use, then by crowd, the lowest first
   };
   template <class Change>
   void change(Node& node, Change change);
   Orders& orders_of(const Node& node) { return node.has_gpus() ? with_gpus_ : without_gpus_; }
-  /// Calls that with the orders of nodes that may be of use, until it finds one.
+  /// Calls `find` with the orders of the nodes without GPUs and then of those with GPUs, until it returns a node. Nodes
+  /// without GPUs are left out if the demand asks for GPUs.
   template <class Find>
   Node* find_in_orders(const Demand& demand, Find find) const;
 

@@ -12,11 +12,13 @@
 
 namespace pharos::scheduler {
 
-/// Sockets that a node hands to its workers, each from when it is sent until the worker has it or is gone. What is on
-/// its way counts against limits of the whole machine, and a process that is stopped takes nothing: so only so many are
-/// on their way at once, the node's and each worker's, and the others wait in line. A worker that has taken none for a
-/// while holds up those that want it, and nobody else: what is on its way to it does not count for the node then.
-/// Pure; owned by the node, on its strand. Numbers are the node's own. Bounds: kUnderWayMax, kOfWorkerMax, kWaitingMax.
+/// Limits how many sockets are on their way from a node to its workers. A socket is on its way from when it is sent
+/// until the worker has it or has ended. Such sockets count against limits of the whole machine, and a suspended
+/// process takes none, so their number is limited for the node and for each worker; all others wait in line. A worker
+/// that takes no socket for kSlowTime is slow: it delays only the callers that want this worker, because the sockets on
+/// their way to it do not count towards the node's limit then.
+/// Pure. Owned by the node, which calls it on its strand and chooses the numbers of the sockets. Bounds: kUnderWayMax
+/// on their way from the node to workers that are not slow, kOfWorkerMax to each worker, and kWaitingMax that wait.
 class HandOvers {
  public:
   static constexpr std::size_t kUnderWayMax = 64;
@@ -26,17 +28,18 @@ class HandOvers {
 
   enum class Turn : std::uint8_t {
     kNow,
-    kLater,    ///< taken() or tick() will name it
+    kLater,    ///< taken() or tick() will return its number
     kRefused,  ///< too many wait
   };
   Turn add(WorkerId worker, std::uint64_t number, TimePoint now);
 
-  /// The worker has one, or is gone and will not have it. Which may go now, in the order in which they came.
+  /// Reports that the worker has received a socket, or has ended and will not receive it. Returns the numbers of the
+  /// sockets that may be sent at this time, in the order in which they were added.
   std::vector<std::uint64_t> taken(WorkerId worker, TimePoint now);
-  /// To be called every kSlowTime while any wait.
+  /// Returns numbers as taken() does. To be called every kSlowTime while sockets wait.
   std::vector<std::uint64_t> tick(TimePoint now);
 
-  /// To workers that take them.
+  /// Sockets on their way to workers that are not slow.
   std::size_t under_way() const { return under_way_; }
   std::size_t waiting() const { return waiting_; }
 
@@ -44,15 +47,17 @@ class HandOvers {
   struct Worker {
     std::size_t under_way = 0;
     bool slow = false;
-    TimePoint since;                                           // when it took one, or had none
-    std::deque<std::pair<std::uint64_t, std::uint64_t>> line;  // place and number
+    // When the worker last took a socket, or got the first of those on their way.
+    TimePoint since;
+    // Each socket's place among all that wait, and its number.
+    std::deque<std::pair<std::uint64_t, std::uint64_t>> line;
   };
   bool has_room_for(const Worker& worker) const;
   void begin(Worker& worker, TimePoint now);
   std::vector<std::uint64_t> begin_those_that_may(TimePoint now);
 
-  std::unordered_map<WorkerId, Worker> workers_;  // that have any
-  std::size_t under_way_ = 0;                     // to those that are not slow
+  std::unordered_map<WorkerId, Worker> workers_;  // workers to which sockets are on their way or wait
+  std::size_t under_way_ = 0;                     // to workers that are not slow
   std::size_t waiting_ = 0;
   std::uint64_t last_place_ = 0;
 };

@@ -10,28 +10,29 @@
 
 namespace pharos::scheduler {
 
-/// What people say of a node: {"zone", "a"}, {"gpu_type", "A10"}.
+/// The labels that users give to a node: {"zone", "a"}, {"gpu_type", "A10"}.
 using Labels = std::map<std::string, std::string>;
 
 constexpr std::size_t kLabelsMax = 64;
 
-/// "zone=a,disk=ssd". Names and values have 1 to 64 letters, digits, or one of _-.:/.
+/// Parses text such as "zone=a,disk=ssd". Names and values have 1 to 64 letters, digits, or one of _-.:/. Returns
+/// kInvalidArgument for other text, and for more than kLabelsMax labels.
 Result<Labels> parse_labels(std::string_view text);
-/// Of another process, which may send anything.
+/// Checks labels that another process has sent: returns kInvalidArgument where parse_labels() would.
 Result<void> check_labels(const Labels& labels);
 
-/// A name that others have given, such as a product's, as the value of a label: "NVIDIA A10" becomes "NVIDIA-A10".
+/// Makes a valid label value of any text, such as a product's name: "NVIDIA A10" becomes "NVIDIA-A10".
 std::string as_label(std::string_view text);
 
-/// One thing that has to be true of a node's labels.
+/// A condition that a node's labels must fulfil.
 struct LabelRule {
   std::string name;
-  std::vector<std::string> values;  ///< the node's is one of these
-  bool is_not = false;              ///< it is none of them, or the node has none
+  std::vector<std::string> values;  ///< the node's label has one of these values
+  bool is_not = false;              ///< the node's label has none of these values, or the node lacks the label
 
-  /// "a", "!a", "in(a, b)" or "!in(a, b)".
+  /// Parses a rule: "a", "!a", "in(a, b)" or "!in(a, b)". Returns kInvalidArgument for other text.
   static Result<LabelRule> parse(std::string_view name, std::string_view rule);
-  /// Of another process, which may send anything.
+  /// Checks a rule that another process has sent: returns kInvalidArgument where parse() would.
   Result<void> check() const;
   bool holds_for(const Labels& labels) const;
   /// "zone in (a, b)".

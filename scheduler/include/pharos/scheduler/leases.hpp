@@ -21,45 +21,52 @@
 
 namespace pharos::scheduler {
 
-/// One request of a caller for a worker to send tasks to, until it is granted or dropped.
+/// A request of a caller for a worker that runs its tasks. It lasts until it is granted, refused or withdrawn.
 using LeaseRequestId = Id<struct LeaseRequestTag>;
 
-/// Who asks: a driver, or a worker whose task submits tasks of its own.
+/// The caller that asks for workers: a driver, or a worker whose task submits tasks of its own.
 struct Lessee {
   JobId job;
   CallerId caller;
-  bool nested = false;  ///< a worker: at the bound it is refused CPUs, because it can run its tasks itself
+  /// The caller is a worker. At the limit of workers its requests for CPUs alone are refused, because it can run its
+  /// tasks itself.
+  bool nested = false;
 };
 
-/// What an actor's process holds of the node, or waits for, until it is given up.
+/// The resources of this node that the head has given to one actor or to one bundle of a group. A reservation may have
+/// to wait for them. It lasts until it is released.
 using ReservationId = Id<struct ReservationTag>;
 
-/// This worker is the requester's now.
+/// The request gets this worker.
 struct Grant {
   LeaseRequestId request;
   WorkerId worker;
 };
-/// Start a worker for this job, which may use these GPUs, then report worker_started() or start_failed().
+/// Tells the node to start a worker for this job, which may use these GPUs, and then to report worker_started() or
+/// start_failed().
 struct StartWorker {
   LeaseRequestId request;
   JobId job;
   std::vector<GpuShare> gpus{};
 };
-/// What it waited for is its now.
+/// The reservation has its resources.
 struct Reserved {
   ReservationId reservation;
 };
-/// It has been idle for long enough, or those whom it worked for are gone.
+/// Tells the node to end a worker: it was idle for long enough, its lessee or its job is gone, or its lease with GPUs
+/// is over.
 struct EndWorker {
   WorkerId worker;
 };
-/// A worker's request, which waited: as many processes are there as may be, so its tasks run in it (kOverloaded).
+/// Refuses, with kOverloaded, a waiting request that a worker made: the limit of workers is reached, so this worker
+/// runs the tasks itself.
 struct Refuse {
   LeaseRequestId request;
   Error why;
 };
-/// Somebody else waits for what these workers have: their lessee is to give back so many of them, those whose tasks end
-/// first. All of them are one lessee's, and hold the same. The newest count holds: with 0 the lessee keeps all of them.
+/// Asks a lessee to give back `count` of these workers, whichever finish their tasks first, because others wait for
+/// their resources. All the workers belong to one lessee and hold the same amounts. The newest count for them is the
+/// valid one; with 0 the lessee keeps all of them.
 struct Recall {
   std::vector<WorkerId> workers;
   std::size_t count = 0;
@@ -67,83 +74,95 @@ struct Recall {
 using LeaseEffect = std::variant<Grant, StartWorker, EndWorker, Reserved, Refuse, Recall>;
 using LeaseEffects = std::vector<LeaseEffect>;
 
-/// Who has what of one node: which worker process serves whose tasks, and what the processes of actors hold. Who comes
-/// first is served first; who does not fit has what it asks for set aside as it becomes free, and those behind it may
-/// take the rest. Idle workers are kept for a while because the next lease of the same job can have them at once.
-/// A worker whose task waits for other tasks gives its CPUs to another, until there are `workers_max` processes; past
-/// that there are only those that ask for more than CPUs, which not just anybody can give, and which bounds them. One
-/// that may use GPUs ends with its lease, and what it had is free when its process is gone: until then it has memory
-/// there.
-/// A lessee keeps its workers for as long as it has tasks, unless somebody else has waited for longer than kPatience:
-/// an actor, a program that has less of the node, or another caller of the same program that has less. Then leases are
-/// recalled, and whoever they are recalled for goes before all others that wait. A lease of less than kLeaseMin is left
-/// alone, so that two programs on one CPU take turns of at least that.
-/// Pure: events in, effects out, the time passed in. One thread. A worker runs one job's code only, so an idle worker
-/// serves its own job. Bounds: `kWaitingMax` requests wait; the next one is refused with kOverloaded, and so is
-/// a nested one, also one that waits, while every process that may be there is there. Reservations are as many as the
-/// head makes.
+/// Gives out the resources of one node: which worker process runs the tasks of which caller, and what the processes of
+/// actors hold. A lease is the right of one caller, the lessee, to send tasks to one worker.
+/// Requests are served in the order in which they came. For a request that does not fit, resources are set aside as
+/// they become free, and requests behind it may take the rest. Idle workers are kept for a while, because the next
+/// lease of the same job can use them at once. A worker runs the code of one job only.
+/// A worker whose task waits for other tasks lends its CPUs to other workers, until there are `workers_max` workers.
+/// Beyond that limit only requests that ask for more than CPUs are served; their other resources limit them. A worker
+/// with GPUs ends with its lease, and what it held is free only when its process is gone, because the process uses GPU
+/// memory until then.
+/// A lessee keeps its workers as long as it has tasks, unless another has waited for more than kPatience: an actor, a
+/// program that has less of the node, or another caller of the same program that has less. Then leases are recalled,
+/// and the request for which they are recalled moves to the front of the queue. Leases younger than kLeaseMin, or
+/// kGpuLeaseMin for leases with GPUs, are not recalled, so two programs on one CPU take turns of at least that time.
+/// Pure: events go in and effects come out, and the time is passed in. Owned by the node, which calls it on its strand.
+/// Bounds: `kWaitingMax` requests wait, and the next one is refused with kOverloaded. Requests of workers for CPUs
+/// alone are refused with kOverloaded, also while they wait, when the limit of workers is reached. The number of
+/// reservations depends on the head.
 class Leases {
  public:
   static constexpr std::size_t kWaitingMax = 65536;
   static constexpr Duration kPatience = std::chrono::milliseconds{10};
   static constexpr Duration kLeaseMin = std::chrono::milliseconds{50};
-  static constexpr Duration kGpuLeaseMin = std::chrono::seconds{10};  ///< the next process has to load CUDA again
-  static constexpr Duration kAnswerTime =
-      std::chrono::milliseconds{100};                                 ///< of a recall; then another one is recalled
-  static constexpr Duration kSayAgainTime = std::chrono::seconds{1};  ///< when all that there is has been recalled
+  /// Long, because the next process has to load CUDA again.
+  static constexpr Duration kGpuLeaseMin = std::chrono::seconds{10};
+  /// When a recall has had no effect for this long, another lease is recalled too.
+  static constexpr Duration kAnswerTime = std::chrono::milliseconds{100};
+  /// If all leases are recalled already, the recall is sent again after this time.
+  static constexpr Duration kSayAgainTime = std::chrono::seconds{1};
 
   Leases(const Resources& total, std::uint32_t workers_max, Duration idle_time)
       : ledger_{total}, workers_max_{workers_max}, idle_time_{idle_time} {}
 
-  /// What could never fit waits for ever: the caller looks at could_fit() first.
+  /// Asks for a worker that holds `demand`. The caller must have checked could_fit(), because a demand that can never
+  /// fit would wait for ever. Returns kOverloaded at the bounds above.
   Result<LeaseEffects> request(LeaseRequestId request, const Lessee& lessee, const Resources& demand, TimePoint now);
-  /// It is served elsewhere. Nothing: it does not wait, and what was granted or is being started for it stands.
+  /// Removes a waiting request, because it is served elsewhere. Returns nullopt if the request does not wait; what was
+  /// granted or is being started for it is not changed then.
   std::optional<LeaseEffects> withdraw(LeaseRequestId request);
   LeaseEffects worker_started(LeaseRequestId request, WorkerId worker);
   LeaseEffects start_failed(LeaseRequestId request);
-  /// The task that it runs waits for something: its CPUs are free meanwhile.
+  /// The task that the worker runs waits for something. Its CPUs are free meanwhile.
   LeaseEffects blocked(WorkerId worker);
-  /// It goes on, whether or not there is a CPU: nothing is taken from others, but nothing new fits until one is free.
+  /// The worker's task goes on, even if no CPU is free. Nothing is taken from other workers, but nothing new fits until
+  /// a CPU is free again.
   LeaseEffects unblocked(WorkerId worker);
-  /// Its lessee needs it no more. No effect for a worker that is not leased by it.
+  /// The lessee does not need the worker any more. Has no effect if the worker is not leased by `lessee`.
   LeaseEffects returned(WorkerId worker, CallerId lessee, TimePoint now);
-  /// Its process is gone, in whatever state it was.
+  /// The worker's process is gone, whatever its state was.
   LeaseEffects worker_ended(WorkerId worker);
-  /// It is gone: its requests are dropped, and the workers that run its tasks end.
+  /// The lessee is gone: its requests are dropped, and the workers that run its tasks end.
   LeaseEffects lessee_ended(CallerId lessee);
-  /// Its driver is gone, and so are all its callers: its idle workers end too.
+  /// The job's driver and all its other callers are gone: as lessee_ended() for each of them, and the job's idle
+  /// workers end too.
   LeaseEffects job_ended(JobId job);
-  /// What the head has given to an actor: served before tasks. `release` also of one that waits still.
+  /// Reserves what the head has given to an actor or to a bundle. Reservations are served before tasks. A reservation
+  /// that still waits can be released, too.
   LeaseEffects reserve(ReservationId reservation, const Allotment& allotment, TimePoint now);
   LeaseEffects release(ReservationId reservation);
-  /// Ends what was idle for too long.
+  /// Ends the workers that have been idle for too long.
   LeaseEffects tick(TimePoint now);
-  /// Asks for leases back that others wait for, and withdraws what is not needed any more. To be called every few
-  /// milliseconds while has_to_recall().
+  /// Recalls leases for requests and reservations that wait, and cancels recalls that are not needed any more. To be
+  /// called every few milliseconds while has_to_recall() is true.
   LeaseEffects recall(TimePoint now);
-  /// Somebody waits who is not the only lessee, or leases are recalled.
+  /// Returns whether recall() may have something to do: something waits while another lessee has workers, or leases are
+  /// recalled.
   bool has_to_recall() const;
 
-  /// Who has it, if it is leased.
+  /// Returns the lessee of the worker; nullopt if the worker is not leased.
   std::optional<CallerId> lessee_of(WorkerId worker) const;
-  /// What it has, with its lease or until its process is gone. Nothing for one that is idle.
+  /// Returns what the worker holds, by its lease or until its process is gone; empty for an idle worker.
   Resources held_by(WorkerId worker) const;
   const Resources& total() const { return ledger_.total(); }
   bool could_fit(const Resources& demand) const { return ledger_.could_fit(demand); }
-  /// What tasks have.
+  /// Returns what is taken by tasks, which is all that is not taken by reservations.
   Resources tasks() const;
-  /// Not taken: by actors, by workers that are being started for a lease, or leased and not blocked.
+  /// Resources that are not taken by reservations, by leased workers that do not wait for other tasks, or by workers
+  /// that start or end.
   const Resources& left() const { return ledger_.left(); }
   std::size_t waiting() const { return waiting_.size(); }
-  /// For what, and how many: the longest lines first, no more than so many.
+  /// Returns how many requests wait for each demand: at most `max` demands, the longest lines first.
   std::vector<std::pair<Resources, std::size_t>> waiting_for(std::size_t max) const { return waiting_.longest(max); }
-  /// A worker is being started for it.
+  /// Returns whether a worker is being started for this request.
   bool starts(LeaseRequestId request) const { return starting_.contains(request); }
   std::size_t idle() const { return idle_.size(); }
   bool holds(ReservationId reservation) const { return reserved_.contains(reservation); }
-  /// Also those that wait.
+  /// The number of reservations, including those that wait.
   std::size_t reservations() const { return reserving_.size() + reserved_.size(); }
-  /// For tests, between two events: who has what another has, and what nobody has and is not free. Empty: nothing.
+  /// For tests, between two events. Describes resources that are given twice, and resources that are neither given nor
+  /// free; empty if all is right.
   std::string check() const;
 
  private:
@@ -161,14 +180,14 @@ class Leases {
   struct Leased {
     Lessee lessee;
     Allotment allotment;
-    TimePoint since;  // as far as is known
+    TimePoint since;  // when the lease began, as far as is known
     bool blocked = false;
   };
-  /// Leases of one caller that hold the same: any of them is as good.
+  /// All leases of one caller that hold the same amounts; any of them can be given back for another.
   using Kind = std::pair<CallerId, Resources>;
   struct Recalled {
-    std::size_t count = 0;  // that have not been returned
-    TimePoint since;        // of the last one
+    std::size_t count = 0;  // recalled leases that have not been returned
+    TimePoint since;        // when the last recall was sent
   };
   class Recalling;
   struct Idle {
@@ -192,12 +211,12 @@ class Leases {
   WaitingLine<Waiting> waiting_;
   std::unordered_map<LeaseRequestId, Leased> starting_;
   std::unordered_map<WorkerId, Leased> leased_;
-  std::unordered_map<WorkerId, Allotment> ending_;  // had GPUs
+  std::unordered_map<WorkerId, Allotment> ending_;  // workers that had GPUs, until their processes are gone
   std::deque<Idle> idle_;                           // longest idle first
-  std::vector<Reserving> reserving_;                // in their order
+  std::vector<Reserving> reserving_;                // reservations that wait, in their order
   std::unordered_map<ReservationId, Allotment> reserved_;
   std::map<Kind, Recalled> recalled_;
-  TimePoint now_;  // when something was last told with the time
+  TimePoint now_;  // the time that was passed in last
 };
 
 }  // namespace pharos::scheduler

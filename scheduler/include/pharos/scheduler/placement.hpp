@@ -22,7 +22,7 @@
 
 namespace pharos::scheduler {
 
-/// Resources that are had together or not at all; each bundle is on one node.
+/// A placement group: resources that are given all together or not at all. Each bundle is on one node.
 struct GroupSpec {
   static constexpr std::size_t kBundlesMax = 4096;
 
@@ -31,35 +31,35 @@ struct GroupSpec {
   Strategy strategy = Strategy::kPack;
 };
 
-/// This actor's process is to be started on this node, with these resources of it.
+/// Start this actor's process on this node, with these resources of the node.
 struct Placed {
   ActorId actor;
   NodeId node;
   Allotment allotment;
-  std::optional<std::uint32_t> bundle{};  ///< of its group, if it has one
+  std::optional<std::uint32_t> bundle{};  ///< the bundle of the actor's group, if the actor is in a group
 };
-/// No node has that much, even with nothing taken.
+/// The actor cannot be placed: no node has that much, even with nothing taken, or its group is gone.
 struct Unplaceable {
   ActorId actor;
   Error why;
 };
-/// One bundle of a group has its place.
+/// The place of one bundle of a group.
 struct PlacedBundle {
   std::uint32_t index;
   NodeId node;
   Allotment allotment;
 };
-/// All bundles that had no place have one: at first all there are, later those whose nodes were lost.
+/// All bundles of the group that lacked a place have one: at first all bundles, later those whose nodes were lost.
 struct GroupPlaced {
   GroupId group;
   std::vector<PlacedBundle> bundles;
 };
-/// There is no way to place it, even with nothing taken. It is forgotten.
+/// The group cannot be placed, even with nothing taken. Placement has forgotten the group.
 struct GroupUnplaceable {
   GroupId group;
   Error why;
 };
-/// What this bundle had is the node's again.
+/// The resources of this bundle belong to the node again.
 struct BundleFreed {
   GroupId group;
   std::uint32_t index;
@@ -68,86 +68,98 @@ struct BundleFreed {
 using PlacementEffect = std::variant<Placed, Unplaceable, GroupPlaced, GroupUnplaceable, BundleFreed>;
 using PlacementEffects = std::vector<PlacementEffect>;
 
-/// Which node has which actor's process, and with which of its resources; and which have the bundles of groups. What
-/// tasks have is the nodes' own business: they give to actors what the head says, before they give to tasks.
+/// Decides on which node the process of each actor runs, and with which of the node's resources; and which nodes have
+/// the bundles of groups. Each node decides by itself what it gives to tasks: a node serves actors, as the head tells
+/// it, before tasks.
 ///
-/// Who does not fit waits, in order: those who ask for the same in one line, of which only the first is looked at. For
-/// the first of each line, and for each group, something is set aside: what it asks for, on nodes where it could go, as
-/// it becomes free there. Who came later may take the rest. So nobody is starved by what is smaller, and no two groups
-/// wait for each other: on each node the older one comes first.
-/// Pure: events in, effects out. One thread.
+/// Actors and groups that do not fit wait, in order. Actors with the same demand wait in one line, and only the first
+/// of each line is examined. For the first of each line, and for each group, the resources that it asks for are set
+/// aside as they become free, on nodes where it could go. This is a claim. Later requests may take the rest. So no
+/// request is starved by smaller ones, and no two groups wait for each other, because on each node the older one comes
+/// first.
+/// Pure: events go in and effects come out. Owned by the head, which calls it on its strand. The number of actors and
+/// groups that wait is not bounded here.
 class Placement {
  public:
   PlacementEffects add_node(NodeId node, const Resources& total, Labels labels = {});
-  /// It is lost, and whatever was placed there. Those who wait and fit nowhere any more are told; groups that had
-  /// bundles there wait for others, for as long as it takes.
+  /// The node is lost, and all that was placed on it. Actors that wait and could fit on no other node are answered with
+  /// Unplaceable. Groups that had bundles on the node wait for other places, without a time limit.
   PlacementEffects remove_node(NodeId node);
-  /// Nothing new is placed there, until it is opened again.
+  /// Nothing new is placed on the node until open_node(). Actors and bundles on it stay.
   PlacementEffects close_node(NodeId node);
   PlacementEffects open_node(NodeId node);
-  /// What it has given to tasks. New ones go elsewhere while there is room elsewhere.
+  /// Says what the node has given to tasks. New placements prefer nodes with room beside the tasks.
   void note_tasks(NodeId node, Resources in_use);
 
-  /// Answered by Placed, perhaps much later, or Unplaceable, at once or when a node goes. `label` is for messages.
+  /// Places an actor. The answer is Placed, perhaps much later, or Unplaceable, at once or when a node is lost or
+  /// closed. `label` is for messages.
   PlacementEffects place(ActorId actor, const std::string& label, const Demand& demand, const Preference& preference);
-  /// With what this bundle of the group has, or any of them.
+  /// Places an actor in a group. The actor gets its resources from `bundle`, or from any bundle of the group if
+  /// `bundle` is not set. The answer is Placed, perhaps much later, or Unplaceable: at once, with kNotFound if the
+  /// group is unknown or removed and with kInvalidArgument if no bundle is large enough, or later, when the group is
+  /// removed.
   PlacementEffects place_in_group(ActorId actor, const std::string& label, const Resources& amounts, GroupId group,
                                   std::optional<std::uint32_t> bundle);
-  /// It is not placed any more, or wanted to be: the process is gone.
+  /// Gives back the actor's place, because its process is gone, or removes the actor from the queue if it waits.
   PlacementEffects give_back(ActorId actor);
 
-  /// Answered by GroupPlaced, perhaps much later, or GroupUnplaceable.
+  /// Places a group. The answer is GroupPlaced, perhaps much later, or GroupUnplaceable, at once.
   PlacementEffects place_group(GroupId group, GroupSpec spec);
-  /// Actors that wait for something in it are refused; what others have there they have until they give it back.
+  /// Removes a group. Actors that wait for resources in it are answered with Unplaceable. Actors that have a place in
+  /// it keep their resources until give_back().
   PlacementEffects remove_group(GroupId group);
 
-  // ---- As another Placement had it, before the events above. False: that makes no sense here, and nothing has
-  // changed.
+  // ---- Restoring the state of another Placement, before the events above. Each function returns false, and changes
+  // nothing, if the values contradict what is known.
 
   bool restore(ActorId actor, NodeId node, const Allotment& allotment);
-  /// Of a group that is there.
+  /// The group must have been restored before.
   bool restore_in_group(ActorId actor, GroupId group, std::uint32_t bundle, const Allotment& allotment);
   struct BundlePlace {
-    NodeId node{};  ///< none: it has no place
+    NodeId node{};  ///< unset if the bundle has no place
     Allotment allotment{};
   };
-  /// Bundles without a place wait for one from replace_group() on.
+  /// Bundles without a place wait for one after replace_group() is called.
   bool restore_group(GroupId group, GroupSpec spec, const std::vector<BundlePlace>& places);
-  /// Bundles of it that have no place get one, as in place_group().
+  /// Gives places to the bundles that have none, as place_group() does.
   PlacementEffects replace_group(GroupId group);
 
-  /// Where an actor is.
+  /// The place of one actor.
   struct Seat {
     NodeId node;
     const Allotment* allotment;
-    GroupId group{};  ///< none: in no group
+    GroupId group{};  ///< unset if the actor is in no group
     std::uint32_t bundle = 0;
   };
-  /// None: it waits, or is not known. Valid until the next event.
+  /// Returns the place of the actor; nullopt if the actor waits or is unknown. The pointer is valid until the next
+  /// event.
   std::optional<Seat> seat_of(ActorId actor) const;
-  /// Of each bundle. Empty: the group is not known, or was removed and has none left.
+  /// Returns the place of each bundle; empty if the group is unknown, or was removed and no actor has a place in it.
   std::vector<BundlePlace> places_of(GroupId group) const;
 
-  /// Actors and groups.
+  /// The number of actors and groups that wait.
   std::size_t waiting() const { return waiting_; }
   const Fleet& fleet() const { return fleet_; }
-  /// What keeps an actor waiting.
+  /// The reason why a demand waits.
   struct Shortage {
-    std::string use;               ///< of what is scarce where it could be, in words, as Resources::use() has it
-    std::vector<ActorId> holders;  ///< of some of that
+    /// How much of the scarce resources is in use on the nodes where the demand could fit; see Resources::use().
+    std::string use;
+    std::vector<ActorId> holders;  ///< actors that hold some of the scarce resources
   };
   Shortage shortage_of(const Demand& demand) const;
-  /// Where a task is to run: where there is room, or else, of those that could ever, where the least is in use. Near a
-  /// node only if there is room beside its tasks. kInvalidArgument when there is none. What it asks for counts as that
-  /// node's tasks' until note_tasks().
+  /// Chooses a node for a task: `preference.near` if there is room beside that node's tasks, else a node with room,
+  /// else the node of lowest use on which the demand could fit. Returns kInvalidArgument if it could fit on no node.
+  /// The demand counts as taken by tasks of the chosen node until the next note_tasks().
   Result<NodeId> find_node(const Demand& demand, const Preference& preference, const std::string& who);
-  /// The same where there is room at this moment beside tasks, but not at `except`. None: nowhere.
+  /// Chooses a node for a task that has room beside its tasks at this moment, and is not `except`; nullopt if no node
+  /// has.
   std::optional<NodeId> take_room(const Demand& demand, NodeId near, NodeId except);
-  /// So many more, or fewer, leases of its workers have been given to callers elsewhere.
+  /// Says that `more` leases of the node's workers, or fewer if negative, have been given to callers on other nodes.
   void count_leases(NodeId node, int more);
-  /// Actors that have a place.
+  /// The number of actors that have a place.
   std::size_t seated() const;
-  /// For tests, between two events: who has what another has, and what nobody has and is not free. Empty: nothing.
+  /// For tests, between two events. Describes resources that are given twice, and resources that are neither given nor
+  /// free; empty if all is right.
   std::string check() const;
 
  private:
@@ -157,15 +169,15 @@ class Placement {
     std::string label;
     Preference preference;
   };
-  /// Actors that ask for the same.
+  /// Actors with the same demand that wait.
   struct Line {
     const Demand* demand;
     std::map<std::uint64_t, Waiting> waiting{};  // by number; never empty
-    NodeId claim{};                              // where something is set aside for the first one
+    NodeId claim{};                              // the node that has the claim of the first actor
   };
   struct Bundle {
     Demand demand;
-    NodeId node{};  // none: it has no place
+    NodeId node{};  // unset if the bundle has no place
     Allotment allotment{};
     std::optional<Ledger> ledger{};
     std::size_t users = 0;
@@ -181,23 +193,27 @@ class Placement {
     std::string label;
     Strategy strategy;
     std::vector<Bundle> bundles;
-    std::uint64_t number;                                    // of its turn
-    bool waits = false;                                      // for places of some bundles
-    std::map<NodeId, std::vector<std::uint32_t>> plan = {};  // where something is set aside for those; none: nowhere
-    NodeId lacking = {};                                     // of the plan: where there was no room yet
-    std::uint32_t tries_off = 0;                             // to place it elsewhere, after so many in vain
+    std::uint64_t number;  // the place of the group among all that wait
+    bool waits = false;    // some bundles wait for places
+    // The nodes that have claims of this group, and the bundles that are to go there. Empty if there is no plan.
+    std::map<NodeId, std::vector<std::uint32_t>> plan = {};
+    // The node of the plan that had no room when the plan was last checked.
+    NodeId lacking = {};
+    // How many occasions to place the group elsewhere than planned are skipped; grows with each attempt that fails.
+    std::uint32_t tries_off = 0;
     std::uint32_t tries_next = 0;
     std::list<InGroup> line = {};
     bool removed = false;
   };
-  /// One of the two.
+  /// The turn of one line or of one group: one of the two pointers is set.
   struct Turn {
     std::uint64_t number = 0;
-    std::int64_t cpus = 0;  // that the line's demand has; for a quick look
+    std::int64_t cpus = 0;  // the CPUs of the line's demand, for a quick check
     Line* line = nullptr;
     Group* group = nullptr;
   };
-  /// In the order of their numbers, side by side: whenever something has become free all of them are looked at.
+  /// All turns, sorted by number. They are in one vector, because all of them are examined whenever something becomes
+  /// free.
   class Turns {
    public:
     void add(const Turn& turn) { turns_.insert(behind(turn.number), turn); }
@@ -207,7 +223,7 @@ class Placement {
     }
     auto begin() const { return turns_.begin(); }
     auto end() const { return turns_.end(); }
-    /// The first one with a higher number.
+    /// Returns the first turn with a higher number.
     std::vector<Turn>::const_iterator behind(std::uint64_t number) const {
       return std::upper_bound(turns_.begin(), turns_.end(), number,
                               [](std::uint64_t asked, const Turn& each) { return asked < each.number; });
@@ -217,18 +233,18 @@ class Placement {
     std::vector<Turn> turns_;
   };
   struct Place {
-    Line* line = nullptr;  // it waits there, with this number
+    Line* line = nullptr;  // set if the actor waits in this line, under this number
     std::uint64_t number = 0;
-    NodeId node{};  // else it is there
+    NodeId node{};  // set if the actor has a place on this node
     Allotment allotment{};
-    GroupId group{};  // in a group; without a node it waits
+    GroupId group{};  // set if the actor is in this group; the actor waits if `node` is unset
     std::uint32_t bundle = 0;
   };
   using Bundles = std::vector<std::uint32_t>;
 
   void seat(ActorId actor, Place place);
 
-  // Lines.
+  // The lines of actors that wait.
   void wait_in_line(ActorId actor, const std::string& label, const Demand& demand, const Preference& preference,
                     Node& claim);
   void serve_first(Line& line, Node& node, PlacementEffects& effects);
@@ -241,7 +257,7 @@ class Placement {
 
   void add_task(Node& node, const Demand& demand);
 
-  // Groups.
+  // Placement groups.
   bool place_now(Group& group, std::uint64_t number, PlacementEffects& effects);
   bool make_plan(Group& group);
   void drop_plan(Group& group);
@@ -258,11 +274,11 @@ class Placement {
 
   Fleet fleet_;
   std::map<Demand, Line> lines_;
-  Turns turns_;  // the first of each line, and groups that wait
+  Turns turns_;  // turns of the first actor of each line, and of groups that wait
   std::unordered_map<GroupId, Group> groups_;
   std::unordered_map<ActorId, Place> places_;
-  std::unordered_map<NodeId, std::unordered_set<ActorId>> seated_;  // whose places are there
-  std::set<NodeId> unsettled_;                                      // where somebody may have room now
+  std::unordered_map<NodeId, std::unordered_set<ActorId>> seated_;  // actors with a place on the node
+  std::set<NodeId> unsettled_;                                      // nodes on which something that waits may have room
   std::uint64_t last_number_ = 0;
   std::size_t waiting_ = 0;
 };

@@ -13,9 +13,9 @@
 
 namespace pharos::scheduler {
 
-/// So much of each resource: "cpu", "gpu", "memory", and what users name. In steps of 1/10000, and memory of a byte, so
-/// that sums are exact.
-/// A value. A name of which there is nothing is not in it; what is left of something may be less than nothing.
+/// Amounts of resources by name: "cpu", "gpu", "memory", and names that users choose. Amounts are counted in steps of
+/// 1/10000, and memory in bytes, so that sums are exact.
+/// A value type. A name whose amount is 0 is not stored. An amount may be negative where it says how much is left.
 class Resources {
  public:
   using Amounts = std::map<std::string, std::int64_t>;
@@ -27,14 +27,15 @@ class Resources {
 
   Resources() = default;
   explicit Resources(Amounts amounts);
-  /// Of another process, which may send anything: kInvalidArgument as set() has it.
+  /// Checks amounts that another process has sent: returns kInvalidArgument where set() does.
   static Result<Resources> checked(const Amounts& amounts);
   static Resources of_cpus(std::uint32_t cpus);
-  /// "gpu=1,cpu=0.5,fast_disk=2,memory=8GiB". Sets what it names, and says what makes no sense.
+  /// Parses text such as "gpu=1,cpu=0.5,fast_disk=2,memory=8GiB". Returns kInvalidArgument, with the part that is
+  /// wrong, if the text cannot be parsed.
   static Result<Resources> parse(std::string_view text);
 
-  /// kInvalidArgument for a name that is none, and for what is negative, enormous, no number, or finer than a step; and
-  /// for shares of more than one GPU, which no one could use.
+  /// Returns kInvalidArgument if the name is invalid, if the amount is negative, too large, not a number or finer than
+  /// a step, or if it is a fraction of more than one GPU, which nobody could use.
   Result<void> set(std::string_view name, double amount);
   Result<void> set_memory(ByteCount bytes);
   std::int64_t of(std::string_view name) const;
@@ -44,17 +45,17 @@ class Resources {
   std::int64_t memory() const { return of("memory"); }
   const Amounts& amounts() const { return amounts_; }
   bool empty() const { return amounts_.empty(); }
-  /// Nothing else, and perhaps none.
+  /// Returns true if no resource other than CPUs is asked for; also if nothing is asked for.
   bool only_cpus() const { return amounts_.size() == (cpus() == 0 ? 0 : 1); }
 
-  /// Also when all these are taken from the room.
+  /// Returns whether these amounts fit in the room when all of `taken` is subtracted from the room first.
   template <class... Taken>
   bool fits_in(const Resources& room, const Taken&... taken) const {
     return std::all_of(amounts_.begin(), amounts_.end(), [&](const auto& entry) {
       return entry.second <= (room.of(entry.first) - ... - taken.of(entry.first));
     });
   }
-  /// Of nothing is there any; amounts may be less than nothing.
+  /// Returns whether no amount is greater than 0; negative amounts are allowed.
   bool none_left() const {
     return std::none_of(amounts_.begin(), amounts_.end(), [](const auto& entry) { return entry.second > 0; });
   }
@@ -62,14 +63,16 @@ class Resources {
   Resources& operator-=(const Resources& less);
   friend auto operator<=>(const Resources&, const Resources&) = default;
 
-  /// What somebody asks for that is not in `all`, in words: "2 GPUs; the node has 1". Only when it does not fit.
+  /// Says which of these amounts are more than `all` has: "2 GPUs; the node has 1". To be called only if these amounts
+  /// do not fit in `all`.
   std::string shortage(const Resources& all, std::string_view whose) const;
-  /// What keeps somebody waiting who asks for this: of what `left` has too little of, how much of `total` is in use, in
-  /// words: "1 of 1 GPUs and 3.5 of 4 CPUs are in use". Of all that is asked for, where each would be there by itself.
+  /// Says how much of the scarce resources is in use: "1 of 1 GPUs and 3.5 of 4 CPUs are in use". A resource is scarce
+  /// if `left` has less of it than these amounts ask for. If each amount by itself would fit in `left`, all of the
+  /// resources asked for are named.
   std::string use(const Resources& total, const Resources& left) const;
-  /// What of this `room` has too little of, in full; all of it, if there is enough of each.
+  /// Returns the amounts of which `room` has too little, each in full; all amounts if `room` has enough of each.
   Resources scarce_in(const Resources& room) const;
-  /// The same names, as `all` has them.
+  /// Returns the same names with the amounts that `all` has.
   Resources as_in(const Resources& all) const;
   /// "2 GPUs, 1 CPU, 3 fast_disk, 8 GiB memory".
   std::string to_string() const;
@@ -80,43 +83,44 @@ class Resources {
   Amounts amounts_;
 };
 
-/// What whoever was killed for the want of memory can do.
+/// The hint in the error of a process that was killed because memory was short.
 inline constexpr const char* kMemoryRemedy =
     "Ask for .memory, so that no more run beside each other than there is memory for, or have fewer run at once.";
 
-/// A share of one GPU: kWhole for all of it.
+/// A share of one GPU; kWhole is the whole GPU.
 struct GpuShare {
-  std::uint32_t index = 0;  ///< among the node's
+  std::uint32_t index = 0;  ///< the GPU's number on its node
   std::int64_t amount = 0;
 
   friend bool operator==(const GpuShare&, const GpuShare&) = default;
 };
 
-/// What somebody has of a node.
+/// The part of a node's resources that one process or bundle has been given.
 struct Allotment {
   Resources amounts;
-  std::vector<GpuShare> gpus;  ///< which ones; they add up to the amount
+  std::vector<GpuShare> gpus;  ///< which GPUs; the shares add up to the amount of "gpu"
 
   friend bool operator==(const Allotment&, const Allotment&) = default;
 };
 
-/// What one node has, and what of it is taken. GPUs are taken by device: whole ones, or a share of one; so two halves
-/// of different ones make no whole.
+/// The resources of one node, and how much of them is taken. GPUs are taken as devices: whole ones, or a share of a
+/// single one, so two halves of different GPUs do not make a whole.
+/// Not thread-safe.
 class Ledger {
  public:
   explicit Ledger(Resources total);
-  /// What somebody has, to be given on.
+  /// A ledger of what an allotment has, to give parts of it to others.
   explicit Ledger(const Allotment& total);
 
   const Resources& total() const { return total_; }
   const Resources& left() const { return left_; }
-  /// When nothing is taken.
+  /// Returns whether the demand would fit if nothing were taken.
   bool could_fit(const Resources& demand) const { return demand.fits_in(total_); }
   bool fits(const Resources& demand) const;
   bool fits(const Allotment& allotment) const;
-  /// Of what fits.
+  /// Takes the demand, which must fit.
   Allotment take(const Resources& demand);
-  /// Whether or not it fits: what is left may be less than nothing then.
+  /// Takes the allotment even if it does not fit; left() may be negative then.
   void take(const Allotment& allotment);
   void give_back(const Allotment& allotment);
   friend bool operator==(const Ledger&, const Ledger&) = default;
@@ -126,7 +130,7 @@ class Ledger {
 
   Resources total_;
   Resources left_;
-  std::vector<std::int64_t> gpus_left_;  // by index
+  std::vector<std::int64_t> gpus_left_;  // indexed by GPU
 };
 
 }  // namespace pharos::scheduler

@@ -12,8 +12,8 @@
 
 namespace pharos::scheduler {
 
-/// Those who wait for resources, in the order in which they came. Who asks for the same waits in the same line, so that
-/// however many wait, only the first of each kind is looked at.
+/// A queue of requests for resources, in the order in which they came. Requests for the same amounts share one line, so
+/// that a look at the queue examines only the first request of each line, however many wait. Not thread-safe.
 template <class Who>
 class WaitingLine {
  public:
@@ -22,14 +22,14 @@ class WaitingLine {
     ++size_;
   }
 
-  /// Shows all who wait, in order. Those for whom `goes_first(demand, who)` is true are put before all others, behind
-  /// those for whom it was true earlier.
+  /// Calls `goes_first(demand, who)` for all that wait, in order. Those for which it returns true move to the front of
+  /// the queue, behind those that moved there earlier.
   template <class GoesFirst>
   void put_first_if(GoesFirst goes_first) {
-    std::map<std::uint64_t, Place> next;  // the next one of each line, by number
+    std::map<std::uint64_t, Place> next;  // the next request of each line, by number
     for (auto line = lines_.begin(); line != lines_.end(); ++line)
       next.emplace(line->second.front().number, Place{line, 0});
-    std::vector<std::pair<typename Lines::iterator, std::uint64_t>> first;  // and their numbers
+    std::vector<std::pair<typename Lines::iterator, std::uint64_t>> first;  // with the number of each
     while (!next.empty()) {
       const auto [line, at] = next.extract(next.begin()).mapped();
       if (goes_first(line->first, line->second[at].who)) first.emplace_back(line, line->second[at].number);
@@ -42,7 +42,7 @@ class WaitingLine {
       line->second.insert(place_of(line->second, waiting.number), std::move(waiting));
     }
   }
-  /// Whether it is so of anybody who waits.
+  /// Returns whether `is(who)` is true for any that waits.
   template <class Is>
   bool any_of(Is is) const {
     return std::any_of(lines_.begin(), lines_.end(), [&](const auto& line) {
@@ -50,11 +50,12 @@ class WaitingLine {
     });
   }
 
-  /// Offers each a turn, in order. One whose `turn(demand, who)` is true is served; else those behind it that ask for
-  /// the same have no turn, and what it may set aside for it is the caller's to know.
+  /// Calls `turn(demand, who)` for those that wait, in order. If `turn` returns true, the request is served and
+  /// removed. If `turn` returns false, the requests behind it in the same line are skipped. `turn` itself must keep
+  /// count of what it sets aside for a request that is not served.
   template <class Turn>
   void serve(Turn turn) {
-    std::map<std::uint64_t, typename Lines::iterator> next;  // the first of each line, by number
+    std::map<std::uint64_t, typename Lines::iterator> next;  // the first request of each line, by number
     for (auto line = lines_.begin(); line != lines_.end(); ++line) next.emplace(line->second.front().number, line);
     while (!next.empty()) {
       const auto line = next.extract(next.begin()).mapped();
@@ -69,7 +70,7 @@ class WaitingLine {
     }
   }
 
-  /// `leaves(demand, who)`.
+  /// Removes all for which `leaves(demand, who)` is true.
   template <class Leaves>
   void erase_if(Leaves leaves) {
     for (auto line = lines_.begin(); line != lines_.end();) {
@@ -78,7 +79,7 @@ class WaitingLine {
     }
   }
 
-  /// How many wait for each demand: the longest lines first, no more than so many.
+  /// Returns how many wait for each demand: at most `max` lines, the longest first.
   std::vector<std::pair<Resources, std::size_t>> longest(std::size_t max) const {
     std::vector<std::pair<Resources, std::size_t>> all;
     for (const auto& [demand, line] : lines_) all.emplace_back(demand, line.size());
@@ -94,19 +95,20 @@ class WaitingLine {
     std::uint64_t number;
     Who who;
   };
-  using Line = std::deque<Waiting>;  // by number
+  using Line = std::deque<Waiting>;  // sorted by number
   using Lines = std::map<Resources, Line>;
   using Place = std::pair<typename Lines::iterator, std::size_t>;
 
-  static constexpr std::uint64_t kFirstNumber = std::uint64_t{1} << 62;  // those below are of who was put first
+  // Requests that were moved to the front have smaller numbers.
+  static constexpr std::uint64_t kFirstNumber = std::uint64_t{1} << 62;
 
-  /// Finds the first one whose number is not below this.
+  /// Returns the first request whose number is not below `number`.
   static typename Line::iterator place_of(Line& line, std::uint64_t number) {
     return std::lower_bound(line.begin(), line.end(), number,
                             [](const Waiting& each, std::uint64_t sought) { return each.number < sought; });
   }
 
-  Lines lines_;  // none is empty
+  Lines lines_;  // no line is empty
   std::uint64_t last_number_ = kFirstNumber;
   std::uint64_t last_first_ = 0;
   std::size_t size_ = 0;

@@ -18,7 +18,7 @@
 
 namespace pharos::ml {
 
-/// What a checkpoint says of itself.
+/// The position of a training that a checkpoint records.
 struct Moment {
   std::uint64_t step = 0;
   std::uint64_t epoch = 0;
@@ -26,59 +26,66 @@ struct Moment {
 };
 
 struct CheckpointOptions {
-  /// One training saves in it; all ranks see the same one. Other processes may load from it meanwhile.
+  /// The folder of the checkpoints. Only one training may save in it, and all ranks must see the same folder. Other
+  /// processes may load from it at the same time.
   std::filesystem::path folder{};
-  /// So many of the newest stay.
+  /// This many of the newest checkpoints are kept.
   std::size_t keep_last = 2;
-  /// And so many of the best by that metric; of equals the earliest.
+  /// In addition, this many of the best checkpoints by `metric` are kept. Of equal ones the earliest is the best.
   std::size_t keep_best = 0;
   std::string metric = "loss";
   bool is_better_lower = true;
-  /// Where copies lie while they are written: its object store. None: in memory of this process.
+  /// Copies of the state are kept in the object store of this runtime while they are written. If null, they are in
+  /// memory of this process.
   Runtime* runtime = nullptr;
-  /// This process has the place of others that may still save there: what they write from now on is given up, with an
-  /// error there, and load() removes the old checkpoints that they had not come to remove. Not for who only loads.
+  /// This process replaces other processes that may still be saving in the folder. Their saves fail from then on, and
+  /// load() removes old checkpoints that they did not come to remove. Must be false for a process that only loads.
   bool takes_over = false;
-  /// A rank's part that is not written by then is not waited for.
+  /// Rank 0 waits no longer than this for a part that another rank writes.
   Duration timeout = std::chrono::minutes{10};
 };
 
-/// Saves what all ranks have of a training, and loads it again, on as many ranks as there are then. save() copies; a
-/// thread writes the copy to disk, each rank's part as a file of safetensors. Rank 0's writes a manifest when all parts
-/// are there, which makes them a checkpoint: what is interrupted, by whatever, is none. Every mebibyte has a checksum.
-/// All ranks make this, and call the same in the same order; one thread. Owns its thread, and joins it.
+/// Saves the state of a training on all ranks, and loads it again on any number of ranks. save() copies the state, and
+/// a thread writes the copy to disk, the part of each rank as one safetensors file. When all parts are written, rank
+/// 0's thread writes a manifest, which makes them a checkpoint. A save that is interrupted in any way is not a
+/// checkpoint. Each mebibyte has a checksum.
+/// All ranks must create a Checkpoints and call the same functions in the same order, each rank from one thread. The
+/// object owns its thread and joins it. At most two saves are under way. Errors are exceptions, except those of the
+/// thread; see save().
 class PHAROS_API Checkpoints {
  public:
-  /// Rank 0 makes the folder. Throws what has kept it, and FailedPrecondition when a rank does not see what rank 0
-  /// writes there.
+  /// Rank 0 creates the folder. Throws the error if that fails, and FailedPrecondition if a rank does not see a file
+  /// that rank 0 has written in the folder.
   Checkpoints(const Communicator& ranks, const CheckpointOptions& options);
   Checkpoints(Checkpoints&&) = delete;
-  /// What has been saved is written first. For other ranks' parts rank 0 waits no longer than 10 seconds then: finish()
-  /// is what waits for all.
+  /// Waits until all saves are written, but rank 0 waits at most 10 seconds for the parts of other ranks. To wait for
+  /// all, call finish().
   ~Checkpoints();
 
-  /// Comes back when the state may change again. Where two are not on disk yet, all ranks wait for one, as long as the
-  /// disk takes. What goes wrong with it does not stop a training: it is logged, and last_error() has it. A training
-  /// that has gone back, and saves an earlier step than there are checkpoints of, goes on from that: those of later
-  /// steps are called .aside, and stay.
+  /// Returns when the caller may change the state again. If two earlier saves are not on disk yet, all ranks wait until
+  /// one is, without a time limit. An error of the thread does not stop the training: it is logged, and last_error()
+  /// returns it. If the training has gone back to an earlier step than the newest checkpoint, the new checkpoint counts
+  /// and those of later steps do not: their folders are renamed to end in `.aside`, and they are not removed.
   void save(const State& state, const Moment& moment);
-  /// Waits until all that was saved is on disk, on all ranks. Throws what has gone wrong with the last one: Exhausted
-  /// when there was no room, or memory, and for other disks that do not write FailedPrecondition.
+  /// Waits until all saves are on disk, on all ranks. Throws the error of the last save: Exhausted if disk space or
+  /// memory was short, and FailedPrecondition for most other errors of a disk.
   void finish();
-  /// Of this rank's part, or, at rank 0, of a whole one.
+  /// The error of the last save: of this rank's part, or at rank 0 of the whole checkpoint.
   std::optional<Error> last_error() const;
 
-  /// From the newest checkpoint that all ranks can read; which others are damaged, and how, is logged, and those do not
-  /// count any more: they are called .aside, and stay. Nothing: there has never been one. Throws kCorrupt when there
-  /// were some, and none can be read: a training does not begin anew because of that. Throws InvalidArgument for a
-  /// checkpoint of something else. What else keeps it from reading one is no damage: it is thrown, and nothing changes.
+  /// Loads the newest checkpoint that all ranks can read. Newer checkpoints that are damaged are logged, are renamed to
+  /// end in `.aside`, and do not count any more. Returns nullopt if there has never been a checkpoint. Throws an
+  /// Exception with kCorrupt if there are checkpoints but none can be read, so that a training does not silently begin
+  /// anew. Throws InvalidArgument if the checkpoint does not match the state. Any other error while reading is thrown,
+  /// and no checkpoint is renamed. After an exception slices of the state may be partly overwritten.
   std::optional<Moment> load(const State& state);
 
-  /// When another process has taken the place of a rank that has died: with these ranks, as many as before. What lacks
-  /// the dead one's part is given up. A rank that is new makes this instead.
+  /// Continues with new connections after another process has replaced a rank that died. `ranks` must have the same
+  /// size as before. Saves that lack the part of the dead rank are given up. The new rank creates a Checkpoints instead
+  /// of calling this.
   void go_on_with(const Communicator& ranks);
 
-  /// How long the last save() has kept its caller, and how many bytes this rank has copied in it.
+  /// How long the last save() took, and how many bytes this rank copied in it.
   Duration last_stall() const;
   std::size_t last_bytes() const;
 
@@ -87,19 +94,20 @@ class PHAROS_API Checkpoints {
   std::unique_ptr<Core> core_;
 };
 
-/// A checkpoint on disk, for whoever looks at it.
+/// A checkpoint on disk, as listings show it.
 struct SavedCheckpoint {
   std::filesystem::path path;
   Moment moment{};
   std::uint32_t ranks = 0;
   std::uint64_t bytes = 0;
 };
-/// Those of a folder that are complete, the newest first. Their parts are not looked at. One whose manifest is damaged,
-/// or of a newer format, is left out; throws whatever else keeps it from reading one.
+/// Returns the complete checkpoints of a folder, the newest first. Their parts are not checked. A checkpoint whose
+/// manifest is damaged or has a newer format is left out. Throws any other error while reading.
 PHAROS_API std::vector<SavedCheckpoint> checkpoints_in(const std::filesystem::path& folder);
-/// Reads all of it. Throws kCorrupt with what is damaged.
+/// Reads the whole checkpoint and compares all checksums. Throws an Exception with kCorrupt that names what is damaged.
 PHAROS_API void verify_checkpoint(const std::filesystem::path& checkpoint);
-/// Whole tensors whose names begin so, without that; of any number of ranks, brought together.
+/// Returns the whole tensors whose names begin with `prefix`, under their names without the prefix. The parts of all
+/// ranks are put together.
 PHAROS_API std::vector<NamedArray> tensors_of_checkpoint(const std::filesystem::path& checkpoint,
                                                          const std::string& prefix = "model.");
 

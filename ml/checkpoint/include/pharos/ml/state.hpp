@@ -17,37 +17,38 @@
 
 namespace pharos::ml {
 
-/// What this rank has of a tensor that has the same name on all ranks: elements from `begin` on, in the order of their
-/// memory.
+/// The part of one tensor that this rank saves and loads: consecutive elements from `begin` on, in the order of their
+/// memory. The tensor has the same name on all ranks.
 struct StateSlice {
   std::string name;
   DType dtype{};
-  std::vector<std::int64_t> shape{};  ///< of the tensor
+  std::vector<std::int64_t> shape{};  ///< the shape of the whole tensor
   std::uint64_t begin = 0;
-  std::span<std::byte> bytes{};  ///< where they lie: saved from there, and loaded to there
-  /// All ranks have the same; one of them writes it.
+  std::span<std::byte> bytes{};  ///< the memory that is saved from and loaded to
+  /// All ranks have the same elements, and one of them writes the slice.
   bool is_shared = false;
-  /// It may change in a step before that counts, as a module's buffers do in forward.
+  /// The slice may change during a step, before that step counts, as the buffers of a module do in the forward pass.
   bool changes_early = false;
-  /// What it is loaded from: the first of these that a checkpoint has. Empty: its own name.
+  /// The names under which the slice may be saved; it is loaded from the first that a checkpoint has. Empty: `name`.
   std::vector<std::string> from{};
-  // Where the tensor itself is not in `bytes`, as on a GPU:
-  std::function<void()> fetch{};  ///< fills `bytes` from the tensor
-  std::function<void()> store{};  ///< fills the tensor from `bytes`
+  // Set if the tensor itself is not in `bytes`, for example because it is on a GPU:
+  std::function<void()> fetch{};  ///< copies the tensor to `bytes`
+  std::function<void()> store{};  ///< copies `bytes` to the tensor
 };
 
-/// What a training goes on from: slices of tensors, and values of any type that has a codec. Names those that a
-/// checkpoint has; owns nothing of them. Slices that are shared all ranks add in the same order. A name that is there
-/// already is thrown as InvalidArgument.
+/// The data from which a training can go on: slices of tensors, and values of any type that has a codec. A State only
+/// refers to the data, which the caller owns and keeps alive. All ranks must add their shared slices in the same order.
+/// Adding a name that exists already throws InvalidArgument. For one thread.
 class PHAROS_API State {
  public:
   void add(StateSlice slice);
-  /// The same on all ranks: rank 0's is saved.
+  /// Adds a value that is the same on all ranks; the value of rank 0 is saved.
   template <class T>
   void add(std::string name, T& value) {
     add_value(std::move(name), value, false);
   }
-  /// Another one on each rank. A rank that the checkpoint has none of keeps its own.
+  /// Adds a value that differs from rank to rank. A rank keeps its present value if the checkpoint has none for this
+  /// rank.
   template <class T>
   void add_of_rank(std::string name, T& value) {
     add_value(std::move(name), value, true);
@@ -59,16 +60,16 @@ class PHAROS_API State {
     std::function<void(std::span<const std::byte>)> load{};
   };
   void add(Value value);
-  /// Called before slices are fetched to be saved, and after they were loaded and stored; in the order in which they
-  /// were added.
+  /// Callbacks, which are called in the order in which they were added: before the slices are fetched to be saved, and
+  /// after the slices were loaded and stored.
   void before_save(std::function<void()> call) { before_save_.push_back(std::move(call)); }
   void after_load(std::function<void()> call) { after_load_.push_back(std::move(call)); }
 
   const std::vector<StateSlice>& slices() const { return slices_; }
   const std::vector<Value>& values() const { return values_; }
-  /// Calls before_save()'s callbacks and fetches all slices.
+  /// Calls the callbacks of before_save() and fetches all slices.
   void call_before_save() const;
-  /// The same, but fetches those slices alone that change early.
+  /// As call_before_save(), but fetches only the slices that change early.
   void call_before_commit() const;
   void call_after_load() const;
 

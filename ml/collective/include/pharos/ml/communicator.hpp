@@ -26,13 +26,15 @@ class Work;
 struct Places;
 }  // namespace detail
 
-/// A part of a rank's data that is not where the rest of it is.
+/// A part of a rank's data that lies in other memory than the rest of the data.
 struct Elsewhere {
-  std::size_t begin = 0;  ///< where it belongs: bytes
+  std::size_t begin = 0;  ///< Byte offset in the data where this part belongs.
   std::span<const std::byte> bytes{};
 };
 
-/// A collective operation that is under way. Its memory stays as it is until wait() has come back.
+/// An operation that is under way, as Communicator's begin_all_reduce() and its likes return it. The caller owns it.
+/// One thread at a time uses the communicator and its Pendings. The caller neither frees nor changes the operation's
+/// memory before wait() has returned or done() has returned true. The destructor waits for the end of the operation.
 class PHAROS_API Pending {
  public:
   Pending(std::shared_ptr<detail::Core> core, std::shared_ptr<detail::Work> work)
@@ -43,12 +45,14 @@ class PHAROS_API Pending {
     std::swap(work_, other.work_);
     return *this;
   }
-  /// Waits. What has gone wrong is thrown by the communicator's next operation.
+  /// Waits like wait(), but does not throw: after a failure the communicator's next operation throws it.
   ~Pending();
 
-  /// Goes on with it as far as that is without waiting. True: it has ended. Throws what wait() throws.
+  /// Continues the operation as far as possible without waiting. Returns true once it has ended. Throws what wait()
+  /// throws, also when CommunicatorOptions::timeout has passed since the operation was begun.
   bool done();
-  /// Others that have been begun go on meanwhile, and may end before it or later.
+  /// Waits until the operation has ended, at most for CommunicatorOptions::timeout. Other operations that are under way
+  /// continue meanwhile, and may end earlier or later. Throws as described at Communicator.
   void wait();
 
  private:
@@ -56,8 +60,9 @@ class PHAROS_API Pending {
   std::shared_ptr<detail::Work> work_;
 };
 
-/// Memory of this rank in which large operations work without copies: all ranks have allocated as much at the same
-/// time.
+/// Memory of this rank in which large operations work without copies. Communicator::allocate() and allocate_for_all()
+/// make it; the caller owns it. Each rank may destroy its Buffer when it likes, but not while an operation on it is
+/// under way. A Buffer keeps the communicator's connections open.
 template <Element T>
 class Buffer {
  public:
@@ -82,52 +87,74 @@ class Buffer {
 };
 
 struct CommunicatorOptions {
-  /// No wait takes longer. Then the operation fails on all ranks, and the error names the rank that did not come.
+  /// The longest time that an operation waits for other ranks. Then the operation fails on all ranks with
+  /// DeadlineExceeded, and the error names the rank that did not come. Between machines, finding that rank can take a
+  /// few seconds more.
   Duration timeout = std::chrono::seconds{30};
-  /// Ranks of one machine share memory. False: they use TCP, as if each had a machine of its own; to see how that is.
+  /// Ranks of one machine share memory. If false, they use TCP as if each rank had a machine of its own, which is meant
+  /// for tests and measurements.
   bool share_memory = true;
-  /// On several machines with as many ranks each, one behind the other, sums are those of each machine, summed up: its
-  /// ranks share their work that way. True: in the order of the ranks, whatever machine they are on, and slower.
+  /// The order of sums where each of several machines has the same number of ranks, with consecutive numbers. If false,
+  /// the ranks of each machine sum their data first, and the machines' sums are summed then; the ranks of a machine
+  /// share that work. If true, all data is summed in the order of the ranks, whatever machine they are on, which is
+  /// slower.
   bool sums_by_rank = false;
-  /// What reduces floats sends them over TCP as bfloat16: half the bytes, three digits. They are summed as floats.
+  /// all_reduce() and reduce_scatter() send floats (float32) over TCP as bfloat16, which has half the bytes and about
+  /// three digits. The received numbers are summed as floats. All ranks must set the same.
   bool bf16_over_tcp = false;
-  /// A rank sends no more than that a second over TCP. 0: as much as goes.
+  /// The most bytes that a rank sends over TCP in a second. 0: no limit.
   std::uint64_t bytes_per_second = 0;
 };
 
-/// Ranks that reduce, gather and pass on numbers together. All of them call the same operations in the same order, but
-/// for messages, which are of two ranks alone; when they do not, when one dies or does not come in time, all of them
-/// throw, with the same reason, and the communicator is of no use any more. Results are the same bits on every rank,
-/// and from run to run: sums are in rank order (see CommunicatorOptions::sums_by_rank). Half-precision numbers are
-/// summed as floats and rounded once; where machines' sums are summed up, once on each machine and once more. One
-/// thread at a time. What a rank has to do it does while it is in one of these calls.
+/// One rank's handle on a group of ranks: at most 64 processes or threads that reduce, gather and exchange numbers
+/// together. Copies share the same connections, which are closed with the last copy, Pending and Buffer; other ranks
+/// that wait for this rank after that fail with ActorDied. One thread at a time.
+///
+/// All ranks call the same operations in the same order. Messages are the exception: only their two ranks call them.
+///
+/// Errors are exceptions. A call that is refused before it begins, such as one with wrong arguments (InvalidArgument),
+/// throws on this rank only, and the communicator stays usable. After any other failure all ranks throw the same error
+/// from then on, and the communicator is of no further use: InvalidArgument if ranks called different operations,
+/// ActorDied if a rank has died or left, DeadlineExceeded if a rank did not come in time, Cancelled if a rank called
+/// abort().
+///
+/// Results are the same bits on every rank, and from run to run: data is summed in the order of the ranks (but see
+/// CommunicatorOptions::sums_by_rank). Half-precision numbers are summed as floats and rounded once; where the sums of
+/// machines are summed, they are rounded once on each machine and once at the end.
+///
+/// Where ranks share memory, a rank does its part of an operation only inside calls of the communicator or of a
+/// Pending: a rank that calls nothing holds the others up. TCP connections have a thread of their own.
 class PHAROS_API Communicator {
  public:
   explicit Communicator(std::shared_ptr<detail::Core> core) : core_{std::move(core)} {}
 
-  /// A world of one.
+  /// A group of one rank.
   static Communicator alone();
-  /// For programs that torchrun, mpirun or srun has started, once in each process: reads what they say in the
-  /// environment (RANK and WORLD_SIZE, or the like), and waits until all ranks have come. Started by none of them:
-  /// alone. On several machines rank 0 listens at MASTER_ADDR and MASTER_PORT (under torchrun at the next port; under
-  /// srun both may be left out), and PHAROS_TOKEN_FILE names a file of 32 bytes that all of them have.
+  /// For programs that torchrun, mpirun or srun starts, once in each process. Reads the launcher's variables in the
+  /// environment (RANK and WORLD_SIZE, or their counterparts), and waits until all ranks have come, at most for the
+  /// timeout of `options`. Without a launcher the result is alone().
+  ///
+  /// On several machines rank 0 listens at MASTER_ADDR and MASTER_PORT (under torchrun, whose agent has that port, at
+  /// the next one). Under srun both variables may be left out. PHAROS_TOKEN_FILE names a file of 32 bytes that all
+  /// ranks have. Throws InvalidArgument if the variables are wrong, FailedPrecondition if variables that several
+  /// machines need are missing, DeadlineExceeded if a rank does not come.
   static Communicator from_environment(const CommunicatorOptions& options = {});
-  /// For each of so many ranks that are threads of this process. Each thread takes its own by join().
+  /// Makes communicators for ranks that are threads of this process.
   class Threads;
 
   std::uint32_t rank() const;
   std::uint32_t size() const;
-  /// All ranks are on this machine.
+  /// Returns whether all ranks are on this machine and share memory.
   bool shares_memory() const;
-  /// Its operations work on memory of GPUs, and so do its buffers: see on_gpu().
+  /// Returns whether operations and Buffers are in the memory of GPUs: see on_gpu().
   bool is_on_gpu() const;
   /// CommunicatorOptions::timeout.
   Duration timeout() const;
-  /// What this rank has sent over TCP so far: data of operations, and what ranks say to each other about them. 0 where
-  /// all ranks share memory; what GPUs send each other is not in it.
+  /// The bytes that this rank has sent over TCP so far: the data of operations, and the ranks' messages about them. 0
+  /// where all ranks share memory. Bytes that GPUs send to each other are not counted.
   std::uint64_t bytes_sent() const;
 
-  /// Every rank's data is reduced, element by element, and every rank has the result in place.
+  /// Reduces the data of all ranks element by element, and writes the result to `data` of every rank.
   template <Element T>
   void all_reduce(std::span<T> data, Reduction reduction = Reduction::kSum) {
     begin_all_reduce(data, reduction).wait();
@@ -136,12 +163,13 @@ class PHAROS_API Communicator {
   [[nodiscard]] Pending begin_all_reduce(std::span<T> data, Reduction reduction = Reduction::kSum) {
     return all_reduce(kDTypeOf<T>, reduction, bytes_of(data), data.size());
   }
-  /// Of elements whose type is known at run time only.
+  /// The same for elements whose type is known only at run time.
   [[nodiscard]] Pending begin_all_reduce(DType dtype, std::span<std::byte> data,
                                          Reduction reduction = Reduction::kSum) {
     return all_reduce(dtype, reduction, data.data(), elements_in(dtype, data.size()));
   }
-  /// `from` holds size() pieces of the length of `to`; this rank receives the piece of its number, reduced.
+  /// `from` holds size() pieces of the length of `to`. Each piece is reduced over all ranks, and rank k receives piece
+  /// k in `to`.
   template <Element T>
   void reduce_scatter(std::span<const T> from, std::span<T> to, Reduction reduction = Reduction::kSum) {
     begin_reduce_scatter(from, to, reduction).wait();
@@ -151,18 +179,19 @@ class PHAROS_API Communicator {
                                              Reduction reduction = Reduction::kSum) {
     return reduce_scatter(kDTypeOf<T>, reduction, bytes_of(from), from.size(), bytes_of(to), to.size());
   }
-  /// Of elements whose type is known at run time only.
+  /// The same for elements whose type is known only at run time.
   [[nodiscard]] Pending begin_reduce_scatter(DType dtype, std::span<const std::byte> from, std::span<std::byte> to,
                                              Reduction reduction = Reduction::kSum) {
     return reduce_scatter(dtype, reduction, from.data(), elements_in(dtype, from.size()), to.data(),
                           elements_in(dtype, to.size()));
   }
-  /// Parts of this rank's own piece are elsewhere, in the order in which they belong there; both lists and memory stay
-  /// until it has ended. Between ranks that share `from` they are reduced from where they are, and copied nowhere;
-  /// between others they come to `from` first.
+  /// The same where parts of this rank's own piece lie outside of `from`. `own` has these parts in the order of their
+  /// places in the piece, without overlaps. The caller keeps the list and the parts unchanged until the operation has
+  /// ended. Where ranks reduce `from` in place (more than 8 KiB of a Buffer in shared memory), the parts are read from
+  /// where they are. Otherwise they are first copied to `from`.
   [[nodiscard]] Pending begin_reduce_scatter(DType dtype, std::span<std::byte> from, std::span<const Elsewhere> own,
                                              std::span<std::byte> to, Reduction reduction = Reduction::kSum);
-  /// `to` holds size() pieces of the length of `from`: all ranks', in their order.
+  /// `to` holds size() pieces of the length of `from`, and receives `from` of all ranks, in the order of the ranks.
   template <Element T>
   void all_gather(std::span<const T> from, std::span<T> to) {
     begin_all_gather(from, to).wait();
@@ -171,7 +200,7 @@ class PHAROS_API Communicator {
   [[nodiscard]] Pending begin_all_gather(std::span<const T> from, std::span<T> to) {
     return all_gather(kDTypeOf<T>, bytes_of(from), from.size(), bytes_of(to), to.size());
   }
-  /// Every rank has what `root` had.
+  /// Copies the data of rank `root` to all ranks.
   template <Element T>
   void broadcast(std::span<T> data, std::uint32_t root) {
     begin_broadcast(data, root).wait();
@@ -180,12 +209,12 @@ class PHAROS_API Communicator {
   [[nodiscard]] Pending begin_broadcast(std::span<T> data, std::uint32_t root) {
     return broadcast(kDTypeOf<T>, bytes_of(data), data.size(), root);
   }
-  /// Of elements whose type is known at run time only.
+  /// The same for elements whose type is known only at run time.
   [[nodiscard]] Pending begin_broadcast(DType dtype, std::span<std::byte> data, std::uint32_t root) {
     return broadcast(dtype, data.data(), elements_in(dtype, data.size()), root);
   }
-  /// Both hold size() pieces of one length: piece k of `from` goes to rank k, piece k of `to` comes from it. They are
-  /// not the same memory.
+  /// `from` and `to` hold size() pieces of one length each. Piece k of `from` goes to rank k, and piece k of `to` comes
+  /// from rank k. The two spans must not overlap.
   template <Element T>
   void all_to_all(std::span<const T> from, std::span<T> to) {
     begin_all_to_all(from, to).wait();
@@ -194,8 +223,9 @@ class PHAROS_API Communicator {
   [[nodiscard]] Pending begin_all_to_all(std::span<const T> from, std::span<T> to) {
     return all_to_all(kDTypeOf<T>, bytes_of(from), from.size(), bytes_of(to), to.size());
   }
-  /// A message from this rank to another, which receives as many of the same type. Messages from one rank to another
-  /// arrive in the order in which they were sent; in between, both may do what they like with others.
+  /// Sends a message from this rank to rank `to`, which must receive the same number of elements of the same type.
+  /// Messages from one rank to another arrive in the order in which they were sent. Their order in relation to messages
+  /// with other ranks, and to operations of all ranks, is free.
   template <Element T>
   void send(std::span<const T> data, std::uint32_t to) {
     begin_send(data, to).wait();
@@ -204,6 +234,7 @@ class PHAROS_API Communicator {
   [[nodiscard]] Pending begin_send(std::span<const T> data, std::uint32_t to) {
     return send(kDTypeOf<T>, bytes_of(data), data.size(), to);
   }
+  /// Receives the next message that rank `from` sends to this rank.
   template <Element T>
   void receive(std::span<T> data, std::uint32_t from) {
     begin_receive(data, from).wait();
@@ -212,35 +243,39 @@ class PHAROS_API Communicator {
   [[nodiscard]] Pending begin_receive(std::span<T> data, std::uint32_t from) {
     return receive(kDTypeOf<T>, bytes_of(data), data.size(), from);
   }
-  /// Of elements whose type is known at run time only.
+  /// The same for elements whose type is known only at run time.
   [[nodiscard]] Pending begin_send(DType dtype, std::span<const std::byte> data, std::uint32_t to) {
     return send(dtype, data.data(), elements_in(dtype, data.size()), to);
   }
   [[nodiscard]] Pending begin_receive(DType dtype, std::span<std::byte> data, std::uint32_t from) {
     return receive(dtype, data.data(), elements_in(dtype, data.size()), from);
   }
-  /// Comes back when all have come.
+  /// Returns when all ranks have called it.
   void barrier();
 
-  /// Zeros. All ranks allocate as much at the same time.
+  /// Allocates memory of this rank, filled with zeros. An operation like the others: all ranks call it at the same
+  /// place, with the same size. Throws Exhausted if a rank has too little memory.
   template <Element T>
   Buffer<T> allocate(std::size_t elements) {
     return Buffer<T>{core_, {static_cast<T*>(allocate_bytes(elements, sizeof(T))), elements}};
   }
-  /// Zeros, which are all ranks': what one writes the others read there after a barrier(). Each of them pays for a part
-  /// of the memory. No place for an operation's data. All ranks allocate as much at the same time, and share memory.
+  /// Allocates one memory for all ranks, filled with zeros: data that one rank writes there can be read by the others
+  /// after a barrier(). An equal part of it is charged to each rank's process. It must not be used as the data of
+  /// operations. All ranks call this at the same place, with the same size. Throws FailedPrecondition unless
+  /// shares_memory().
   template <Element T>
   Buffer<T> allocate_for_all(std::size_t elements) {
     return Buffer<T>{core_, {static_cast<T*>(allocate_bytes_for_all(elements, sizeof(T))), elements}};
   }
 
-  /// Throws what has failed, if something has; also that a rank has died, though nobody waits for it.
+  /// Throws the failure, if an operation has failed or a rank has died, also when no operation is under way.
   void check();
-  /// Ends what others wait for here: their operations throw that this rank has given up, and why.
+  /// Makes the operations of all ranks fail: they throw Cancelled with the text that this rank has given up, and `why`.
   void abort(const std::string& why);
-  /// The same, with an error that all ranks throw as it is.
+  /// The same, but all ranks throw the error `why` unchanged.
   void abort(const Error& why);
-  /// The last 1000 operations that this rank has begun, one in a line: number, what, how long it took.
+  /// The last 1000 operations that this rank has begun, one in a line: its number, its description, and the time that
+  /// it took ("under way" if it has not ended).
   std::string recent_operations() const;
 
  private:
@@ -268,14 +303,17 @@ class PHAROS_API Communicator {
   std::shared_ptr<detail::Core> core_;
 };
 
-/// A group of ranks that are threads of one process: in tests, and where a process has several devices.
+/// A group of ranks that are threads of one process: for tests, and for processes with several devices. The
+/// communicators stay usable when this object has been destroyed.
 class PHAROS_API Communicator::Threads {
  public:
+  /// Throws InvalidArgument unless `ranks` is between 1 and 64.
   explicit Threads(std::uint32_t ranks, const CommunicatorOptions& options = {});
   Threads(Threads&&) = delete;
   ~Threads();
 
-  /// On the thread of that rank: comes back when all have come.
+  /// The thread of each rank calls this once. Returns when all ranks have called it, and throws DeadlineExceeded if a
+  /// rank does not call it in time.
   Communicator join(std::uint32_t rank);
 
  private:
@@ -287,10 +325,11 @@ class PHAROS_API Communicator::Threads {
 namespace detail {
 PHAROS_API void free_shared(Core& core, void* memory);
 
-/// How a communicator over GPUs is made. The library that can do it, libpharos_nccl.so, says so when it is loaded.
+/// The type of on_gpu(), which makes a communicator over GPUs. Its library, libpharos_nccl.so, calls offer_on_gpu()
+/// when it is loaded. Both functions may be called on any thread.
 using OnGpu = Communicator (*)(Communicator& ranks, int device, const CommunicatorOptions& options);
 PHAROS_API void offer_on_gpu(OnGpu make);
-/// nullptr: no such library is loaded.
+/// Returns the offered function; nullptr if no such library is loaded.
 PHAROS_API OnGpu offered_on_gpu();
 }  // namespace detail
 

@@ -9,15 +9,15 @@
 
 #include <pharos/base/export.hpp>
 
-/// What numbers collectives work on.
+/// The types of the numbers that collective operations work on, and the ways to reduce them.
 namespace pharos::ml {
 
-/// IEEE binary16, as it lies in memory.
+/// An IEEE binary16 number as it lies in memory.
 struct Half {
   std::uint16_t bits = 0;
   bool operator==(const Half&) const = default;
 };
-/// The upper half of a float.
+/// A bfloat16 number as it lies in memory: the upper 16 bits of a float.
 struct BFloat16 {
   std::uint16_t bits = 0;
   bool operator==(const BFloat16&) const = default;
@@ -32,7 +32,7 @@ constexpr std::size_t size_of(DType dtype) {
   return kSizes[static_cast<std::size_t>(dtype)];
 }
 
-/// And not whole numbers.
+/// Returns whether the type is a floating point type.
 constexpr bool is_real(DType dtype) {
   return dtype >= DType::kF16;
 }
@@ -64,7 +64,7 @@ template <>
 struct DTypeOf<double> : IsDType<DType::kF64> {};
 }  // namespace detail
 
-/// What may be an element.
+/// The C++ types that elements can have.
 template <class T>
 concept Element = requires {
   detail::DTypeOf<std::remove_cv_t<T>>::kDType;
@@ -75,7 +75,7 @@ inline constexpr DType kDTypeOf = detail::DTypeOf<std::remove_cv_t<T>>::kDType;
 inline float to_float(BFloat16 from) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(from.bits) << 16);
 }
-/// To the nearest, halves to even; what is no number stays none.
+/// Rounds to the nearest number, and ties to even. NaN stays NaN.
 inline BFloat16 to_bfloat16(float from) {
   const auto bits = std::bit_cast<std::uint32_t>(from);
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
@@ -86,10 +86,10 @@ inline float to_float(Half from) {
   const std::uint32_t sign = (from.bits & 0x8000U) << 16;
   const std::uint32_t rest = from.bits & 0x7fffU;
   if (rest >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f800000U | ((rest & 0x3ffU) << 13));
-  // The exponent's bias by a multiplication, which is exact and knows of subnormals.
+  // The multiplication corrects the bias of the exponent. It is exact, and right for subnormal numbers, too.
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(std::bit_cast<float>(rest << 13) * 0x1p112F));
 }
-/// To the nearest, halves to even; what is too large is infinite, what is no number stays none.
+/// Rounds to the nearest number, and ties to even. Too large numbers become infinite, and NaN stays NaN.
 inline Half to_half(float from) {
   const auto bits = std::bit_cast<std::uint32_t>(from);
   const std::uint32_t sign = (bits >> 16) & 0x8000U;
@@ -99,7 +99,7 @@ inline Half to_half(float from) {
     half = 0x7e00U;
   } else if (rest >= 0x477ff000U) {
     half = 0x7c00U;
-  } else if (rest < 0x38800000U) {  // subnormal: an addition rounds it
+  } else if (rest < 0x38800000U) {  // The result is subnormal: the addition rounds it.
     half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(rest) + 0.5F) - std::bit_cast<std::uint32_t>(0.5F);
   } else {
     half = (rest + 0xfffU + ((rest >> 13) & 1U) - (112U << 23)) >> 13;

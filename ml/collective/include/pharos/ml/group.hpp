@@ -16,27 +16,32 @@
 namespace pharos::ml {
 namespace detail {
 
-/// What a rank says of itself, so that the others find it.
+/// The data by which the other ranks find a rank.
 struct RankOffer {
-  std::string machine{};      ///< ranks that say the same can share memory
-  std::int32_t process = 0;   ///< its number there
-  std::int32_t meeting = -1;  ///< its descriptor of memory where they can meet
-  std::string name{};         ///< of that memory, which nobody can guess
-  std::string address{};      ///< where ranks of other machines reach it; empty: nowhere
+  std::string machine{};      ///< Ranks with the same text can share memory.
+  std::int32_t process = 0;   ///< The rank's process id.
+  std::int32_t meeting = -1;  ///< The process's file descriptor of memory in which ranks can meet.
+  std::string name{};         ///< The name of that memory, with random numbers in it.
+  std::string address{};      ///< The address for ranks of other machines; empty if there is none.
 };
-/// What proves to a rank that another one is of its group.
+/// A secret by which ranks prove to each other that they belong to one group.
 using RankKey = std::array<std::byte, 32>;
+/// Returns a random key.
 PHAROS_API RankKey new_rank_key();
 
-/// By the running member.
+/// The two steps of connect() in a method of a member. offer_member() makes the member's offer and keeps it in the
+/// process. join_members() connects the member to the ranks whose offers these are, and makes its communicator; it
+/// throws FailedPrecondition if another connect() has replaced the member's offer.
 PHAROS_API RankOffer offer_member(const CommunicatorOptions& options);
 PHAROS_API void join_members(const std::vector<RankOffer>& offers, const RankKey& key,
                              const CommunicatorOptions& options);
 
-/// Beside what they wait for each other: until ranks that are well have answered.
+/// The time that members have for an answer, in addition to the time that they may wait for each other.
 inline constexpr Duration kAnswerTime = std::chrono::seconds{3};
-/// In time, all of them; or else throws who has not.
+/// Throws DeadlineExceeded, which names the ranks `by`.
 [[noreturn]] PHAROS_API void throw_unanswered(const std::vector<std::size_t>& by, std::size_t ranks);
+/// Waits for the results of all calls and returns them. Throws DeadlineExceeded with the ranks that have not answered
+/// in the options' timeout and kAnswerTime.
 template <class R>
 auto answers(const std::vector<Ref<R>>& calls, const CommunicatorOptions& options) {
   const Deadline deadline = Deadline::in(options.timeout + kAnswerTime);
@@ -49,13 +54,15 @@ auto answers(const std::vector<Ref<R>>& calls, const CommunicatorOptions& option
   return when_all(calls).get();
 }
 
-/// In the running member: the others' operations end, and say why, if its group is connected.
+/// Called in a method of a member. Aborts the communicator of the member's group, if the group is connected, so that
+/// the operations of the other ranks fail with `why`.
 PHAROS_API void give_up_member(const std::string& why);
 template <class T>
 void give_up(T&, const std::string& why) {
   give_up_member(why);
 }
-/// By whoever has connected the group, when a call of all members has thrown at that rank.
+/// Called in the process that has connected the group, on the thread for callbacks, when a call of all members has
+/// thrown on `rank` while other ranks still run it. Makes that member give up, without waiting for it.
 template <class T>
 void tell_of_throw(const pharos::detail::GroupTerm& term, std::uint32_t rank, const Error& why) {
   using Function = pharos::detail::GroupMethod<T, &give_up<T>>;
@@ -78,13 +85,19 @@ void join(T&, const std::vector<RankOffer>& offers, const RankKey& key, const Co
 
 }  // namespace detail
 
-/// Makes the members of a group, as they are in its present term, ranks that work together: communicator() is theirs
-/// from then on. A new term needs this again. Waits for all of them to come; throws what has kept one from it, or which
-/// ones have not answered in the options' time and some seconds: they are stopped, or busy with other calls. Those of
-/// one machine share memory; between machines they use TCP.
-/// When a call of all members (call_all(), call_each(), scatter(), gather()) throws on one rank and other ranks are at
-/// it a second later, that rank gives its communicator up: the others' operations throw which rank it was and what it
-/// threw, and the group needs this again.
+/// Connects the members of a group, as they are in its present term, as ranks that work together: from then on their
+/// methods have communicator(). A group in a new term has to be connected again. Members of one machine share memory,
+/// and between machines they use TCP.
+///
+/// May be called by any thread that may call the group's methods, but only once at a time for a group: of two calls at
+/// the same time at least one throws FailedPrecondition. Waits until all members have come. Throws the error that has
+/// kept a member from coming. Throws DeadlineExceeded with the members that have not answered in the options' timeout
+/// and some seconds, because they are stopped, or busy with other calls. When a new term begins meanwhile, the members
+/// of the new term are connected. A group has at most 64 ranks.
+///
+/// When a call of all members (call_all(), call_each(), scatter(), gather()) throws on one rank and other ranks still
+/// run it a second later, that rank aborts its communicator: operations of the other ranks throw an error with that
+/// rank and what it threw, and the group has to be connected again.
 template <class T>
 void connect(const ActorGroup<T>& group, const CommunicatorOptions& options = {}) {
   for (;;) {
@@ -95,13 +108,14 @@ void connect(const ActorGroup<T>& group, const CommunicatorOptions& options = {}
       pharos::detail::set_on_throw(*group.core(), &detail::tell_of_throw<T>);
       return;
     } catch (const Exception&) {
-      if (group.term() == term) throw;  // else: those that are there now
+      if (group.term() == term) throw;  // In a new term the members of that term are connected instead.
     }
   }
 }
 
-/// In a method of a member: the one that connect() has made for its group in this term. Throws FailedPrecondition where
-/// there is none.
+/// Called in a method of a member: returns the communicator that connect() has made for its group in this term. The
+/// process owns it, and the reference is valid until the group is connected again or has a new term. Throws
+/// FailedPrecondition if the group is not connected in this term.
 PHAROS_API Communicator& communicator();
 
 }  // namespace pharos::ml

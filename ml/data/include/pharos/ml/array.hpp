@@ -17,19 +17,22 @@
 
 namespace pharos::ml {
 
-/// Rows of numbers that never change, of one type and shape: the samples of a dataset, those of a batch, a tensor of a
-/// file. Lies in memory, in a mapped file or in the object store; copies are the same numbers. May be read in any
-/// thread. Travels without other bytes between its rows; where it arrives out of the object store it is the object
-/// itself, which lives as long as any copy of this, but for arrays of less than a page, which are copied.
+/// Rows of numbers of one type and shape, which never change: the samples of a dataset or of a batch, or a tensor of a
+/// file. The numbers are in memory, in a mapped file or in the object store. Copies share them. Any thread may read an
+/// Array.
+/// An Array may be an argument or a result of actors. Only the rows are sent, without bytes between them. An array of a
+/// page or more that arrives through the object store is not copied: it refers to the object, which lives as long as
+/// any copy of the Array.
 class PHAROS_API Array {
  public:
-  /// No rows of one number each.
+  /// An array without rows, of type kU8.
   Array() = default;
-  /// Rows lie `row_stride` bytes apart; 0: one behind the other. Throws InvalidArgument for bytes that are too few, and
-  /// for lengths below 0.
+  /// Rows begin `row_stride` bytes apart; 0: one directly after the other. Throws InvalidArgument if there are too few
+  /// bytes or if a length is negative.
   Array(DType dtype, std::vector<std::int64_t> shape, Bytes bytes, std::size_t row_stride = 0);
 
-  /// Of numbers that stay in their vector. Throws InvalidArgument where the shape takes more of them, or fewer.
+  /// Makes an array of numbers that stay in their vector. Throws InvalidArgument if the shape has more or fewer
+  /// elements.
   template <Element T>
   static Array of(std::vector<T> values, std::vector<std::int64_t> shape) {
     const auto owner = std::make_shared<const std::vector<T>>(std::move(values));
@@ -37,7 +40,7 @@ class PHAROS_API Array {
     array.check_takes(owner->size());
     return array;
   }
-  /// A row for each.
+  /// Each number is one row.
   template <Element T>
   static Array of(std::vector<T> values) {
     const auto rows = static_cast<std::int64_t>(values.size());
@@ -45,23 +48,23 @@ class PHAROS_API Array {
   }
 
   DType dtype() const { return dtype_; }
-  /// The first is the number of rows; without any it is one number.
+  /// The first length is the number of rows. An empty shape is a single number.
   const std::vector<std::int64_t>& shape() const { return shape_; }
   std::vector<std::int64_t> row_shape() const;
   std::size_t rows() const { return rows_; }
   std::size_t row_bytes() const { return row_bytes_; }
   std::size_t elements() const { return rows_ * (row_bytes_ / size_of(dtype_)); }
   std::span<const std::byte> row(std::size_t row) const { return bytes_.span().subspan(row * stride_, row_bytes_); }
-  /// Those from `begin` on; the memory stays.
+  /// Returns the rows from `begin` on, which share the memory. Throws InvalidArgument if the array has fewer.
   Array part(std::size_t begin, std::size_t rows) const;
 
-  /// All of them lie one behind the other.
+  /// Returns whether each row begins where the previous one ends.
   bool is_dense() const { return stride_ == row_bytes_ || rows_ <= 1; }
-  /// Copied, where they do not.
+  /// Returns this array if it is dense, else a dense copy.
   Array dense() const;
-  /// Of an array that is dense.
+  /// The array must be dense.
   const Bytes& bytes() const { return bytes_; }
-  /// Throws InvalidArgument when they are of another type, do not lie one behind the other, or not where such may lie.
+  /// Throws InvalidArgument if the numbers have another type, are not dense, or are not aligned for T.
   template <Element T>
   std::span<const T> values() const {
     check_are(kDTypeOf<T>, alignof(T));
@@ -80,7 +83,7 @@ class PHAROS_API Array {
   std::size_t stride_ = 0;
 };
 
-/// "f32 (3, 4)"
+/// Describes an array: "f32 (3, 4)".
 PHAROS_API std::string describe(DType dtype, std::span<const std::int64_t> shape);
 
 }  // namespace pharos::ml
@@ -98,7 +101,7 @@ struct PHAROS_API Codec<ml::Array> {
 
 namespace pharos::ml {
 
-/// An array with the name that it has in a file, or in a batch.
+/// An array with its name in a file or in a batch.
 struct NamedArray {
   std::string name;
   Array array;

@@ -14,7 +14,7 @@
 
 namespace pharos::ml {
 
-/// What each sample has one of: numbers of that type and shape.
+/// One value of each sample: numbers of this type and shape.
 struct Field {
   std::string name;
   DType dtype{};
@@ -23,7 +23,8 @@ struct Field {
   PHAROS_API std::size_t bytes() const;
 };
 
-/// Samples by their number. read() runs in several threads at once, and never changes what a number gives.
+/// Samples that are accessed by number. Several threads call read() at the same time, and it must always return the
+/// same for the same arguments.
 class PHAROS_API Dataset {
  public:
   Dataset() = default;
@@ -32,23 +33,24 @@ class PHAROS_API Dataset {
 
   virtual std::uint64_t size() const = 0;
   virtual const std::vector<Field>& fields() const = 0;
-  /// Writes a sample's fields where a batch has them. `chance` follows from the loader's seed, the epoch and the
-  /// sample: what is drawn from it is the same in each run. May throw.
+  /// Writes the fields of a sample into a batch. `chance` is a random number that depends on the loader's seed, the
+  /// epoch and the sample: random changes that use only `chance` are the same in each run. May throw.
   virtual void read(std::uint64_t sample, std::uint64_t chance, std::span<const std::span<std::byte>> to) const = 0;
 };
 using DatasetPtr = std::shared_ptr<const Dataset>;
 
-/// Their rows, of which all have as many.
+/// A dataset whose samples are the rows of these arrays. Throws InvalidArgument unless all have the same number of
+/// rows.
 PHAROS_API DatasetPtr rows_of(std::vector<NamedArray> arrays);
 
-/// Windows of a text: "tokens", and "next" with those that follow each of them; i64. A window begins `step` tokens
-/// behind the one before; 0: `length`.
+/// A dataset of windows of a text: "tokens", and "next" with the token that follows each of them; both i64. Each window
+/// begins `step` tokens after the previous one; 0: `length`.
 PHAROS_API DatasetPtr windows_of(Tokens tokens, std::size_t length, std::size_t step = 0);
 
-/// A sample's fields, as another dataset has them.
+/// The fields of a sample of another dataset.
 struct Sample {
   std::uint64_t number = 0;
-  std::uint64_t chance = 0;  ///< for what is drawn
+  std::uint64_t chance = 0;  ///< for random changes
   std::span<const std::span<const std::byte>> fields{};
 
   template <Element T>
@@ -56,7 +58,7 @@ struct Sample {
     return {reinterpret_cast<const T*>(fields[place].data()), fields[place].size() / sizeof(T)};
   }
 };
-/// Where its new ones go.
+/// The memory for the new fields of the sample.
 struct NewSample {
   std::span<const std::span<std::byte>> fields{};
 
@@ -65,7 +67,8 @@ struct NewSample {
     return {reinterpret_cast<T*>(fields[place].data()), fields[place].size() / sizeof(T)};
   }
 };
-/// Samples as `change` makes them of those of another one: scaled, cut, flipped. It runs in several threads at once.
+/// A dataset whose samples are made by `change` of the samples of another dataset, for example scaled, cropped or
+/// flipped. Several threads call `change` at the same time.
 ///
 ///   const auto images = ml::changed(bytes, {{"image", DType::kF32, {1, 28, 28}}},
 ///                                   [](const ml::Sample& from, const ml::NewSample& to) {
@@ -75,7 +78,7 @@ struct NewSample {
 PHAROS_API DatasetPtr changed(DatasetPtr from, std::vector<Field> fields,
                               std::function<void(const Sample& from, const NewSample& to)> change);
 
-/// So many of its samples, from `begin` on.
+/// A dataset of `size` samples of another one, from `begin` on. Throws InvalidArgument if there are fewer.
 PHAROS_API DatasetPtr part_of(DatasetPtr from, std::uint64_t begin, std::uint64_t size);
 
 }  // namespace pharos::ml

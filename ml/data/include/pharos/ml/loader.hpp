@@ -15,68 +15,74 @@
 
 namespace pharos::ml {
 
-/// How far all ranks together are: what a checkpoint keeps of the data. It means the same with any number of ranks.
+/// How far all ranks together have read the data; the part of a checkpoint that is about data. It is valid for any
+/// number of ranks.
 struct Position {
   std::uint64_t epoch = 0;
-  std::uint64_t sample = 0;  ///< so many of this epoch's have been given out
+  std::uint64_t sample = 0;  ///< how many samples of this epoch have been given out
 
   bool operator==(const Position&) const = default;
   auto pharos_fields() { return std::tie(epoch, sample); }
 };
 
-/// What becomes of samples at an epoch's end that do not make a whole batch for all ranks. Of an epoch that other ranks
-/// have begun, it is what they have left that counts.
+/// The treatment of samples at the end of an epoch that do not fill a batch of all ranks. In an epoch that other
+/// ranks have begun, only the samples that they left count.
 enum class Tail : std::uint8_t {
-  kUneven,  ///< each comes once: some ranks have one more than others
-  kPad,     ///< the epoch's first ones come again, until all ranks have as many; as PyTorch's DistributedSampler
-  kDrop,    ///< fewer than there are ranks are left out, until all have as many; as that with drop_last
+  /// Each sample comes once, so some ranks have one more than others.
+  kUneven,
+  /// The first samples of the epoch come again until all ranks have the same number, as with PyTorch's
+  /// DistributedSampler.
+  kPad,
+  /// The last samples, fewer than there are ranks, are left out, as with the DistributedSampler's drop_last.
+  kDrop,
 };
 
 struct LoaderOptions {
-  /// Samples of this rank in a batch.
+  /// How many samples of this rank a batch has.
   std::size_t batch = 32;
   std::uint32_t rank = 0;
   std::uint32_t ranks = 1;
-  /// None: shuffled by `seed`.
+  /// If not set, samples are shuffled by `seed`.
   std::optional<Order> order{};
   std::uint64_t seed = 0;
   Tail tail = Tail::kUneven;
-  /// Threads that make batches ahead. 0: next() makes them.
+  /// How many threads make batches ahead. 0: next() makes them.
   std::size_t threads = 1;
-  /// Batches that are ready, or being made, at most.
+  /// The most batches that are ready or being made.
   std::size_t ahead = 4;
 };
 
-/// May be an argument or a result of actors.
+/// The samples of one rank in one step. May be an argument or a result of actors.
 struct Batch {
-  /// In the order of the dataset's fields; the first dimension is the samples.
+  /// The fields of the dataset, in its order. The first dimension is the samples.
   std::vector<NamedArray> fields{};
-  /// So many count. Where a rank has none of an epoch's last ones, its batch has one that does not count, so that it
-  /// can take part: tell Ddp or Sharded by weigh(samples).
+  /// How many samples count. If this rank has none of the last samples of an epoch, its batch has one sample that does
+  /// not count, so that the rank can take part: tell Ddp or Sharded by weigh(samples).
   std::size_t samples = 0;
-  /// Of all ranks together.
+  /// The samples of all ranks in this step.
   std::size_t samples_of_all = 0;
-  std::vector<std::uint64_t> numbers{};  ///< of the samples
+  std::vector<std::uint64_t> numbers{};  ///< the numbers of the samples in the dataset
   std::uint64_t epoch = 0;
 
-  /// Throws NotFound.
+  /// Throws NotFound if there is no field of that name.
   PHAROS_API const Array& operator[](std::string_view name) const;
 
   auto pharos_fields() { return std::tie(fields, samples, samples_of_all, numbers, epoch); }
 };
 
-/// Gives each rank its share of a dataset, batch after batch, in an order that all ranks know: place p of an epoch goes
-/// to rank p % ranks. Threads make batches ahead, in memory that is used again when nobody has the batch any more. What
-/// a dataset throws is thrown by next(). One thread at a time.
+/// Gives each rank its share of a dataset, one batch after the other, in an order that all ranks know: place p of an
+/// epoch goes to rank p % ranks. Threads make batches ahead, in memory that is reused when a batch and its copies are
+/// destroyed. The loader owns its threads; the destructor ends them. An exception of the dataset is thrown by next().
+/// One thread at a time.
 ///
 ///   ml::Loader loader{data, {.batch = 64, .rank = ranks.rank(), .ranks = ranks.size(), .seed = 1}};
 ///   while (loader.position().epoch < 3) {
 ///     while (const auto batch = loader.next()) train(*batch);
 ///   }
 ///
-/// Where loading is to be in no rank's process, an actor loads: a batch is copied into the object store once, and the
-/// ranks of its machine read it where it lies there, without a copy. A rank that asks for the next one before it trains
-/// with this one does not wait for it.
+/// To load data outside of the processes of the ranks, use an actor: a batch is copied into the object store once, and
+/// the ranks on its machine read it there without a copy. A rank that asks for the next batch before it trains on the
+/// present one does not wait for it.
 ///
 ///   class Loading {
 ///    public:
@@ -92,22 +98,24 @@ struct Batch {
 ///   }
 class PHAROS_API Loader {
  public:
-  /// Throws InvalidArgument when there are fewer samples than ranks.
+  /// Throws InvalidArgument if the dataset has fewer samples than there are ranks, or if the options contradict each
+  /// other.
   Loader(DatasetPtr dataset, const LoaderOptions& options);
   Loader(Loader&&) = delete;
   ~Loader();
 
-  /// Nothing, once, at the end of an epoch; then the next one begins.
+  /// Returns the next batch. At the end of an epoch it returns nullopt once, and then the next epoch begins.
   std::optional<Batch> next();
-  /// Behind the last batch that was given out. At the end of an epoch, until next() has said so: behind its last one.
+  /// The position after the last batch that was given out. At the end of an epoch, this is the end of the last batch
+  /// until next() has returned nullopt.
   Position position() const;
-  /// All of an epoch has been given out: next() will say so.
+  /// Returns whether the whole epoch has been given out, so that next() would return nullopt.
   bool at_end() const;
-  /// The next batch begins there, wherever other ranks, more or fewer, have left off. Throws InvalidArgument for what
-  /// is behind the dataset's end.
+  /// Continues at a position where other ranks, more or fewer, have stopped. Throws InvalidArgument if the position is
+  /// beyond the end of the dataset.
   void seek(Position position);
 
-  /// In an epoch that these ranks begin.
+  /// The samples and batches of an epoch that these ranks begin.
   std::uint64_t samples() const;
   std::uint64_t batches() const;
 

@@ -10,22 +10,23 @@
 
 namespace pharos::ml {
 
-/// In which order the samples of a dataset come, in each epoch. A value; any thread.
+/// The order in which the samples of a dataset come, for each epoch. A value type; any thread may use it.
 class PHAROS_API Order {
  public:
-  /// As they lie.
+  /// The order of their numbers.
   static Order in_turn(std::uint64_t size);
-  /// By chance, each once; another order in each epoch, the same for the same seed. Takes no memory, and each place is
-  /// found at once, however many there are: a keyed permutation.
+  /// A random order in which each sample comes once. Each epoch has another order, and the same seed gives the same
+  /// orders. Takes no memory, and finds any place in constant time, because it is a keyed permutation.
   static Order shuffled(std::uint64_t size, std::uint64_t seed);
-  /// As torch.randperm(size) has it with a generator seeded by seed + epoch, which is what PyTorch's DistributedSampler
-  /// does. Takes eight bytes a sample.
+  /// The order of torch.randperm(size) with a generator that is seeded with seed + epoch, as PyTorch's
+  /// DistributedSampler uses it. Takes eight bytes for each sample. Throws InvalidArgument for too many samples (about
+  /// 214 million).
   static Order as_torch(std::uint64_t size, std::uint64_t seed);
 
   std::uint64_t size() const { return size_; }
   std::uint64_t seed() const { return seed_; }
 
-  /// One epoch's.
+  /// The order of one epoch.
   class Epoch;
   Epoch epoch(std::uint64_t number) const;
 
@@ -40,7 +41,7 @@ class PHAROS_API Order {
 
 class PHAROS_API Order::Epoch {
  public:
-  /// The sample at a place below size().
+  /// Returns the number of the sample at a place, which must be below size().
   std::uint64_t operator[](std::uint64_t place) const;
 
  private:
@@ -57,7 +58,7 @@ class PHAROS_API Order::Epoch {
   std::shared_ptr<const std::vector<std::uint64_t>> listed_{};
 };
 
-/// A number that follows from these, and looks like chance.
+/// Returns a number that looks random and depends only on the arguments.
 PHAROS_API std::uint64_t mixed(std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample);
 
 }  // namespace pharos::ml

@@ -13,52 +13,58 @@
 #include <pharos/base/export.hpp>
 #include <pharos/ml/array.hpp>
 
-/// Files that people have datasets in. What lies in a file as it does in memory is mapped, not read: whole datasets
-/// open at once, are shared by all processes of a machine, and take memory where they are used. Files must not change
-/// meanwhile. Throws NotFound for a file that is not there, and for one that is not what it should be an Exception of
-/// kCorrupt with file, place and reason; nothing is allocated by what a file says of itself before that is checked.
+/// Readers for common file formats of datasets. Where the format matches the representation in memory, the file is
+/// mapped and not read: large datasets open at once, are shared by all processes of a machine, and take memory only
+/// where they are used. Files must not change while they are in use.
+/// All readers throw NotFound if the file does not exist, and an Exception with kCorrupt, which names the file, the
+/// place and the reason, if the contents are wrong. Sizes that a file claims are checked before memory is allocated for
+/// them. Any thread may call.
 namespace pharos::ml {
 
 enum class Keep : std::uint8_t {
-  kMapped,    ///< where that can be
-  kInMemory,  ///< read now, and never again
+  kMapped,    ///< mapped if the format allows it
+  kInMemory,  ///< read now, so the file may change later
 };
 
-/// The whole file, as it lies on disk.
+/// Maps the whole file.
 PHAROS_API Bytes map_file(const std::filesystem::path& path);
 
-/// MNIST's format. Numbers of more than a byte are turned around, in memory; int16 becomes i32.
+/// Reads an IDX file, the format of MNIST. Numbers of more than one byte are converted from big-endian in memory; int16
+/// becomes i32.
 PHAROS_API Array read_idx(const std::filesystem::path& path, Keep keep = Keep::kMapped);
 
 struct Labelled {
   Array samples{};
   Array labels{};
 };
-/// CIFAR-10's binary version: images of u8 (3, 32, 32), labels of u8. Several files one behind the other, in memory.
+/// Reads the binary version of CIFAR-10: images of u8 (3, 32, 32) and labels of u8. Several files are joined in memory.
 PHAROS_API Labelled read_cifar10(const std::vector<std::filesystem::path>& paths, Keep keep = Keep::kMapped);
 
-/// NumPy's. Numbers that lie in Fortran's order, or the other way round, are turned in memory; bool becomes u8, 16 bits
-/// without a fraction i32, uint32 i64.
+/// Reads a NumPy file. Numbers in Fortran order or in big-endian order are converted in memory. bool becomes u8, int16
+/// and uint16 become i32, and uint32 becomes i64.
 PHAROS_API Array read_npy(const std::filesystem::path& path, Keep keep = Keep::kMapped);
 
-/// Words of a text as numbers: of 16 bits as in nanoGPT's files, or of 16 or 32 with the head that llm.c's have.
+/// A text as a sequence of numbered tokens: numbers of 16 bits without a head as in nanoGPT's files, or of 16 or 32
+/// bits with the head of llm.c's files.
 class PHAROS_API Tokens {
  public:
+  /// Tokens have `width` bytes, which must be 2 or 4; throws InvalidArgument otherwise.
   Tokens(Bytes bytes, std::size_t width);
 
   std::size_t size() const { return bytes_.size() / width_; }
   std::int64_t operator[](std::size_t place) const;
-  /// As many as there is room for, from `begin` on.
+  /// Copies the tokens from `begin` on until `to` is full. Throws InvalidArgument if there are too few.
   void copy(std::size_t begin, std::span<std::int64_t> to) const;
 
  private:
   Bytes bytes_;
   std::size_t width_;
 };
+/// Reads a file of tokens in one of the two formats.
 PHAROS_API Tokens read_tokens(const std::filesystem::path& path, Keep keep = Keep::kMapped);
 
-/// A table's column: whole numbers if all are, real ones if all are numbers, else text. What is missing is not a
-/// number; in a column of text it is empty.
+/// A column of a table. It has whole numbers if all values are whole numbers, real numbers if all are numbers, and text
+/// otherwise. A missing value is NaN, or the empty text in a column of text.
 struct Column {
   std::string name;
   std::variant<std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>> values{};
@@ -70,13 +76,14 @@ class PHAROS_API Table {
 
   std::size_t rows() const { return rows_; }
   const std::vector<Column>& columns() const { return columns_; }
-  /// Throws NotFound, with those that there are.
+  /// Throws NotFound, which names the columns that exist.
   const Column& operator[](std::string_view name) const;
-  /// Of text. Throws InvalidArgument where it is numbers.
+  /// The values of a column of text. Throws InvalidArgument if the column has numbers.
   const std::vector<std::string>& texts(std::string_view name) const;
-  /// A row of floats for each row, in that order. Throws InvalidArgument for text.
+  /// Returns these columns as floats: a row of the array for each row of the table. Throws InvalidArgument if a column
+  /// has text.
   Array numbers(const std::vector<std::string>& names) const;
-  /// i64. Throws InvalidArgument for what is no whole number.
+  /// Returns the column as i64. Throws InvalidArgument if some value is not a whole number.
   Array integers(std::string_view name) const;
 
  private:
@@ -86,24 +93,25 @@ class PHAROS_API Table {
 
 struct CsvOptions {
   char separator = ',';
-  /// The first line has the columns' names; without, they are "0", "1", ….
+  /// The first line has the names of the columns. If false, the names are "0", "1", ….
   bool has_names = true;
 };
-/// As RFC 4180 has it: what is in double quotes may hold separators, lines and doubled quotes.
+/// Reads a CSV file as in RFC 4180: fields in double quotes may contain separators, line ends and doubled quotes.
 PHAROS_API Table read_csv(const std::filesystem::path& path, const CsvOptions& options = {});
-/// A JSON object a line; its members are columns, numbers, texts, true and false (1 and 0) or null.
+/// Reads a file with one JSON object on each line. The members are columns; values may be numbers, texts, true and
+/// false (1 and 0) or null.
 PHAROS_API Table read_json_lines(const std::filesystem::path& path);
 
-/// A file of named tensors, mapped.
+/// A safetensors file: named tensors, which are mapped.
 class PHAROS_API SafeTensors {
  public:
   static SafeTensors read(const std::filesystem::path& path, Keep keep = Keep::kMapped);
 
-  /// In the order of their names.
+  /// Sorted by name.
   const std::vector<NamedArray>& tensors() const { return tensors_; }
-  /// Null: there is none.
+  /// Returns null if there is no tensor of that name.
   const Array* find(std::string_view name) const;
-  /// Throws NotFound.
+  /// Throws NotFound if there is no tensor of that name.
   const Array& operator[](std::string_view name) const;
   const std::vector<std::pair<std::string, std::string>>& metadata() const { return metadata_; }
 
@@ -111,14 +119,16 @@ class PHAROS_API SafeTensors {
   std::vector<NamedArray> tensors_;
   std::vector<std::pair<std::string, std::string>> metadata_;
 };
-/// Whole, or not at all: what was there before stays until then, also when others write it meanwhile. Throws
-/// InvalidArgument for a name that is there twice or is no UTF-8, and what the disk says.
+/// Writes the file entirely or not at all: an existing file stays until the new one is complete, even if several
+/// processes write it at the same time. Throws InvalidArgument for a name that occurs twice or is not UTF-8, and the
+/// error of the disk.
 PHAROS_API void write_safetensors(const std::filesystem::path& path, const std::vector<NamedArray>& tensors,
                                   const std::vector<std::pair<std::string, std::string>>& metadata = {});
 
-/// What torch.save() has made of a state dict, or of dictionaries, lists and numbers with tensors in them: their names
-/// are the keys on the way to them, with points between. Nothing of the file is run: of Python's pickle it knows what
-/// tensors need, and refuses the rest by name. bool becomes u8. Each tensor's bytes are read once, for their checksums.
+/// Reads a file of torch.save() that contains a state dict, or dictionaries, lists and numbers with tensors in them.
+/// The name of a tensor is the keys on the way to it, joined by points. No code of the file is run: the reader
+/// implements the part of Python's pickle that tensors need, and refuses the rest by name. bool becomes u8. All bytes
+/// of a tensor are read once, to check their checksum.
 PHAROS_API std::vector<NamedArray> read_torch(const std::filesystem::path& path, Keep keep = Keep::kMapped);
 
 }  // namespace pharos::ml

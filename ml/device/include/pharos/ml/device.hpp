@@ -15,12 +15,12 @@ namespace pharos::ml {
 /// there were. Throws FailedPrecondition where the library or the GPU is missing. Any thread.
 PHAROS_API at::Device gpu(int index = 0);
 
-/// The first GPU that this actor or task has reserved, or the CPU where it has reserved none. Throws what gpu() throws.
+/// The first GPU that this actor or task has reserved, or the CPU if it has reserved none. Throws what gpu() throws.
 PHAROS_API at::Device own_device();
 
-/// The same ranks, each with tensors on its device: `ranks` themselves where that is the CPU, or what on_gpu() makes of
-/// them. For GPUs this loads libpharos_nccl.so, which lies beside libpharos_ml.so. All ranks call this together. Throws
-/// FailedPrecondition where there is no such library, and what on_gpu() throws.
+/// Returns a communicator of the same ranks for tensors on `device`: a copy of `ranks` if that is the CPU, or the
+/// result of on_gpu(). For GPUs this loads libpharos_nccl.so, which lies beside libpharos_ml.so. All ranks call this
+/// together. Throws FailedPrecondition if the library is missing, and what on_gpu() throws.
 PHAROS_API Communicator communicator_on(at::Device device, Communicator& ranks);
 
 }  // namespace pharos::ml

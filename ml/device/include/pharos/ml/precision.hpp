@@ -10,14 +10,15 @@
 
 namespace pharos::ml {
 
-/// What a module of floats computes in.
+/// The precision in which a module of floats computes.
 enum class Precision : std::uint8_t {
   kFloat,  ///< floats everywhere
   kBf16,   ///< matrix products and convolutions in bfloat16; sums, norms, losses and the parameters stay floats
 };
 
-/// As long as it lives, this thread's operators on tensors of the device compute in that precision: libtorch's
-/// autocast. It surrounds forward and the loss; backward follows by itself.
+/// Switches libtorch's autocast: as long as the object lives, the operators of this thread on tensors of the device
+/// compute in that precision. The destructor restores the earlier settings, on the same thread. It surrounds forward
+/// and the loss; backward uses the same precision without it.
 ///
 ///   Tensor loss;
 ///   {
@@ -27,17 +28,18 @@ enum class Precision : std::uint8_t {
 ///   loss.backward();
 class PHAROS_API Autocast {
  public:
-  /// How autocast is set for the devices of one kind.
+  /// The setting of autocast for one kind of device.
   struct Setting {
     at::DeviceType device;
     bool is_enabled;
     at::ScalarType type;
   };
-  /// This thread's, of all kinds of devices.
+  /// The settings of this thread, for all kinds of devices.
   static std::vector<Setting> settings();
 
   Autocast(at::Device device, Precision precision);
-  /// As settings() has found them, perhaps on another thread: for what runs a part of forward again.
+  /// Applies settings that settings() has returned, perhaps on another thread: for code that runs a part of forward
+  /// again.
   explicit Autocast(const std::vector<Setting>& settings);
   Autocast(Autocast&&) = delete;
   ~Autocast();

@@ -12,11 +12,12 @@
 namespace pharos::ml {
 
 /// The state of each random generator that libtorch's operators draw from in this process: the CPU's, and that of each
-/// GPU in use. Both functions may be called by any thread; they lock one generator after the other.
+/// GPU in use. A value. Its functions may be called on any thread; they lock one generator after the other.
 class PHAROS_API RandomState {
  public:
+  /// The state at this moment.
   static RandomState now();
-  /// Reads what bytes() gave, in this process or another one. Throws InvalidArgument when bytes are missing.
+  /// Reads what bytes() returned in this process or another one. Throws InvalidArgument if bytes are missing.
   static RandomState from_bytes(std::span<const std::byte> bytes);
 
   /// From here on the generators draw what they drew after now(). A GPU that was not in use then keeps its state.
@@ -25,10 +26,10 @@ class PHAROS_API RandomState {
   std::vector<std::byte> bytes() const;
 
  private:
-  std::vector<at::Tensor> states_;  // each a row of bytes in the host's memory
+  std::vector<at::Tensor> states_;  // each is an array of bytes in the host's memory
 };
 
-/// Gives all of these generators the same seed.
+/// Gives the CPU's generator and those of all GPUs in use the same seed. On any thread.
 PHAROS_API void seed_generators(std::uint64_t seed);
 
 }  // namespace pharos::ml

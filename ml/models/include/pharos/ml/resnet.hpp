@@ -11,15 +11,17 @@
 namespace pharos::ml {
 
 struct ResNet18Options {
-  std::int64_t channels = 3;  ///< of the images
+  std::int64_t channels = 3;  ///< The channels of the images.
   std::int64_t classes = 1000;
-  /// For images of 32 pixels or so. It begins with a convolution of 3x3 that leaves them as large as they are, in place
-  /// of one of 7x7 and a pooling that leave a quarter of each side: it sees more, and computes 16 times as much.
+  /// For images of about 32 pixels a side. The first layer is then a convolution of 3x3 that keeps the size of the
+  /// image. Otherwise it is a convolution of 7x7 with a pooling, which reduce each side to a quarter. With small_images
+  /// the network sees more detail, and computes 16 times as much.
   bool small_images = false;
 };
 
-/// A residual network of 18 layers (He and others, 2016). Parameters and buffers have torchvision's names, so that
-/// state dicts of one load in the other, and begin as there: with the same numbers for the same seed.
+/// A residual network of 18 layers (He and others, 2016). Parameters and buffers have the names that torchvision uses,
+/// so that state dicts of either network load in the other. They have the same initial values as in torchvision for the
+/// same seed. One thread at a time, as any torch module.
 ///
 ///   ml::ResNet18 network;
 ///   ml::load_arrays(*network, ml::read_torch("resnet18.pth"));
@@ -28,7 +30,7 @@ class PHAROS_API ResNet18Impl : public torch::nn::Module {
  public:
   explicit ResNet18Impl(const ResNet18Options& options = {});
 
-  /// Images (n, channels, height, width), of any size, to scores (n, classes).
+  /// Computes scores of shape (n, classes) from images of shape (n, channels, height, width) and any size.
   at::Tensor forward(const at::Tensor& images);
 
  private:

@@ -5,19 +5,24 @@
 
 namespace pharos::ml {
 
-/// The same ranks, each with a GPU: a communicator whose data lies in memory of GPUs, by NCCL. All ranks
-/// call this together. `device` is CUDA's number of this rank's in this process: 0 where an actor has reserved one.
+/// Makes a communicator of the same ranks whose data lies in the memory of GPUs: each rank has a GPU, and NCCL moves
+/// and reduces the data. All ranks call this together. `device` is CUDA's number of this rank's GPU in this process: 0
+/// where the actor has reserved one GPU. Throws FailedPrecondition on all ranks if one of them has no such GPU, and
+/// Unavailable if NCCL cannot start.
 ///
 ///   Communicator& ranks = pharos::ml::communicator();
 ///   Communicator gpus = on_gpu(ranks, 0);
 ///   gpus.all_reduce(std::span{gradients, count}, Reduction::kMean);  // cudaMalloc'd, or a tensor's
 ///
-/// Over `ranks` they agree on each operation and hear who is missing or has died, which ends what runs on the GPUs,
-/// too. Both communicators may be used side by side: all ranks begin the operations of both in one order. Operations
-/// come behind what CUDA's default stream has been given before they are begun, and what it is given after wait() comes
-/// behind them. Two ranks of one machine may have the same GPU; their data goes over sockets then. Buffers are memory
-/// of the GPU. Messages go through the memory of the host. Sums are the same bits on all ranks, in NCCL's order; halves
-/// are rounded as NCCL does. Throws FailedPrecondition where there is no such GPU.
+/// The ranks use `ranks` to agree on each operation, and to learn which rank is missing or has died; a failure there
+/// ends what runs on the GPUs, too. The new communicator keeps `ranks` open. Both may be used side by side, by one
+/// thread at a time, if all ranks begin the operations of both in the same order.
+///
+/// An operation runs on the GPU after all work that was given to CUDA's default stream before the operation was begun.
+/// Work that is given to the default stream after wait() runs after the operation. Buffers are in the memory of the
+/// GPU. Messages go through the memory of the host. Two ranks of one machine may use the same GPU; their data then goes
+/// over sockets. Sums are the same bits on all ranks; NCCL determines their order and the rounding of half-precision
+/// numbers.
 PHAROS_API Communicator on_gpu(Communicator& ranks, int device, const CommunicatorOptions& options = {});
 
 }  // namespace pharos::ml

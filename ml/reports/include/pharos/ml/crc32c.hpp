@@ -7,7 +7,7 @@
 
 namespace pharos::ml {
 
-/// Castagnoli's checksum, as journals and TensorBoard's files have it.
+/// Returns the CRC-32C (Castagnoli) checksum, which journals and TensorBoard's files use.
 inline std::uint32_t crc32c(std::span<const std::byte> bytes) {
   static constexpr auto kTable = [] {
     std::array<std::uint32_t, 256> table{};

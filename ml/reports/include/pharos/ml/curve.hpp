@@ -9,8 +9,7 @@
 
 namespace pharos::ml {
 
-/// Numbers that follow from each other, as a picture: points are drawn pale, and what is between them, smoothed, as a
-/// line.
+/// A series of values to draw. The values are drawn as pale points, and their moving mean as a line.
 struct Curve {
   struct Point {
     double x = 0;
@@ -18,16 +17,17 @@ struct Curve {
   };
   std::string title;
   std::string x_name = "step";
-  std::vector<Point> points{};  ///< by x; those that are no finite numbers are left out
-  std::vector<double> marks{};  ///< of x: something happened there
-  std::string mark_name{};
+  std::vector<Point> points{};  ///< Ordered by x. Points with infinite values or NaN are left out.
+  std::vector<double> marks{};  ///< Values of x at which a vertical line is drawn.
+  std::string mark_name{};      ///< The meaning of the marks.
 };
 
+/// Draws the curve as a picture in SVG.
 PHAROS_API std::string to_svg(const Curve& curve);
-/// For a terminal.
+/// Draws the curve in text, for a terminal.
 PHAROS_API std::string to_text_picture(const Curve& curve, std::size_t columns = 80, std::size_t rows = 12);
 
-/// Text between tags of XML.
+/// Escapes text for use between tags of XML.
 PHAROS_API std::string xml_text(std::string_view text);
 
 }  // namespace pharos::ml

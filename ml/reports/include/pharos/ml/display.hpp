@@ -8,30 +8,31 @@
 
 namespace pharos::ml {
 
-/// "3 s", "4 min 10 s", "2 h 5 min".
+/// A duration as text: "3 s", "4 min 10 s", "2 h 5 min".
 PHAROS_API std::string to_text(double seconds);
-/// Four digits that count.
+/// A number with four significant digits.
 PHAROS_API std::string short_number(double value);
 
-/// How something long goes, on the standard error: text that is drawn over itself on a terminal, else a line now and
-/// then. One thread.
+/// Shows on the standard error how a long run proceeds: on a terminal each text replaces the one before, twice a
+/// second; elsewhere a text is written every 10 seconds. One thread. Errors of writing are ignored.
 class PHAROS_API Display {
  public:
   Display();
 
   bool is_terminal() const { return is_terminal_; }
-  /// Whether it is time to draw again; not at first, when nothing has happened yet.
+  /// Returns whether it is time to draw, and then sets the next time. The first call returns false, because nothing has
+  /// happened yet.
   bool wants(TimePoint now);
-  /// When it will be.
+  /// The next time to draw.
   TimePoint next() const { return next_; }
-  /// Lines, each with its end.
+  /// Draws lines, each of which ends with a newline.
   void draw(const std::string& text);
-  /// A line that stays: what is drawn next comes below it.
+  /// Writes a line that stays: the next text is drawn below it.
   void say(const std::string& line);
 
  private:
   const bool is_terminal_;
-  std::size_t lines_ = 0;  // that are to be drawn over
+  std::size_t lines_ = 0;  // the number of lines that the next text replaces
   TimePoint next_{};
 };
 

@@ -8,9 +8,10 @@
 
 namespace pharos::ml {
 
-/// As long as it lives, Ctrl-C (SIGINT) asks for an end, and a second one ends the program; unless the program has said
-/// what SIGINT is to do. What comes within `same_time` of the first is the same Ctrl-C: a terminal and a wrapper that
-/// both pass it on are one wish. One object at a time.
+/// As long as the object lives, a first Ctrl-C (SIGINT) makes asked() true, and a second one ends the program. The
+/// object does nothing if the program has set a handler of its own for SIGINT, or ignores it. A SIGINT that follows the
+/// first within `same_time` counts as the same Ctrl-C, since a terminal and a wrapper may both send it. One object at a
+/// time: the destructor restores the default.
 class PHAROS_API Interrupts {
  public:
   static constexpr Duration kSameTime = std::chrono::milliseconds{100};
@@ -18,6 +19,7 @@ class PHAROS_API Interrupts {
   explicit Interrupts(Duration same_time = kSameTime);
   Interrupts(Interrupts&&) = delete;
   ~Interrupts();
+  /// Returns whether a SIGINT has come since the last Interrupts was made. On any thread.
   static bool asked();
 
  private:

@@ -12,7 +12,8 @@
 
 namespace pharos::ml {
 
-/// Numbers by name: {{"loss", 0.1}, {"accuracy", 0.9}}. One without a name is the metric that matters.
+/// Numbers by name: {{"loss", 0.1}, {"accuracy", 0.9}}. A number with an empty name stands for the metric that a sweep
+/// or a training looks at, if there is none of that name. A value.
 class PHAROS_API Metrics {
  public:
   using Entry = std::pair<std::string, double>;
@@ -21,8 +22,9 @@ class PHAROS_API Metrics {
   Metrics(double value) : entries_{{"", value}} {}  // NOLINT(google-explicit-constructor): `return loss;`
   Metrics(std::initializer_list<Entry> entries) : entries_{entries} {}
 
+  /// Returns nullptr if there is no number of that name.
   const double* find(std::string_view name) const;
-  /// Instead of the one that is there.
+  /// Adds the number, or replaces the one of that name.
   void set(std::string_view name, double value);
   const std::vector<Entry>& entries() const& { return entries_; }
   bool empty() const { return entries_.empty(); }
@@ -36,12 +38,12 @@ class PHAROS_API Metrics {
   std::vector<Entry> entries_;
 };
 
-/// What is to be done after a report. With all but kGoOn a trial's objective, or a training, returns soon; what an
-/// objective returns then does not count.
+/// The decision after a report. After any verdict but kGoOn, the objective of a trial, or the training, returns soon.
+/// The result that an objective then returns is ignored.
 enum class Verdict : std::uint8_t {
   kGoOn,
-  kStop,   ///< a trial: others are better
-  kPause,  ///< perhaps it is called again, with what it has saved
+  kStop,   ///< The training is to end, or the trial, because others are better.
+  kPause,  ///< A trial may be called again later, with what it has saved.
 };
 
 }  // namespace pharos::ml

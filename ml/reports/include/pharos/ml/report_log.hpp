@@ -16,20 +16,24 @@
 
 namespace pharos::ml {
 
-/// Metrics as they come, a line for each: reports.csv and reports.jsonl in a folder. A line begins with whole numbers,
-/// such as {"epoch", "step"}, and the seconds. One thread.
+/// Writes reports to reports.csv and reports.jsonl in a folder, a line for each report. A line begins with whole
+/// numbers, whose columns are given (such as {"epoch", "step"}), and the seconds; the metrics follow. One thread. At
+/// most about 64 MiB of lines wait to be written. The destructor does not write them.
 class PHAROS_API ReportLog {
  public:
-  /// Anew.
+  /// Begins new files, and overwrites those that are there.
   static Result<ReportLog> make(const std::filesystem::path& folder, std::vector<std::string> first_columns);
-  /// Behind what is there, but for a line that has no end.
+  /// Continues the files that are there. An incomplete last line is removed. kFailedPrecondition if reports.csv has
+  /// other first columns.
   static Result<ReportLog> go_on(const std::filesystem::path& folder, std::vector<std::string> first_columns);
 
-  /// The first column's number in the last line that was there; none: there was no line.
+  /// The number in the first column of the last line that go_on() has found; nullopt if there was no line.
   std::optional<std::uint64_t> last() const { return last_; }
-  /// One number for each of the first columns. Where nothing can be written for long, lines are left out.
+  /// Adds a line, which write() writes. `first` has one number for each of the first columns. While too many lines wait
+  /// because writing fails, new lines are left out.
   void add(std::initializer_list<std::uint64_t> first, double seconds, const std::vector<Metrics::Entry>& metrics);
-  /// What has come since is in the files. After an error the files have whole lines, and the next call tries again.
+  /// Writes the lines that have been added. After an error the files have whole lines only, and the next call tries
+  /// again.
   Result<void> write();
 
  private:
@@ -38,7 +42,8 @@ class PHAROS_API ReportLog {
         csv_{std::move(csv)},
         json_{std::move(json)},
         first_columns_{std::move(first_columns)} {}
-  /// Its column; one that is new makes the file anew with a wider head.
+  /// Returns the column of the metric. A new one gets the next column, and write() then rewrites the file with a wider
+  /// header.
   std::size_t column_of(const std::string& name);
   bool take_columns(std::string_view head);
   Result<void> widen();
@@ -50,14 +55,15 @@ class PHAROS_API ReportLog {
   std::optional<std::uint64_t> last_;
   std::vector<std::string> columns_;
   std::vector<std::string> json_names_;         // `,"name":`
-  std::optional<std::size_t> written_columns_;  // none: there is no head
+  std::optional<std::size_t> written_columns_;  // columns in the file's header; none if it has no header
   std::string csv_lines_;
   std::string json_lines_;
   std::vector<const double*> row_;
 };
 
-/// For a field of a line of CSV.
+/// Quotes the text for a field of CSV, if necessary.
 PHAROS_API std::string csv_field(std::string_view text);
+/// Appends the shortest text that gives the same number when it is read.
 PHAROS_API void append_number(std::string& to, double value);
 PHAROS_API void append_number(std::string& to, std::uint64_t value);
 

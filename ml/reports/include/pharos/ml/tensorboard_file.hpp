@@ -10,12 +10,12 @@
 #include <pharos/base/result.hpp>
 #include <pharos/ml/metrics.hpp>
 
-// Files of events: each a record of its length and the length's checksum, an Event as protobuf has it, and its
-// checksum. The numbers of fields are those of TensorBoard's event.proto and summary.proto.
+// A file of events has a record for each event: its length, the checksum of the length, the event as a protobuf message
+// (Event), and the checksum of that. The numbers of fields are those of TensorBoard's event.proto and summary.proto.
 
 namespace pharos::ml {
 
-/// A message of protobuf, field by field.
+/// Encodes a protobuf message, field by field.
 class ProtoMessage {
  public:
   ProtoMessage& number(std::uint32_t field, std::uint64_t value) {
@@ -56,20 +56,22 @@ class ProtoMessage {
   std::string bytes_;
 };
 
-/// A file of events, as TensorBoard reads it, behind those that are there. One thread.
+/// Writes a file of events for TensorBoard. Events are added behind those that the file has. One thread. At most about
+/// 64 MiB of records wait to be written; while that many wait, new events are left out. The destructor does not write
+/// them.
 class PHAROS_API TensorBoardFile {
  public:
-  /// In that folder; what it has is there when write() has been called. A last record that has no end goes then:
-  /// nothing behind it would be read. `began`: seconds since 1970.
+  /// The file is in `folder`, and write() makes it. If an existing file ends with an incomplete record, write() removes
+  /// the record, because TensorBoard reads nothing behind it. `began` is in seconds since 1970, as is `time` below.
   TensorBoardFile(const std::filesystem::path& folder, double began);
 
-  /// One curve for each metric; `unnamed` is what one without a name is called.
+  /// Adds a value to the curve of each metric. `unnamed` is the name for the metric without a name.
   void add(double time, std::uint64_t step, const Metrics& metrics, std::string_view unnamed = "value");
   void add(double time, std::uint64_t step, const ProtoMessage& summary);
-  /// Steps come again, from that one on: those that were added before do not count any more.
+  /// Says that the steps from `step` on come again: TensorBoard drops what was added for them before.
   void go_back(double time, std::uint64_t step);
-  /// What has come since is in the file; what it has been made anew for is gone. After an error the file has whole
-  /// records, and the next call tries again; where nothing can be written for long, some are left out.
+  /// Writes the events that have been added. After an error the file has whole records only, and the next call tries
+  /// again.
   Result<void> write();
 
  private:
@@ -77,7 +79,7 @@ class PHAROS_API TensorBoardFile {
 
   std::filesystem::path path_;
   std::string to_write_;
-  bool is_whole_ = false;  ///< what was there
+  bool is_whole_ = false;  ///< The file is known to end with a whole record.
 };
 
 }  // namespace pharos::ml

@@ -16,40 +16,46 @@ class Module;
 
 namespace pharos::ml {
 
-/// What travels between ranks for a gradient.
+/// The form in which ranks send gradients to each other.
 enum class Wire : std::uint8_t {
-  kExact,     ///< its own type
-  kBf16,      ///< of float and double the upper 16 bits, summed as float: half the bytes of float, three digits
-  kPowerSgd,  ///< of matrices of float and double a product of two thin ones: far less, and not the same
+  kExact,     ///< Gradients are sent in their own type.
+  kBf16,      ///< Float and double are sent as bfloat16 and summed as float: half of float's bytes, three digits.
+  kPowerSgd,  ///< Float and double matrices are sent as products of two thin matrices: far fewer bytes, not exact.
 };
 
-/// How Wire::kPowerSgd says a gradient of n rows and m columns. What is lost in one step is added in the next;
-/// no checkpoint has it, nor who takes a dead rank's place.
+/// How Wire::kPowerSgd sends a gradient of n rows and m columns. The part of a gradient that is lost in one step is
+/// added in the next. Checkpoints do not contain that part, and a new Ddp begins without it: also the Ddp that each
+/// rank makes when another process has taken a dead rank's place.
 struct PowerSgd {
-  std::uint32_t rank = 4;           ///< by so many rows of n and of m numbers, where that is half of it or less
-  std::uint64_t exact_steps = 100;  ///< are exact at first, while gradients change much; one at least
+  /// A gradient is sent as `rank` rows of n numbers and `rank` rows of m numbers. A gradient that would not shrink to
+  /// half of its size or less is sent exactly.
+  std::uint32_t rank = 4;
+  /// The first steps, in which gradients change much, are sent exactly: as many as this says, but at least one.
+  std::uint64_t exact_steps = 100;
 };
 
 struct DdpOptions {
-  /// Gradients are reduced by so many bytes at once, while those of earlier ones are still under way. 0: a mebibyte
-  /// between CPUs, 25 between GPUs.
+  /// Size of a bucket: gradients of so many bytes are reduced by one operation, while operations on earlier buckets are
+  /// still under way. 0: 1 MiB between CPUs, 25 MiB between GPUs.
   std::size_t bucket_bytes = 0;
   Wire wire = Wire::kExact;
   PowerSgd power_sgd{};
-  /// A parameter gets its gradient in as many parts in each backward as in the first: for modules that run a part of
-  /// themselves again in backward (checkpointing), where a gradient may come in several.
+  /// The gradient of a parameter comes in the same number of parts in each backward; Ddp counts them in the first one.
+  /// Needed for modules that run a part of themselves again in backward (see recompute.hpp), where one gradient may
+  /// come in several parts.
   bool static_graph = false;
-  /// Buffers (running means and the like) are rank 0's after each step.
+  /// After each step all ranks have the buffers (running means and the like) of one rank: of rank 0, or, where ranks
+  /// weigh(), of the first rank that has not called finish().
   bool broadcast_buffers = true;
-  /// Looks at each gradient before it is reduced: one that is no number is an error, with its parameter, its rank and
-  /// its step. Costs one reading of all gradients.
+  /// Checks each gradient before it is reduced. If an element is NaN or infinite, backward() throws FailedPrecondition
+  /// on all ranks, with the names of the parameter, the rank and the step. Costs one reading of all gradients.
   bool check_numbers = false;
-  /// Of a training that goes on: so many steps were before, for messages.
+  /// Number of steps that a resumed training had done before. Used in messages only.
   std::uint64_t first_step = 0;
 };
 
-/// Trains copies of one module on all ranks as if they were one: after each backward() every gradient is the mean over
-/// the ranks, the same bits on all of them. The module stays as it is, and is called as before:
+/// Trains copies of one module on all ranks as if they were one module: after each backward() every gradient is the
+/// mean over the ranks, with the same bits on all of them. The module is not wrapped, and is called as before:
 ///
 ///   Ddp ddp{ranks, *model};
 ///   for (auto& [x, y] : batches_of_this_rank) {
@@ -58,41 +64,51 @@ struct DdpOptions {
 ///     optimizer.step();
 ///   }
 ///
-/// Construction broadcasts rank 0's parameters and buffers; all ranks must have the same ones by name, shape and type,
-/// or all throw InvalidArgument. Gradients lie in memory of the communicator; those of parameters that no rank has used
-/// stay as they were. A module that works with the same ranks in its forward, as SyncBatchNorm does, is to use all its
-/// parameters on all ranks or none: the order of operations would not be one otherwise. What goes wrong between ranks
-/// is thrown by backward(), on all of them. The process keeps for its next step what the heap frees in one, up to a
-/// GiB. Used by the thread that calls backward(). The module must outlive it.
+/// All ranks construct it together. The constructor broadcasts rank 0's parameters and buffers. All ranks must have the
+/// same ones by name, shape and type, or all throw InvalidArgument. A parameter of a type that ranks cannot reduce
+/// throws an Exception with kUnsupported. Failures between ranks are thrown by backward(), on all ranks.
+///
+/// Gradients lie in memory of the communicator, and keep that memory when the Ddp is destroyed. The gradient of a
+/// parameter that no rank has used stays as it was. If the module's own forward works with the same ranks, as that of
+/// SyncBatchNorm does, each parameter must be used on all ranks or on none: otherwise ranks would begin operations in
+/// different orders.
+///
+/// Use it only from the thread that calls backward(), and destroy it between two backwards. The module must outlive it.
+/// On CPUs the process keeps up to 1 GiB of the heap that one step frees, for the next step.
 class PHAROS_API Ddp {
  public:
   Ddp(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options = {});
-  /// Each rank's module is on its GPU. Gradients, parameters and buffers go over `gpus`, which on_gpu() has made of
-  /// `ranks`; what the host knows goes over `ranks`. Backwards run on CUDA's default stream.
+  /// For modules on GPUs: each rank's module is on its own GPU. Gradients, parameters and buffers are sent over `gpus`,
+  /// which on_gpu() has made of `ranks`; data of the host is sent over `ranks`. Backward must run on CUDA's default
+  /// stream, because the operations of `gpus` wait for that stream.
   Ddp(Communicator& ranks, Communicator& gpus, torch::nn::Module& module, const DdpOptions& options = {});
   Ddp(Ddp&&) = delete;
   ~Ddp();
 
-  /// Gradients of backwards that begin while it lives are summed up on this rank, and reduced with those of the next.
+  /// While the NoSync lives, backwards only sum up their gradients on this rank. The next backward without a NoSync
+  /// reduces the sums together with its own gradients.
   class NoSync;
   [[nodiscard]] NoSync no_sync();
 
-  /// Before a backward: how many samples, or tokens, this rank's loss is the mean of. Its gradient counts as much, and
-  /// a gradient is the mean over all samples. All ranks do that for each step, or none of them; one that has no samples
-  /// gives 0 in place of its backward, has the others' gradients then, and steps as they do.
+  /// Says, before a backward, how many samples (or tokens) this rank's loss is the mean of. This rank's gradient is
+  /// weighted by that number, so that the result is the mean over all samples. Either all ranks call it for each step,
+  /// or none does. A rank without samples calls weigh(0) instead of backward(): it then has the gradients of the other
+  /// ranks, and steps its optimizer as they do. Throws InvalidArgument for a negative number.
   void weigh(double samples);
-  /// For ranks that weigh: this one has no more samples. Takes part in the others' steps with nothing, until all have
-  /// come here; then all have the parameters and buffers of one that was the last to step. `step` is done in each:
-  /// without it, what this rank's optimizer keeps stays behind the others'.
+  /// For ranks that call weigh(): says that this rank has no more samples. Until all ranks have called finish(), this
+  /// rank takes part in the steps of the others, with no samples. After that all ranks have the parameters and buffers
+  /// of a rank that was among the last to step. `step` is called once in each of these steps; without it, the state of
+  /// this rank's optimizer falls behind that of the others.
   ///
   ///   ddp.finish([&] { optimizer.step(); });
   void finish(const std::function<void()>& step = {});
 
+  /// Statistics of the step that was reduced last.
   struct Step {
-    std::uint64_t number = 0;    ///< of those that were reduced
-    std::size_t operations = 0;  ///< that reduced gradients
-    std::size_t bytes = 0;       ///< that this rank gave to them
-    Duration waited{};           ///< for them, when there was nothing else to do
+    std::uint64_t number = 0;    ///< Number of steps that have been reduced so far.
+    std::size_t operations = 0;  ///< Number of operations that reduced gradients.
+    std::size_t bytes = 0;       ///< Bytes that this rank gave to these operations.
+    Duration waited{};           ///< Time that this rank waited for other ranks after its own backward.
   };
   const Step& last_step() const;
 
@@ -101,6 +117,7 @@ class PHAROS_API Ddp {
   std::shared_ptr<Core> core_;
 };
 
+/// Holds the reduction of gradients back as long as it lives. May be nested.
 class PHAROS_API Ddp::NoSync {
  public:
   explicit NoSync(std::shared_ptr<Core> core);

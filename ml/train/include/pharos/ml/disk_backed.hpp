@@ -6,20 +6,21 @@
 
 namespace pharos::ml {
 
-/// For a module whose parameters alone are more than a rank's memory: while this is there, large tensors lie in files
-/// of `folder`, which nobody else sees and which are gone when the tensors are. The kernel keeps of them what there is
-/// room for. Once the module is divided, each rank has its part in memory:
+/// For a module whose parameters alone are larger than a rank's memory: while a DiskBacked lives, new CPU tensors of
+/// 1 MiB or more lie in files of `folder`. The files have no names, and vanish with their tensors. The kernel keeps in
+/// memory as much of them as there is room for. Once the module is divided, each rank has its part in memory:
 ///
 ///   std::optional<ml::DiskBacked> disk{"/var/tmp"};
 ///   Net net;  // made as usual, at the disk's speed where it does not fit
 ///   ml::Sharded sharded = ml::fully_shard(*net, ranks);
 ///   disk.reset();
 ///
-/// One at a time in a process, whose tensors it is for, whatever thread makes them. Making a tensor throws Exhausted
-/// when the disk is full. Tensors may outlive it.
+/// It acts on the tensors of all threads of the process, of which only one at a time may have a DiskBacked. Making a
+/// tensor throws Exhausted when the disk is full. Tensors may outlive it.
 class PHAROS_API DiskBacked {
  public:
-  /// Throws FailedPrecondition where no files can be made, or they are memory themselves (tmpfs).
+  /// Throws FailedPrecondition if the folder cannot take files, if its file system is memory itself (tmpfs), or if the
+  /// process has another DiskBacked.
   explicit DiskBacked(const std::filesystem::path& folder);
   ~DiskBacked();
   DiskBacked(const DiskBacked&) = delete;

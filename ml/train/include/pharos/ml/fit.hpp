@@ -21,7 +21,7 @@
 #include <pharos/ml/sharded.hpp>
 #include <pharos/ml/trainer.hpp>
 
-/// Training of a class that says what is learned, with all that goes around it:
+/// Trains a class that says what is learned and from which data. fit() does the rest of the training loop:
 ///
 ///   class Digits : public ml::Learner {
 ///    public:
@@ -41,9 +41,9 @@ namespace pharos::ml {
 struct Optimization {
   Rule rule = AdamW{};
   double weight_decay = 0;
-  /// A factor of the rule's rate for each step.
+  /// In each step the rule's learning rate is multiplied by this schedule's factor.
   Schedule schedule = constant();
-  /// Gradients are no longer than that, all together. 0: as long as they are.
+  /// Upper bound for the norm of all gradients, taken as one vector. 0: gradients are not clipped.
   double clip_norm = 0;
 };
 
@@ -51,48 +51,54 @@ class Learner;
 struct FitOptions;
 
 namespace detail {
-/// Without `disk` once the module is divided.
+/// Resets `disk` once the module is divided, so that all later tensors lie in memory.
 PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options,
                     std::optional<DiskBacked>& disk);
 }  // namespace detail
 
-/// What is learned, and from what. Each rank makes one, with the same random numbers, and is its only thread. When a
-/// rank dies, another one is made in a new process, which has the others' state; a step that was interrupted is done
-/// again.
+/// Says what is learned, and from which data. Each rank makes one with the same random numbers, and owns it; only the
+/// rank's thread uses it. When a rank that trains a copy dies, a new process makes another Learner, which gets the
+/// state from the other ranks, and the interrupted step is done again (see fit()).
 class PHAROS_API Learner {
  public:
   Learner() = default;
   Learner(Learner&&) = delete;
   virtual ~Learner();
 
+  /// The module that is trained: the same one at each call.
   virtual torch::nn::Module& module() = 0;
   virtual DatasetPtr training_data() = 0;
-  /// In which order its samples come, in each epoch. None: shuffled by the training's seed. For PyTorch's order:
-  /// Order::as_torch(samples, context().seed()), with FitOptions::tail as its sampler pads or drops.
+  /// The order in which the samples of each epoch come. nullopt: they are shuffled by the training's seed. PyTorch's
+  /// order is Order::as_torch(samples, context().seed()), with a FitOptions::tail that pads or drops as PyTorch's
+  /// sampler does.
   virtual std::optional<Order> training_order(std::uint64_t samples);
-  /// The mean loss of a batch.
+  /// Returns the mean loss of a batch.
   virtual at::Tensor training_step(const Batch& batch) = 0;
 
-  /// Without: nothing is validated.
+  /// nullptr: nothing is validated.
   virtual DatasetPtr validation_data() { return nullptr; }
-  /// Means over a batch, without gradients, with the module in evaluation; reported as "validation_" and the name,
-  /// which is the metric that matters where there is none.
+  /// Returns means over a batch. Called without gradients, and with the module in evaluation mode. A metric is reported
+  /// under "validation_" and its name. A metric without a name gets the name of TrainerOptions::metric; the prefix is
+  /// then not repeated.
   virtual Metrics validation_step(const Batch& batch) { return {{"loss", training_step(batch).item<double>()}}; }
-  /// For schedules: context().expected_steps().
+  /// A schedule may use context().expected_steps().
   virtual Optimization configure_optimizers() { return {}; }
-  /// Of the strategy that is taken, if it is that; the numbers' types follow from FitOptions::bf16.
+  /// Options for Ddp; used with FitStrategy::kCopies.
   virtual DdpOptions configure_copies() { return {}; }
+  /// Options for Sharded; used with the strategies that divide. FitOptions::bf16 overrides `param` and `reduce`.
   virtual ShardOptions configure_sharding() { return {}; }
-  /// What else is to be gone on from. Who takes a dead rank's place has nothing of what each rank has of its own
-  /// (State::add_of_rank): where there is such, and a folder, all begin again at the newest checkpoint.
+  /// Adds further values that the training resumes from. A process that takes a dead rank's place does not get values
+  /// that each rank has of its own (State::add_of_rank). Where there are such values, and the training has a folder,
+  /// all ranks begin again at the newest checkpoint instead.
   virtual void add_to_state(State&) {}
 
-  /// Where the module is trained: the GPU that the rank has reserved, or the CPU. A batch is on the host, and goes
-  /// there by `tensor_of(batch["image"]).to(device())`. The CPU in the constructor: fit() moves the module.
+  /// The device on which the module is trained: the GPU that the rank has reserved, or the CPU. A batch is on the host;
+  /// move it with `tensor_of(batch["image"]).to(device())`. In the constructor it is the CPU: fit() moves the module
+  /// afterwards.
   at::Device device() const { return device_; }
 
  protected:
-  /// The training that it is learned in: ranks, steps. None in its constructor.
+  /// The training: its ranks and steps. Not available in the constructor of the Learner.
   TrainContext& context() const { return *context_; }
 
  private:
@@ -103,51 +109,59 @@ class PHAROS_API Learner {
 };
 
 struct FitOptions {
-  std::size_t batch = 32;  ///< samples of a rank in a backward
-  /// Backwards for each step of the optimizer. Divided gradients (ZeRO-2, fully sharded) are reduced in each of them.
+  std::size_t batch = 32;  ///< Samples of one rank in one backward.
+  /// Backwards in each step of the optimizer. Divided gradients (ZeRO-2, fully sharded) are reduced in each backward.
   std::size_t accumulate = 1;
-  std::uint64_t epochs = 1;  ///< 0: as many as it takes for `steps`
-  /// The training ends with that step, wherever it is in an epoch. 0: with the last epoch.
+  std::uint64_t epochs = 1;  ///< 0: as many epochs as `steps` needs.
+  /// The training ends after that step, even in the middle of an epoch. 0: it ends with the last epoch.
   std::uint64_t steps = 0;
-  /// Each so many epochs, and at the end. With TrainerOptions::keep_best those steps are saved.
+  /// Validates after each so many epochs, and at the end of the training. 0: never. With TrainerOptions::keep_best the
+  /// validated steps are saved.
   std::uint64_t validate_every = 1;
   FitStrategy strategy = FitStrategy::kByMemory;
-  /// Bytes that a rank may take for the model and what belongs to it. 0: half of what its node's machine has, or its
-  /// cgroup allows, shared by the node's ranks.
+  /// Bytes that a rank may use for the model and what belongs to it; kByMemory chooses by this. 0: half of the memory
+  /// of the node's machine, or of the limit of its cgroup, divided by the number of ranks on the node.
   std::uint64_t memory = 0;
-  /// A folder of each rank's disk, where the module is made before the ranks divide it: see DiskBacked. Empty: in
-  /// memory.
+  /// A folder on each rank's own disk, in which the module is made before the ranks divide it: see DiskBacked. Empty:
+  /// the module is made in memory.
   std::string made_in{};
-  /// The module computes in bfloat16, and is to be given that; floats of its parameters are kept beside it.
+  /// The module's parameters and buffers become bfloat16, and its inputs must be bfloat16, too. Floats of the
+  /// parameters are kept beside them for the optimizer.
   bool bf16 = false;
-  /// What training_step() and validation_step() compute in, where the module is of floats: see Autocast.
+  /// For modules of floats: what training_step() and validation_step() compute in; see Autocast.
   Precision precision = Precision::kFloat;
-  /// Looks at each gradient: one that is no number is an error, with its parameter. Costs one reading of all gradients.
-  /// In a step that is saved they are looked at anyway.
+  /// Checks each gradient. If an element is NaN or infinite, fit() throws FailedPrecondition with the name of the
+  /// parameter. Costs one reading of all gradients. Gradients of a step that is saved are checked in any case.
   bool check_numbers = false;
   std::size_t loader_threads = 1;
   Tail tail = Tail::kUneven;
   /// Each step's report has the seconds of its phases: data, forward, backward, communication, and rank 0's optimizer.
   bool report_phases = false;
-  /// Operations for one sample, forward and backward, and what the ranks' machines can do in a second, each: then
-  /// reports have "mfu", which is flops_per_sample * samples a second / (ranks * peak_flops).
+  /// Floating point operations for one sample, forward and backward together, and the operations that the machine of
+  /// one rank can do in a second. With both, reports have "mfu" (model FLOPs utilisation), which is flops_per_sample *
+  /// samples per second / (ranks * peak_flops).
   double flops_per_sample = 0;
   double peak_flops = 0;
 };
 
-/// Trains it as a rank; for training functions of one's own. A rank that has reserved a GPU trains on it
-/// (TrainerOptions::scaling); there the ranks train copies. Each step reports "loss", "lr" and "samples_per_second".
-/// With FitStrategy::kCopies a rank that dies is replaced, and the others go on with the step they were at; what is
-/// divided is gone on with from the newest checkpoint, and so is a module with a SyncBatchNorm, which keeps to the
-/// ranks that it was made with: make it in module(), and take a Tail that gives all ranks batches of the same size.
-/// Throws InvalidArgument for options that make no sense; UserError, on all ranks and before a parameter follows it,
-/// for a loss or a gradients' length that is no finite number; FailedPrecondition for what check_numbers finds, and for
-/// a gradient of a step that is to be saved.
+/// Trains the learner as one rank. Call it from a training function of your own, on all ranks; it returns when the
+/// training has ended or was stopped. A rank that has reserved a GPU (TrainerOptions::scaling) trains on that GPU; on
+/// GPUs ranks can only train copies. Each step reports "loss", "lr" and "samples_per_second".
+///
+/// With FitStrategy::kCopies a rank that dies is replaced, and the other ranks go on with the interrupted step. With
+/// the strategies that divide, all ranks begin again at the newest checkpoint. So does a module with a SyncBatchNorm,
+/// because that keeps the ranks with which it was made: make it in module(), and take a Tail that gives all ranks
+/// batches of the same size.
+///
+/// Throws InvalidArgument for options that make no sense, and an Exception with kUnsupported for a strategy that
+/// divides on GPUs. Throws UserError, on all ranks and before any parameter changes, if the loss or the norm of the
+/// gradients (with Optimization::clip_norm) is not finite. Throws FailedPrecondition for a gradient that is not finite,
+/// with check_numbers or in a step that is to be saved.
 PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options);
 
 namespace detail {
 
-/// As many threads as it has CPUs, one at least; and the same random numbers as all.
+/// Gives libtorch as many threads as the rank has CPUs, at least one, and seeds its random numbers alike on all ranks.
 PHAROS_API void prepare_rank(const TrainContext& context);
 
 template <class T, class... Args>
@@ -161,8 +175,9 @@ void fit_as_rank(TrainContext& context, const FitOptions& options, const Args&..
 
 }  // namespace detail
 
-/// Makes a T from `args` at each rank of the trainer's, and trains it. libtorch has as many threads there as the rank
-/// has CPUs. With a folder the last step is saved.
+/// Makes a T from `args` at each rank of the trainer, and trains it. In each rank libtorch has as many threads as the
+/// rank has CPUs. If the training has a folder, its last step is saved. Waits until the training is over, and throws
+/// what Trainer::run() throws.
 template <class T, class... Args>
 TrainResult fit(Trainer& trainer, const FitOptions& options, Args&&... args) {
   return trainer.run<&detail::fit_as_rank<T, pharos::detail::SentArgument<Args>...>>(options,

@@ -8,34 +8,37 @@
 
 namespace pharos::ml {
 
-/// What ranks divide among them.
+/// What the ranks divide among them, instead of each of them having all of it.
 enum class FitStrategy : std::uint8_t {
-  kByMemory,    ///< as little as their memory makes them
-  kCopies,      ///< nothing: one process, or Ddp
-  kZero1,       ///< what the optimizer keeps
-  kZero2,       ///< that, and gradients
-  kFullyShard,  ///< that, and parameters
+  kByMemory,    ///< fit() takes the first of the strategies below that fits the ranks' memory; on GPUs kCopies.
+  kCopies,      ///< Nothing is divided: each rank trains a copy of the model (Ddp), or there is one rank.
+  kZero1,       ///< The state of the optimizer is divided.
+  kZero2,       ///< The state of the optimizer and the gradients are divided.
+  kFullyShard,  ///< The state of the optimizer, the gradients and the parameters are divided.
 };
 
-/// Why a strategy was taken: the bytes of each, of those that there are. What forward keeps for backward, and batches,
-/// come on top.
+/// The strategy that choose_strategy() has chosen, and why.
 struct PHAROS_API FitChoice {
   FitStrategy strategy = FitStrategy::kCopies;
+  /// Text that lists how many bytes each strategy needs on a rank, and how many are available. Activations, which
+  /// forward keeps for backward, and batches are not counted.
   std::string arithmetic;
 };
-/// What is to lie in memory.
+/// The sizes of a model and of what belongs to it.
 struct FitSize {
-  std::uint64_t parameters = 0;    ///< that are trained
-  std::size_t bytes = 4;           ///< of each
-  std::size_t kept = 2;            ///< numbers that the optimizer keeps of each
-  std::uint64_t frozen_bytes = 0;  ///< of parameters that are not trained
-  /// What is divided is in memory that all ranks read: no parameter is there twice.
+  std::uint64_t parameters = 0;    ///< Number of parameters that are trained.
+  std::size_t bytes = 4;           ///< Bytes of one parameter.
+  std::size_t kept = 2;            ///< Numbers that the optimizer keeps for each parameter.
+  std::uint64_t frozen_bytes = 0;  ///< Bytes of the parameters that are not trained.
+  /// Divided parameters lie in memory that all ranks read, so that no parameter is there twice.
   bool reads_in_place = false;
-  // What is there at once of what is divided: some units, and whole what belongs to none (see ShardOptions::blocks).
-  std::uint64_t gathered_bytes = 0;  ///< of parameters
-  std::uint64_t gradient_bytes = 0;  ///< of gradients
+  // Bytes that a rank has whole at the same time although they are divided: a few units, and all that belongs to no
+  // unit alone (see ShardOptions::blocks).
+  std::uint64_t gathered_bytes = 0;  ///< Bytes of parameters.
+  std::uint64_t gradient_bytes = 0;  ///< Bytes of gradients.
 };
-/// The first that fits; where none does, that which takes least.
+/// Chooses the first strategy, in the order of FitStrategy, that fits into `memory` bytes for each rank; if none fits,
+/// the one that needs least. With one rank it always chooses kCopies. Never fails; any thread may call it.
 PHAROS_API FitChoice choose_strategy(const FitSize& size, std::uint32_t ranks, std::uint64_t memory);
 
 }  // namespace pharos::ml

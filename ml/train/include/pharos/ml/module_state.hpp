@@ -13,7 +13,7 @@ namespace torch::nn {
 class Module;
 }
 
-/// What a training with libtorch goes on from, as a State:
+/// Describes a training with libtorch as a State, which checkpoints save and load:
 ///
 ///   ml::State state;
 ///   ml::add_to(state, *model);
@@ -22,9 +22,9 @@ class Module;
 ///   state.add("position", position);
 ///   checkpoints.save(state, {.step = step});
 ///
-/// What one process has saved, or ranks with Ddp, with ZeRO or with parameters divided among them, any of these loads:
-/// names and numbers are the same. All that is added must outlive the state. Throws InvalidArgument for tensors of a
-/// type that checkpoints have none of.
+/// Names and numbers are the same whether one process has saved the state, ranks with Ddp, or ranks with Sharded (ZeRO
+/// or divided parameters). So each of these can load what any other has saved. All objects that are added must outlive
+/// the state. The add_to() functions throw InvalidArgument for a tensor of a type that checkpoints do not support.
 namespace pharos::ml {
 
 class Ema;
@@ -32,32 +32,38 @@ class GradScaler;
 class Optimizer;
 class Sharded;
 
-/// Parameters and buffers of a module of which each rank has all: "model.layers.0.weight". A tensor that the module
-/// lists twice is there by its first name.
+/// Adds parameters and buffers of a module that each rank has whole, with names like "model.layers.0.weight". A tensor
+/// that the module lists twice is added once, by its first name.
 PHAROS_API void add_to(State& state, torch::nn::Module& module, const std::string& prefix = "model.");
-/// What the optimizer keeps of parameters of that module: "optimizer.layers.0.weight.mean".
+/// Adds the state that the optimizer keeps for parameters of that module, with names like
+/// "optimizer.layers.0.weight.mean". Throws InvalidArgument if it trains a parameter that the module does not have.
 PHAROS_API void add_to(State& state, Optimizer& optimizer, const torch::nn::Module& module);
 
-/// Of a module that is divided: this rank's part of each parameter, and buffers. Loading ends with refresh().
+/// Adds a divided module: this rank's part of each parameter, and the buffers. Saving calls Sharded::check() first;
+/// loading calls Sharded::refresh() at the end. Throws InvalidArgument for a parameter that is not contiguous.
 PHAROS_API void add_to(State& state, Sharded& sharded, torch::nn::Module& module);
+/// Adds the state that an optimizer keeps for the parts of parameters that this rank has.
 PHAROS_API void add_to(State& state, Optimizer& optimizer, const Sharded& sharded);
 
-/// "ema.layers.0.weight". Before it has been saved once it is loaded from the module's.
+/// Adds the moving means, with names like "ema.layers.0.weight". From a checkpoint that has no means they are loaded
+/// from the module's values.
 PHAROS_API void add_to(State& state, Ema& ema);
-/// "scaler"
+/// Adds the state of the scaler as "scaler".
 PHAROS_API void add_to(State& state, GradScaler& scaler);
-/// libtorch's own random numbers, another sequence on each rank: "random".
+/// Adds the state of libtorch's random number generators as "random". Each rank has its own.
 PHAROS_API void add_random_to(State& state);
 
-/// The array's numbers as a tensor, where they lie: they are not to be written to.
+/// Returns a tensor over the array's memory, which the tensor keeps. Only an array whose rows do not lie densely is
+/// copied. The tensor must not be written to.
 PHAROS_API at::Tensor tensor_of(const Array& array);
-/// A copy.
+/// Returns a copy of the tensor's numbers, in the memory of the host.
 PHAROS_API Array array_of(const at::Tensor& tensor);
-/// Copies of a module's parameters and buffers, for write_safetensors().
+/// Returns copies of a module's parameters and buffers, for write_safetensors().
 PHAROS_API std::vector<NamedArray> arrays_of(const torch::nn::Module& module);
-/// Takes numbers of the same names and shapes, as read_torch() and SafeTensors have them; of a type that may be another
-/// one. Throws InvalidArgument with the first name that is missing, too many or of another shape; then nothing has
-/// changed. How many batches a norm has seen may be missing, as in files of old versions of PyTorch.
+/// Copies arrays, such as those of read_torch() and SafeTensors, into the module's parameters and buffers of the same
+/// names and shapes. Types may differ. Throws InvalidArgument with the name of an array that is missing, that the
+/// module does not have, or that has another shape; the module is then unchanged. The number of batches that a norm has
+/// seen may be missing, as in files of old versions of PyTorch.
 PHAROS_API void load_arrays(torch::nn::Module& module, const std::vector<NamedArray>& arrays);
 
 }  // namespace pharos::ml

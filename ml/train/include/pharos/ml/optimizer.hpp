@@ -17,34 +17,36 @@ class Module;
 
 namespace pharos::ml {
 
-/// Parameters that an optimizer treats alike.
+/// Parameters for which an optimizer uses the same settings.
 struct ParameterGroup {
   std::vector<at::Tensor> parameters{};
   double weight_decay = 0;
   double lr_factor = 1;
-  /// Called before they are changed. What it throws step() throws, and has changed nothing.
+  /// Called at the beginning of each step(). If it throws, step() throws the same, and no parameter has changed.
   std::function<void()> before_step{};
 };
 
-/// Two groups: what has two dimensions or more decays; biases and what norms learn does not.
+/// Divides the trained parameters of a module into two groups. Parameters of two or more dimensions are in the first
+/// group, with weight decay. All others, such as biases and the weights of norms, are in the second, without decay.
 PHAROS_API std::vector<ParameterGroup> groups_of(const torch::nn::Module& module, double weight_decay);
 
-// How parameters follow their gradients.
+// The rules by which parameters follow their gradients.
 
-/// Adam with decay beside the gradient (Loshchilov and Hutter, 2019).
+/// Adam with weight decay that is decoupled from the gradient (Loshchilov and Hutter, 2019).
 struct AdamW {
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
 };
-/// Stochastic gradient descent, with momentum if there is some. Decay is added to the gradient.
+/// Stochastic gradient descent, with momentum if `momentum` is not 0. Weight decay is added to the gradient.
 struct Sgd {
   double lr = 1e-2;
   double momentum = 0;
   bool nesterov = false;
 };
-/// Steps of one size, in the direction of a mean (Chen and others, 2023). Keeps half of what AdamW does.
+/// Each element moves by the same amount, in the direction of a mean of gradients (Chen and others, 2023). Its state is
+/// half as large as that of AdamW.
 struct Lion {
   double lr = 1e-4;
   double beta1 = 0.9;
@@ -52,41 +54,47 @@ struct Lion {
 };
 using Rule = std::variant<AdamW, Sgd, Lion>;
 
-/// Changes parameters by their gradients; those without one stay as they are:
+/// Changes parameters by their gradients. Parameters without a gradient stay as they are:
 ///
 ///   Optimizer optimizer{groups_of(*model, 0.01), AdamW{.lr = 3e-4}};
 ///
-/// What it keeps of all parameters lies side by side, in float at least: of half and bfloat16 parameters it keeps a
-/// float copy, too, which counts where nobody else has written to them. A parameter that is there twice counts once.
-/// The same gradients give the same bits on the CPU of every machine. All parameters are on one device; on a GPU a step
-/// is a few launches for each group, and waits for nothing; what is written to half parameters by way of .data() does
-/// not count there.
+/// Its state lies side by side for all parameters, in float or double. For half and bfloat16 parameters it also keeps a
+/// float copy, and steps that. Elements that other code has written to such a parameter replace those of the copy in
+/// the next step; on a GPU only if they were not written by way of .data(), which libtorch does not count. A parameter
+/// that is listed twice counts once, in the group where it comes first.
+///
+/// All parameters are on one device, or the constructor throws InvalidArgument. On the CPU the same gradients give the
+/// same bits on every machine. On a GPU a step is a few launches for each group, and the host does not wait for them.
+/// One thread at a time.
 class PHAROS_API Optimizer {
  public:
   Optimizer(std::vector<ParameterGroup> groups, const Rule& rule);
   Optimizer(Optimizer&&) = delete;
   ~Optimizer();
 
+  /// Throws what a group's before_step throws.
   void step();
-  /// By default gradients are undefined afterwards.
+  /// Makes the gradients undefined, or sets them to zeros if `set_to_none` is false.
   void zero_grad(bool set_to_none = true);
 
   double lr() const { return lr_; }
   void set_lr(double lr) { lr_ = lr; }
 
-  /// What it keeps of a parameter, whose elements are in the order of the parameter's memory.
+  /// The state that it keeps for one parameter. The elements of the tensors are in the order of the parameter's memory.
   struct State {
     at::Tensor parameter;
     std::uint64_t steps = 0;
     std::vector<at::Tensor> values{};  ///< one for each of names()
     at::Tensor whole{};                ///< the float copy, if there is one
-    // On a GPU: the parameter's version and address when `whole` was last copied to it. When either differs, somebody
-    // else has written the parameter since.
+    // On a GPU: the parameter's version and address when `whole` was last copied to it. If either differs, other code
+    // has written to the parameter since.
     std::uint64_t version = 0;
     const void* memory = nullptr;
   };
-  /// In the order of the groups. May be written to, as a checkpoint does.
+  /// The states of all parameters, in the order of the groups. The caller may write to them, as loading a checkpoint
+  /// does.
   std::span<State> states() { return states_; }
+  /// The names of State::values, such as "mean" and "square".
   std::vector<std::string_view> names() const;
 
  private:

@@ -11,18 +11,21 @@
 
 #include <pharos/base/export.hpp>
 
-/// Less memory for more time: what a part of a module has computed is not kept for backward, but computed once more.
+/// Activation checkpointing, which takes less memory and more time: the intermediate results of a part of a module are
+/// not kept for backward, but computed a second time there.
 ///
 ///   for (auto& layer : *layers) x = checkpoint([&](const at::Tensor& in) { return layer->forward(in); }, x);
 ///
-/// The part must do the same both times; what it draws by chance (dropout) is the same. What it captures must live
-/// until backward. May be nested. Gradients that come through it come by backward() only, not by autograd::grad().
+/// The part must do the same both times. Random numbers that it draws (dropout) and the settings of autocast are the
+/// same both times. Objects that the part captures must live until backward. Calls may be nested. Gradients flow
+/// through a part in backward() only, not in autograd::grad(). Exceptions of the part come out of checkpoint(), or, the
+/// second time, out of backward(). Without gradients (NoGradGuard) the part just runs.
 namespace pharos::ml {
 
 PHAROS_API std::vector<at::Tensor> checkpoint(
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)> part, const std::vector<at::Tensor>& inputs);
 
-/// Of one tensor, or of several, into one.
+/// The same for a part that takes one or several tensors and returns one.
 template <class Part, class... Inputs>
 requires(std::same_as<std::remove_cvref_t<Inputs>, at::Tensor>&&...) at::Tensor
     checkpoint(Part part, const Inputs&... inputs) {

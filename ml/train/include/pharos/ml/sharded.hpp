@@ -22,31 +22,35 @@ class Module;
 
 namespace pharos::ml {
 
-/// What the ranks divide among them, instead of each having all of it.
+/// What the ranks divide among them, instead of each of them having all of it.
 enum class Sharding : std::uint8_t {
-  kOptimizer,   ///< what the optimizer keeps (ZeRO-1)
-  kGradients,   ///< that, and gradients (ZeRO-2)
-  kParameters,  ///< that, and parameters (ZeRO-3, FSDP)
+  kOptimizer,   ///< The state of the optimizer (ZeRO-1).
+  kGradients,   ///< The state of the optimizer and the gradients (ZeRO-2).
+  kParameters,  ///< The state of the optimizer, the gradients and the parameters (ZeRO-3, FSDP).
 };
 
 struct ShardOptions {
-  /// Modules whose parameters come and go together: units. What belongs to none of them, or to several, is one more,
-  /// which stays from its first use in a step to the last. Empty: the children of the largest list or sequence; of an
-  /// encoder's layers, where the sequence is an embedding, the encoder and a head.
+  /// Submodules, each of which becomes a unit: its parameters are gathered and released together. All parameters that
+  /// belong to no block, or to several, form one more unit, which stays from its first use in a step to the last.
+  /// Empty: the blocks are the children of the list or sequence that has most of the parameters. If most of these lie
+  /// in a list inside of it, such as the layers of an encoder in a sequence of embedding, encoder and head, the
+  /// children of the inner list are taken where that needs less memory.
   std::vector<std::shared_ptr<torch::nn::Module>> blocks{};
-  /// What the module computes in, for instance DType::kBF16; the ranks keep floats. None: in the parameters' own type.
+  /// The type in which the module computes, for instance DType::kBF16; the ranks keep floats. nullopt: the parameters'
+  /// own type.
   std::optional<DType> param{};
-  /// What gradients are summed up in on their way. None: in what the module computes in.
+  /// The type in which ranks send and sum up gradients. nullopt: the type in which the module computes.
   std::optional<DType> reduce{};
-  /// False: a unit that has been gathered in forward stays until its gradients are there. One gathering less in a step,
-  /// and memory for all units. It is the same where nothing is gathered.
+  /// If false, a unit that was gathered in forward stays until the end of backward. That saves one gather in each step,
+  /// and takes memory for all units. It makes no difference where ranks read parameters in place (see Sharded), or
+  /// where parameters are not divided.
   bool reshard_after_forward = true;
-  /// Buffers (running means and the like) are rank 0's after each step.
+  /// After each step all ranks have rank 0's buffers (running means and the like).
   bool broadcast_buffers = true;
 };
 
-/// Trains one module on all ranks, of which each keeps a part; the results are Ddp's. The module stays as it is, and is
-/// called as before; by one thread at a time, which holds for all that works on its parameters, and for this:
+/// Trains one module on all ranks, each of which keeps a part of it. The results are those of Ddp. The module is not
+/// wrapped, and is called as before:
 ///
 ///   Sharded sharded = fully_shard(*model, ranks, {.param = DType::kBF16, .reduce = DType::kF32});
 ///   Optimizer optimizer{sharded.groups(0.01), AdamW{.lr = 3e-4}};
@@ -57,71 +61,85 @@ struct ShardOptions {
 ///     optimizer.step();
 ///   }
 ///
-/// A unit's parameters come from all ranks when an operator is about to work on one of them, the next unit's with them,
-/// and their memory is another unit's later. On one machine, where the module computes in what the ranks keep (see
-/// ShardOptions::param), nothing is sent: each unit is in memory that all ranks read, and of which each keeps a part.
-/// Ranks must run the same graph in a step, or all throw; ZeRO's need not. Optimizers have to treat elements one by
-/// one, as AdamW, Sgd and Lion do. Gradients are the mean over the ranks, are added to what is there, and lie at the
-/// parts that this rank keeps: parameters of the module have none. Nor are they to be written to, which is found at the
-/// next hook: load before, or by slices().
+/// Parameters belong to units (see ShardOptions::blocks). When an operator of libtorch is about to work on a parameter,
+/// its whole unit is gathered from all ranks, and the next unit is fetched early; later other units use the same
+/// memory. On one machine, if the module computes in the type that the ranks keep (see ShardOptions::param), nothing is
+/// gathered: each unit lies in memory that all ranks read, and of which each rank keeps a part. Losses may be computed
+/// at any time, with gradients or without, by all ranks; they are those of the newest parameters.
 ///
-/// Losses may be computed at any time, with gradients or without, by all ranks: they are of the newest parameters.
+/// Gradients are the mean over the ranks. They are added to what is there, and belong to the parts that this rank keeps
+/// (slices()): the module's own parameters have no gradients. Optimizers must treat elements one by one, as AdamW, Sgd
+/// and Lion do. Do not write to the module's parameters: load them before, or write to slices(). A write is found by
+/// the next function that throws failures (see below).
 ///
-/// What fails between ranks while an operator waits for its parameters cannot be thrown there: they are NaN from then
-/// on, and what has failed is thrown by backward(), by the step() of an Optimizer of groups(), and by clip_norm(),
-/// weigh(), refresh() and check(). An evaluation without gradients has none of these but check(). After it, and without
-/// this, the module's parameters are of no use. What this rank keeps is as it was.
+/// All ranks construct it together. Options that do not fit the module, and modules or options that differ between
+/// ranks, throw InvalidArgument on all ranks; a parameter that cannot be divided throws an Exception with kUnsupported.
+/// With kParameters all ranks must run the same graph in a step, or all throw FailedPrecondition; with ZeRO graphs may
+/// differ. One thread at a time may use it or work on the module's parameters.
+///
+/// An operator that waits for its parameters cannot throw a failure between ranks. Instead all parameters are NaN from
+/// then on, and the failure is thrown by backward(), by the step() of an Optimizer of groups(), and by clip_norm(),
+/// weigh(), refresh() and check(). After an evaluation without gradients only check() is left to find a failure. After
+/// a failure, and after this object is destroyed, the module's parameters are of no use; the parts that this rank keeps
+/// stay as they were.
 class PHAROS_API Sharded {
  public:
   Sharded(torch::nn::Module& module, const Communicator& ranks, Sharding sharding, const ShardOptions& options);
   Sharded(Sharded&&) = delete;
+  /// Leaves the module with empty parameters.
   ~Sharded();
 
-  /// A part of a parameter that this rank keeps: elements from `begin` on, in the order of its memory.
+  /// A part of a parameter that this rank keeps: the elements from `begin` on, in the order of the parameter's memory.
   struct Slice {
     std::string name;
-    std::vector<std::int64_t> shape;  ///< of the parameter
+    std::vector<std::int64_t> shape;  ///< shape of the whole parameter
     std::int64_t begin = 0;
-    /// In one dimension. If it is trained: in float at least, and a leaf that requires gradients.
+    /// The elements, in one dimension. For a trained parameter the type is float or double, and the tensor is a leaf
+    /// that requires gradients.
     at::Tensor values;
   };
-  /// May be written to by all ranks, as a checkpoint does; then refresh() is to follow, and to go before if the module
-  /// was called since the last backward.
+  /// All ranks may write to their slices, as loading a checkpoint does, and must call refresh() afterwards. If the
+  /// module was called since the last backward, they must call refresh() before writing, too.
   const std::vector<Slice>& slices() const;
-  /// All ranks call it.
+  /// Makes the module use what the slices hold. All ranks call it: it waits until all have stopped reading the old
+  /// values.
   void refresh();
-  /// What this rank trains, for any optimizer, as long as this lives. Where the module is called between backward and
-  /// the step of one that is not an Optimizer of groups(), refresh() is to go before that step and to follow it:
-  /// otherwise the next call fails as above, if libtorch was told of the change (torch::optim::SGD does not tell), or
-  /// works on parameters of two ages.
+  /// The slices that this rank trains, for any optimizer. They are valid as long as this object lives. If the module is
+  /// called between backward and the step of an optimizer that is not an Optimizer of groups(), call refresh() before
+  /// and after that step. Otherwise the next call of the module either fails as described above, or, if libtorch does
+  /// not learn of the change (torch::optim::SGD does not report it), works on a mixture of old and new parameters.
   std::vector<at::Tensor> parameters() const;
-  /// Two groups: parameters of two dimensions or more decay; biases and what norms learn does not.
+  /// The slices that this rank trains, as two groups for an Optimizer. Parameters of two or more dimensions are in the
+  /// first group, with weight decay. All others, such as biases and the weights of norms, are in the second, without.
   std::vector<ParameterGroup> groups(double weight_decay) const;
 
-  /// Makes the gradients of the whole model, taken as one vector, at most so long; returns how long it was. All ranks
-  /// call it.
+  /// Scales the gradients of the whole model, taken as one vector, down to the norm `max` if they are longer. Returns
+  /// the norm that they had; if that is not finite, no gradient is changed. All ranks call it.
   double clip_norm(double max);
-  /// Gradients of backwards that begin while it lives are summed up on this rank, whole, and reduced with those of the
-  /// next.
+  /// While the NoSync lives, backwards only sum up whole gradients on this rank. The next backward without a NoSync
+  /// reduces the sums together with its own gradients.
   class NoSync;
   [[nodiscard]] NoSync no_sync();
-  /// Before a backward, on all ranks: how many samples, or tokens, this rank's loss is the mean of. Its gradient counts
-  /// as much. A rank that has none does its backward on anything.
+  /// Says, before a backward and on all ranks, how many samples (or tokens) this rank's loss is the mean of. This
+  /// rank's gradient is weighted by that number. A rank without samples calls weigh(0), and runs its backward on any
+  /// input. Throws InvalidArgument for a negative number.
   void weigh(double samples);
 
-  /// Throws what has failed.
+  /// Throws a failure between ranks, if there was one, and FailedPrecondition if a parameter of the module was written
+  /// to.
   void check() const;
 
+  /// Statistics of the step that was reduced last.
   struct Step {
-    std::uint64_t number = 0;  ///< of those that were reduced
-    std::size_t gathers = 0;   ///< of units; none where all ranks read the same memory
-    std::size_t reductions = 0;
-    Duration waited{};  ///< for gathers and reductions
+    std::uint64_t number = 0;    ///< Number of steps that have been reduced so far.
+    std::size_t gathers = 0;     ///< Gathers of units; 0 where all ranks read the same memory.
+    std::size_t reductions = 0;  ///< Reductions of the gradients of a unit.
+    Duration waited{};           ///< Time that this rank waited for gathers and reductions.
   };
   const Step& last_step() const;
-  /// For parameters, since the last step's end.
+  /// Time that operators have waited for parameters since the end of the last step.
   Duration waited_for_parameters() const;
-  /// The units, and how much memory they take.
+  /// A table, as text, of the units and of the memory that they take.
   std::string table() const;
 
  private:
@@ -129,6 +147,7 @@ class PHAROS_API Sharded {
   std::shared_ptr<Core> core_;
 };
 
+/// Holds the reduction of gradients back as long as it lives. May be nested.
 class PHAROS_API Sharded::NoSync {
  public:
   explicit NoSync(std::shared_ptr<Core> core);
@@ -139,15 +158,16 @@ class PHAROS_API Sharded::NoSync {
   std::shared_ptr<Core> core_;
 };
 
-/// Parameters, gradients and what the optimizer keeps are divided among the ranks.
+/// Divides parameters, gradients and the state of the optimizer among the ranks. Sends half as much again as Ddp, or,
+/// where all ranks read the same memory, gradients only.
 inline Sharded fully_shard(torch::nn::Module& module, const Communicator& ranks, const ShardOptions& options = {}) {
   return {module, ranks, Sharding::kParameters, options};
 }
-/// What the optimizer keeps is divided among the ranks. Sends as much as Ddp.
+/// Divides the state of the optimizer among the ranks. Sends as much as Ddp.
 inline Sharded zero1(torch::nn::Module& module, const Communicator& ranks, const ShardOptions& options = {}) {
   return {module, ranks, Sharding::kOptimizer, options};
 }
-/// Gradients and what the optimizer keeps are divided among the ranks. Sends as much as Ddp.
+/// Divides gradients and the state of the optimizer among the ranks. Sends as much as Ddp.
 inline Sharded zero2(torch::nn::Module& module, const Communicator& ranks, const ShardOptions& options = {}) {
   return {module, ranks, Sharding::kGradients, options};
 }

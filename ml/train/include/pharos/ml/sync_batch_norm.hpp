@@ -14,17 +14,23 @@ namespace pharos::ml {
 
 struct SyncBatchNormOptions {
   double eps = 1e-5;
-  /// How much of the running mean and variance is new in each step. None: they are the mean over all steps.
+  /// The share that each step's mean and variance have in the running ones. nullopt: the running ones are the mean over
+  /// all steps.
   std::optional<double> momentum = 0.1;
-  /// It learns a weight and a bias for each feature.
+  /// The norm learns a weight and a bias for each feature.
   bool affine = true;
 };
 
-/// Batch normalisation over the batches of all ranks, as if they were one: for inputs of (batch, features, …). All
-/// ranks call forward and backward together. Their batches may differ in size; then losses are to be sums divided by
-/// one number on all ranks, instead of Ddp::weigh(), since the gradients of one rank's inputs are of all ranks' losses.
-/// In eval() each goes by its running mean and variance, which are the same on all ranks. Halves are normalised as
-/// floats.
+/// Batch normalisation over the batches of all ranks, as if they were one batch. Inputs have the shape (batch,
+/// features, …); another shape throws InvalidArgument. In training all ranks call forward and backward together, and
+/// both throw what fails between ranks. In eval() each rank uses the running mean and variance, which are the same on
+/// all ranks, and works alone. Half-precision inputs are normalised as floats.
+///
+/// The batches of ranks may differ in size. The loss must then be a sum that is divided by the same number on all
+/// ranks; Ddp::weigh() would be wrong, because the gradients of one rank's inputs depend on the losses of all ranks.
+///
+/// It works on the CPU only. It keeps a copy of the communicator, so it cannot go on with other ranks after one of them
+/// has died.
 class PHAROS_API SyncBatchNormImpl : public torch::nn::Module {
  public:
   SyncBatchNormImpl(const Communicator& ranks, std::int64_t features, const SyncBatchNormOptions& options = {});
@@ -34,7 +40,7 @@ class PHAROS_API SyncBatchNormImpl : public torch::nn::Module {
 
   struct Moments;
 
-  torch::Tensor weight;  ///< undefined, as bias, where it is not affine
+  torch::Tensor weight;  ///< undefined, like bias, if the norm is not affine
   torch::Tensor bias;
   torch::Tensor running_mean;
   torch::Tensor running_var;

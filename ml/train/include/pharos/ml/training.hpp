@@ -14,20 +14,21 @@ namespace torch::nn {
 class Module;
 }
 
-/// What a training loop wants between backward() and step(), and beside it.
+/// Helpers for a training loop: clipping and scaling of gradients, and moving means of parameters.
 namespace pharos::ml {
 
 class Communicator;
 
-/// Makes the gradients of all of them, taken as one vector, at most so long; returns how long it was. What is no finite
-/// number is returned, and nothing changed.
+/// Scales the gradients of all parameters, taken as one vector, down to the norm `max` if they are longer. Returns the
+/// norm that they had. If that is not finite, no gradient is changed.
 PHAROS_API double clip_norm(const std::vector<at::Tensor>& parameters, double max);
-/// Makes each element of each gradient at most so large.
+/// Limits each element of each gradient to the range from -max to max.
 PHAROS_API void clip_values(const std::vector<at::Tensor>& parameters, double max);
 
-/// For half-precision gradients, which would be 0 where they are small: losses are scaled up, gradients down again. The
-/// scale halves when a gradient has become infinite, and that step is left out; after many that were not it doubles.
-/// unscale() is called once in a step, with all parameters; gradients of halves are floats from then on.
+/// Keeps small half-precision gradients from becoming 0: it scales losses up, and gradients down again. When a gradient
+/// has become infinite or NaN, the scale is halved, and that step has to be left out. After `steps_until_growth` good
+/// steps in a row the scale is doubled, up to 2^24. Call unscale() once in a step, with all parameters; it turns
+/// half-precision gradients into floats. One thread at a time.
 ///
 ///   scaler.scale(loss).backward();
 ///   if (scaler.unscale(model->parameters())) optimizer.step();
@@ -41,13 +42,15 @@ class PHAROS_API GradScaler {
   explicit GradScaler(const Options& options) : options_{options}, state_{options.begin} {}
 
   at::Tensor scale(const at::Tensor& loss) const;
-  /// False: leave the step out. With Ddp all ranks say the same, since their gradients are the same.
+  /// Returns false if the step must be left out. With Ddp the result is the same on all ranks, because their gradients
+  /// are the same.
   bool unscale(const std::vector<at::Tensor>& parameters);
-  /// Where each rank has a part of the gradients, as with Sharded: all say the same.
+  /// For ranks that each have a part of the gradients, as with Sharded. All ranks call it, and all get the same result.
   bool unscale(const std::vector<at::Tensor>& parameters, Communicator& ranks);
+  /// The present scale.
   double now() const { return state_.scale; }
 
-  /// What it goes on from.
+  /// What a checkpoint keeps of it.
   struct State {
     double scale = 0;
     std::uint64_t good_steps = 0;
@@ -65,16 +68,18 @@ class PHAROS_API GradScaler {
   State state_;
 };
 
-/// A moving mean of a module's parameters, which often does better than the last ones. Its buffers are copied.
+/// An exponential moving average of a module's parameters, which often works better than their last values. Buffers are
+/// not averaged but copied. One thread at a time. The Ema keeps the module's tensors, but not the module itself.
 class PHAROS_API Ema {
  public:
   Ema(const torch::nn::Module& module, double decay);
   Ema(Ema&&) = delete;
   ~Ema();
 
-  /// After each step.
+  /// Call it after each step of the optimizer.
   void update();
-  /// The module has the mean for as long as this lives: to evaluate, or to save.
+  /// While an Applied lives, the module's tensors hold the means, so that the module can be evaluated or saved. Its
+  /// destructor puts the module's own values back.
   class Applied;
   [[nodiscard]] Applied apply() const;
 
@@ -82,14 +87,15 @@ class PHAROS_API Ema {
     std::string name;
     at::Tensor values;
   };
-  /// May be written to, as a checkpoint does.
+  /// The means of all parameters, and the copies of all buffers. The caller may write to the tensors, as loading a
+  /// checkpoint does.
   std::vector<Mean> means() const;
 
  private:
   struct Pair {
     std::string name;
     at::Tensor own;
-    at::Tensor mean;  // of halves in float: what is new in a step is too little for them
+    at::Tensor mean;  // float for half-precision parameters, in which a step's small change would be lost
     bool is_buffer;
   };
   std::vector<Pair> pairs_;

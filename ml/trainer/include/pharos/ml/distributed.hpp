@@ -11,27 +11,30 @@
 namespace pharos::ml {
 
 struct DistributedOptions {
-  /// A rank for each, which has it for itself.
+  /// Number of GPUs. There is one rank for each GPU, which no other rank uses.
   std::size_t gpus = 0;
-  /// As the label "gpu_type" of nodes says it: "A10". Empty: any.
+  /// The type of the GPUs, as the label "gpu_type" of nodes has it: "A10". Empty: any type.
   std::string gpu_type{};
-  /// Without GPUs: so many ranks, with a CPU each.
+  /// Number of ranks of a training without GPUs. Exactly one of `gpus` and `workers` must be set.
   std::size_t workers = 0;
-  /// What else there is to say; its scaling and gpu_type follow from the above.
+  /// All other options. The number of workers and of GPUs in its scaling, and its gpu_type, are taken from the fields
+  /// above.
   TrainerOptions trainer{};
 };
 
 namespace detail {
-/// Throws InvalidArgument for what makes no sense.
+/// Throws InvalidArgument unless exactly one of `gpus` and `workers` is set.
 PHAROS_API TrainerOptions trainer_options(const DistributedOptions& options);
 }  // namespace detail
 
-/// Trains with one call, from a program that knows of no cluster: in the one that it was started for (PHAROS_ADDRESS),
-/// else on this machine.
+/// Trains with one call, from a program that has no Runtime: in the cluster for which the program was started
+/// (PHAROS_ADDRESS), or else on this machine.
 ///
 ///   const ml::TrainResult result = ml::distributed<&train>({.gpus = 8, .gpu_type = "A10"}, 1e-3);
 ///
-/// `train` is as for Trainer::run(). A program that has a Runtime already makes a Trainer instead.
+/// `train` is a function as for Trainer::run(). Waits until the training is over, and throws what Trainer::run()
+/// throws, and InvalidArgument for options that make no sense. A program that has a Runtime already makes a Trainer
+/// instead.
 template <auto Train, class... Args>
 TrainResult distributed(const DistributedOptions& options, Args&&... args) {
   TrainerOptions trainer = detail::trainer_options(options);

@@ -25,63 +25,66 @@ class Runtime;
 namespace pharos::ml {
 
 struct ReportOptions {
-  /// So much this rank's metrics count: how many samples, or tokens, they are the mean of.
+  /// Weight of this rank's metrics: the number of samples (or tokens) that they are the mean of.
   double weight = 1;
   std::uint64_t epoch = 0;
-  /// A checkpoint of this step, whatever TrainerOptions::save_every says. If one rank wants it, all save.
+  /// Saves a checkpoint of this step, whatever TrainerOptions::save_every says. If one rank sets it, all ranks save.
   bool save = false;
 };
 
-/// What becomes of a training when one of its ranks dies.
+/// What happens to a training when one of its ranks dies.
 enum class OnRankDeath : std::uint8_t {
   kBeginAgain,  ///< All ranks begin again, at the newest checkpoint.
-  kReplace,     ///< Another process takes that rank's place, and has its state from the others, which have the same.
+  kReplace,     ///< Another process takes that rank's place. It gets the state, which is the same on all ranks.
 };
 
 namespace detail {
 
-/// What the trainer tells each rank.
+/// What the trainer tells each rank when an attempt begins.
 struct TrainBegin {
   std::uint32_t attempt = 0;
-  bool replaces = false;  ///< one that has died; the others wait for it
+  bool replaces = false;  ///< This process takes the place of a rank that has died; the other ranks wait for it.
   std::uint64_t seed = 0;
-  std::string folder{};  ///< for checkpoints; empty: none
+  std::string folder{};  ///< Folder of the training; empty if there is none, and so no checkpoints.
   std::uint64_t keep_last = 2;
   std::uint64_t keep_best = 0;
   std::string metric{};
   bool is_better_lower = true;
-  std::uint64_t save_every = 0;  ///< steps; 0: when it is told to stop
+  std::uint64_t save_every = 0;  ///< In steps; 0: saves only when the training stops or a report asks for a checkpoint.
   Duration timeout = std::chrono::seconds{30};
 };
 
-/// The other end of a rank's training. Any thread.
+/// The line from a rank's TrainContext to its trainer. Owned by the rank's actor; any thread may call it.
 class PHAROS_API TrainLine {
  public:
   TrainLine() = default;
   TrainLine(TrainLine&&) = delete;
   virtual ~TrainLine();
 
-  /// Reports that have been said, and that the trainer may not have, at most.
+  /// Upper bound for the number of reports that rank 0 has said and the trainer may not have heard.
   static constexpr std::size_t kUnheardMax = 512;
 
-  /// Rank 0's: what all ranks together have reported. One that the trainer has heard already does not count.
+  /// Called at rank 0: tells the trainer what all ranks together have reported. The trainer ignores a step that it has
+  /// heard of before. Waits while too many reports are unheard.
   virtual void say_report(std::uint64_t step, std::uint64_t epoch, const Metrics& metrics) = 0;
-  /// Rank 0's: waits until the trainer has heard all that was said.
+  /// Called at rank 0: waits until the trainer has heard everything that was said.
   virtual void wait_until_heard() = 0;
-  /// Rank 0's: steps are counted from there.
+  /// Called at rank 0: tells the trainer that the training begins or resumes after `step`.
   virtual void say_resumed(std::uint64_t step, OnRankDeath on_death) = 0;
-  /// Rank 0's: how many steps there will be.
+  /// Called at rank 0: tells the trainer how many steps there will be.
   virtual void say_expected(std::uint64_t steps) = 0;
-  /// Someone wants this rank to end.
+  /// Returns true if this rank has been told to stop.
   virtual bool stops() const = 0;
-  /// Waits for the ranks that there are once who has died, or hangs, was replaced.
+  /// Waits until a rank that has died, or hangs, was replaced, and returns the new ranks. Returns nullopt if that has
+  /// not happened in time, or if the worker ends.
   virtual std::optional<Communicator> new_ranks(Duration timeout) = 0;
 };
 
 }  // namespace detail
 
-/// What a training function sees of the training that it is one rank of. Each rank has one; all of them call the same,
-/// in the same order; the thread of the function:
+/// A training function's access to the training, of which it is one rank: ranks, reports, checkpoints. Each rank has
+/// one, which belongs to its worker and is valid until the function returns. Only the function's thread may use it, and
+/// all ranks must call the same functions in the same order:
 ///
 ///   void train(ml::TrainContext& context, double lr) {
 ///     Model model;
@@ -94,9 +97,12 @@ class PHAROS_API TrainLine {
 ///     }
 ///   }
 ///
-/// Where all ranks have the same state (Ddp), a death need not cost more than the step that it interrupts. What it
-/// takes is that the state changes between commit() and tell() alone, but for values and buffers, and that what an
-/// operation throws goes to rejoin(); ml::fit() does that:
+/// Functions that work with other ranks throw what fails between them: ActorDied, Unavailable or DeadlineExceeded, for
+/// instance, when a rank has died. If the function lets that through, the trainer deals with the death (see Trainer).
+///
+/// If all ranks have the same state (Ddp), a death need not cost more than the step that it interrupts. For that, the
+/// state may change only between commit() and tell(), except for values and buffers, and exceptions of operations must
+/// be passed to rejoin(). ml::fit() does both:
 ///
 ///   context.resume(state, ml::OnRankDeath::kReplace);
 ///   for (;;) {
@@ -117,75 +123,82 @@ class PHAROS_API TrainLine {
 ///   }
 class PHAROS_API TrainContext {
  public:
-  /// Copies of what is saved lie in that one's object store.
+  /// Made by the worker. Copies of the state lie in the object store of `runtime` until they are on disk.
   TrainContext(detail::TrainLine& line, const detail::TrainBegin& begin, const Communicator& ranks, Runtime* runtime);
   TrainContext(TrainContext&&) = delete;
-  /// What has been saved is written first.
+  /// Waits until this rank's part of all checkpoints that were begun is on disk.
   ~TrainContext();
 
   std::uint32_t rank() const { return ranks_.rank(); }
   std::uint32_t size() const { return ranks_.size(); }
   Communicator& communicator() { return ranks_; }
-  /// How often it has been begun before.
+  /// How often the training was begun before: 0 in the first attempt.
   std::uint32_t attempt() const { return begin_.attempt; }
-  /// This process has taken the place of a rank that has died: until resume() the others do nothing with it.
+  /// Returns true if this process has taken the place of a rank that has died. Before resume() it must not work with
+  /// the other ranks, because they do not take part in the operations of its start.
   bool is_replacement() const { return begin_.replaces; }
-  /// The training's.
+  /// The seed of the training.
   std::uint64_t seed() const { return begin_.seed; }
-  /// That matters.
+  /// The name of the metric that matters (TrainerOptions::metric).
   const std::string& metric() const { return begin_.metric; }
   bool has_folder() const { return !begin_.folder.empty(); }
-  /// The best checkpoints stay.
+  /// Returns true if the best checkpoints are kept (TrainerOptions::keep_best).
   bool keeps_best() const { return begin_.keep_best != 0; }
 
-  /// From now on `state` is what checkpoints have; it is loaded from the newest one, if there is one: then step() is
-  /// that one's. Throws what Checkpoints::load() throws. What the state names is to live as long as this.
+  /// Makes `state` the content of checkpoints, and loads it from the newest checkpoint, if there is one; step() is then
+  /// the step of that checkpoint. In a replacement it gets the state from the other ranks instead. Throws what
+  /// Checkpoints::load() throws, and InvalidArgument for kReplace with a state that the ranks have divided. The objects
+  /// that the state names must live until forget_state(), or as long as this context.
   void resume(State state, OnRankDeath on_death = OnRankDeath::kBeginAgain);
-  /// What it names may end: there are no more checkpoints.
+  /// Ends the use of the state, so that the objects which it names may be destroyed. No more checkpoints are saved.
   void forget_state();
-  /// There will be so many steps: for who watches.
+  /// Says how many steps there will be. Used for the display of progress.
   void expect(std::uint64_t steps);
   std::uint64_t expected_steps() const { return expected_; }
-  /// How many have been committed.
+  /// Number of steps that have been committed.
   std::uint64_t step() const { return step_; }
 
-  /// After each step. Metrics become the mean over the ranks, by weight. All ranks are told the same; with kStop there
-  /// is a checkpoint of this step, where there is a folder. Throws UserError, on all ranks, when "loss" or the metric
-  /// that matters is no number any more, with the ranks where.
+  /// Call it after each step. Metrics become the mean over the ranks, by weight. All ranks get the same verdict: kGoOn
+  /// or kStop. With kStop a checkpoint of this step is on disk, if there is a folder and a state. Throws UserError on
+  /// all ranks, with the numbers of the ranks where it happened, if "loss" or the metric that matters is not finite.
+  /// Throws InvalidArgument if ranks report different metrics.
   Verdict report(const Metrics& metrics, const ReportOptions& options = {});
-  /// The same in two parts: when commit() has come back, the step counts, and is finished by this rank whatever happens
-  /// to others; tell() may be done again for it.
+  /// The first part of report(). Once commit() has returned, the step counts, and this rank must finish it whatever
+  /// happens to other ranks.
   void commit(const Metrics& metrics, const ReportOptions& options = {});
+  /// The second part of report(): adds the metrics `more` of rank 0, and saves if that is due. If it throws, it can be
+  /// called again after rejoin().
   Verdict tell(const Metrics& more = {});
-  /// Whether there is a step that was committed, and not told.
+  /// Returns true if a step was committed, and tell() has not been called for it.
   bool has_to_tell() const { return has_to_tell_; }
-  /// And whether tell() will save it.
+  /// Returns true if tell() will save the committed step.
   bool has_to_save() const;
-  /// With OnRankDeath::kReplace, when something has thrown `why`. True: another process has taken the place of a rank
-  /// that had died; state and step are those of the rank that was furthest, as they were when it committed that. False:
-  /// it was not that, or nobody came.
+  /// With OnRankDeath::kReplace: call it with an exception that an operation has thrown. Waits for the replacement of a
+  /// rank that has died, up to twice TrainerOptions::timeout and 5 seconds more. Returns true if there is one; state
+  /// and step are then those of the rank that was furthest, as they were at its last commit(), and communicator() is a
+  /// new one. Returns false if the exception does not come from a death, or if no process has come in time.
   bool rejoin(const Exception& why);
 
-  /// The mean over the ranks, by weight, of what is not to be reported by itself. All ranks call it.
+  /// Returns the mean over the ranks, by weight, of metrics that are not reported by themselves. All ranks call it.
   Metrics mean(const Metrics& metrics, double weight);
-  /// Throws UserError, on all ranks, when `own` is no finite number on one of them, with the ranks where. All ranks
-  /// call it.
+  /// Throws UserError on all ranks, with the numbers of the ranks where it happened, if `own` is not finite on one of
+  /// them. All ranks call it.
   void check_number(const std::string& name, double own);
-  /// What the last report has come to, over all ranks.
+  /// The metrics of the last report, over all ranks.
   const Metrics& last() const { return committed_.metrics; }
-  /// Waits until all that was saved is on disk. Throws what has gone wrong.
+  /// Waits until all checkpoints that were begun are on disk, on all ranks. Throws what Checkpoints::finish() throws.
   void finish_saving();
 
  private:
   struct Sum;
   struct Kept;
-  /// What all ranks have come to in a step.
+  /// The result of a commit, which is the same on all ranks.
   struct Committed {
     std::uint64_t step = 0;
     std::uint64_t epoch = 0;
     bool saves = false;
     bool stops = false;
-    Metrics metrics{};  ///< with those of tell()
+    Metrics metrics{};  ///< means over the ranks, and the metrics given to tell()
 
     auto pharos_fields() { return std::tie(step, epoch, saves, stops, metrics); }
   };
@@ -215,10 +228,10 @@ class PHAROS_API TrainContext {
   std::uint64_t step_ = 0;
   std::uint64_t expected_ = 0;
   Committed committed_;
-  std::deque<Committed> told_;  // with OnRankDeath::kReplace: who tells may die before it was heard
+  std::deque<Committed> told_;  // with kReplace: the newest reports, because rank 0 may die before they were heard
   bool has_to_tell_ = false;
   bool has_whole_state_ = false;
-  /// With kReplace, as they were at the last commit: what may change before the next one.
+  /// With kReplace: values, and slices that change before a commit, as they were at the last commit.
   std::vector<std::vector<std::byte>> kept_values_;
   std::vector<std::vector<std::byte>> kept_slices_;
 };

@@ -14,47 +14,50 @@ namespace pharos::ml {
 struct TrainReport {
   std::uint64_t step = 0;
   std::uint64_t epoch = 0;
-  double seconds = 0;  ///< since the training was begun
+  double seconds = 0;  ///< seconds since the training began
   Metrics metrics{};
 };
 
-/// What has come of a training.
+/// The result of a training. A plain value, which the caller owns; its functions never fail.
 struct PHAROS_API TrainResult {
+  /// How the training has ended.
   enum class End : std::uint8_t {
-    kReturned,     ///< the function has come back by itself
-    kStopped,      ///< a callback, or TrainerOptions::time, has ended it
-    kInterrupted,  ///< Ctrl-C
+    kReturned,     ///< The training function returned by itself.
+    kStopped,      ///< A callback, or TrainerOptions::time, stopped the training.
+    kInterrupted,  ///< The user pressed Ctrl-C.
   };
-  /// A rank has died, or has not come in time.
+  /// An interruption of the training: a rank died, did not come in time, or had to leave a node that is being emptied.
   struct Restart {
-    double seconds = 0;           ///< since the training was begun
-    std::string why{};            ///< names the rank
+    double seconds = 0;           ///< seconds since the training began
+    std::string why{};            ///< the reason, with the number of the rank that died
     bool is_replacement = false;  ///< another process took the rank's place; else all ranks began again
     std::uint64_t step = 0;       ///< the last step that was reported before
-    double took = 0;              ///< seconds until the next report
+    double took = 0;              ///< seconds until the next report; 0 if there was none
   };
 
   End end = End::kReturned;
-  std::string metric;  ///< that matters
+  std::string metric;  ///< name of the metric that matters
   bool is_better_lower = true;
   double seconds = 0;
   std::uint64_t steps = 0;
   std::vector<Restart> restarts{};
-  /// A rank died, or did not come in time, when the training was to stop: why its last steps may be in no checkpoint.
+  /// If the last steps may be in no checkpoint, the reason: a rank died, or did not come in time, while the training
+  /// was being stopped. Empty otherwise.
   std::string why_unsaved{};
-  /// In the order of their steps, without those that were done again. Of a longer training at most 10 000: of those
-  /// that have the same metrics, evenly; those that have others, as validated steps do, are not thinned for them.
+  /// Reports in the order of their steps; of a step that was done again only the last one. At most 10 000 are kept.
+  /// Reports with the same names of metrics are thinned evenly. Rarer reports that have other metrics, such as those of
+  /// validated steps, are not thinned because of more frequent ones.
   std::vector<TrainReport> reports{};
 
-  /// Of all reports, also of those that are not kept. Null: none has the metric.
+  /// The best report of all, also of those that are not kept. nullopt if no report has a finite value of the metric.
   std::optional<TrainReport> best{};
-  /// Of the last report; null: it has none of that name.
+  /// A metric of the last report; nullopt if that report does not have it.
   std::optional<double> last(std::string_view name) const;
-  /// Over the reports that have it.
+  /// The mean over the kept reports that have this metric; nullopt if none has it.
   std::optional<double> mean(std::string_view name) const;
-  /// Where its values went, as a picture. Lines mark the steps that restarts interrupted.
+  /// The curve of the metric that matters, as a picture. Lines mark the steps that restarts interrupted.
   std::string to_svg() const;
-  /// For a terminal.
+  /// The same curve as text, for a terminal.
   std::string to_text_picture(std::size_t columns = 80, std::size_t rows = 12) const;
 };
 

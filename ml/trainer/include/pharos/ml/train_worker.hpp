@@ -15,10 +15,10 @@
 #include <pharos/ml/metrics.hpp>
 #include <pharos/ml/train_context.hpp>
 
-/// Actors that are a training's ranks, and what they tell their trainer.
+/// The actors that are the ranks of a training, and the messages that they send to their trainer.
 namespace pharos::ml::detail {
 
-/// It begins, or goes on, from there: reports of later steps do not count any more.
+/// The training begins or resumes after this step; earlier reports of later steps are void.
 struct TrainResumed {
   std::uint64_t step = 0;
   OnRankDeath on_death = OnRankDeath::kBeginAgain;
@@ -34,14 +34,14 @@ struct TrainExpects {
 using TrainEvent = std::variant<TrainResumed, TrainReported, TrainExpects>;
 struct TrainNews {
   std::vector<TrainEvent> events{};
-  bool is_all = false;  ///< there will be no more
+  bool is_all = false;  ///< The function has ended; no further events will come.
 };
-/// That a rank's process answers.
+/// A rank's answer to the trainer's question whether its process is alive.
 struct TrainSign {
   std::int32_t process = 0;
-  bool waits = false;  ///< for the ranks that there are when another one has been replaced
+  bool waits = false;  ///< The rank waits until another rank has been replaced.
 };
-/// How a rank's function has come back.
+/// How a rank's function has ended.
 struct TrainEnd {
   struct Threw {
     std::uint8_t code = 0;
@@ -49,29 +49,32 @@ struct TrainEnd {
     std::string remedy{};
   };
   std::optional<Threw> threw{};
-  bool makes_room = false;  ///< its worker is to end: it goes on elsewhere
+  bool makes_room = false;  ///< Its worker was told to end, because the rank has to go on in another place.
   std::int32_t process = 0;
-  std::vector<TrainEvent> events{};  ///< that nobody has asked for any more
+  std::vector<TrainEvent> events{};  ///< Events that the trainer has not fetched.
 };
 
-/// Runs a training function as a rank, on a thread of its own. Owned by its actor; the actor's thread.
+/// Runs a training function as a rank, on a thread of its own. Owned by its actor, which is the only caller.
 class PHAROS_API TrainRunner {
  public:
   using Function = std::function<void(TrainContext&)>;
 
   explicit TrainRunner(Function function);
   TrainRunner(TrainRunner&&) = delete;
-  /// Stops what runs, at its next report, and waits for it.
+  /// Tells the function to stop at its next report, and waits until it has ended.
   ~TrainRunner();
 
-  /// Under way as long as the function is: who ends the worker waits for it.
+  /// Starts the function, and returns when it has ended. While this call runs, a worker that is told to end waits for
+  /// it.
   async::Async<TrainEnd> run(TrainBegin begin);
-  /// Of rank 0: what has happened since, one thing at least.
+  /// Called at rank 0: waits until there is at least one new event, or the function has ended, and returns all new
+  /// events. Throws FailedPrecondition if run() was never called.
   async::Async<TrainNews> next();
-  /// At its next report the training learns that it is to stop.
+  /// Tells the function to stop at its next report.
   void stop();
   TrainSign greet() const;
-  /// The group has been connected again, since another rank has been replaced. False: the training does not run.
+  /// Gives the function the new communicator: the group has been connected again, because a rank was replaced. Returns
+  /// false if the function has ended.
   bool rejoin();
 
  private:
@@ -83,7 +86,7 @@ class PHAROS_API TrainRunner {
   std::shared_ptr<Thread> thread_;
 };
 
-/// A function of the context and of what else is given.
+/// The actor class of a rank: runs the function Train with the context and with the arguments of Trainer::run().
 template <auto Train, class... Args>
 class TrainWorker {
  public:

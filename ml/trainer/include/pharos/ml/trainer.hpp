@@ -19,20 +19,22 @@
 #include <pharos/ml/train_result.hpp>
 #include <pharos/ml/train_worker.hpp>
 
-/// Trains on a group of actors, the ranks:
+/// Runs a training function on a group of actors, the ranks:
 ///
 ///   ml::Trainer trainer{runtime, {.scaling = {.workers = 4}, .folder = "runs/first", .save_every = 100}};
 ///   const ml::TrainResult result = trainer.run<&train>(1e-3);
 ///   std::cout << result.to_text_picture();
 ///
-/// `train` is a function of a TrainContext (see train_context.hpp) and of what is given to run(): a Ref's result comes
-/// once for each rank, mapped where it lies. When a rank dies or does not come in time, the group is made anew, and
-/// goes on from the newest checkpoint; or, where all ranks have the same state (OnRankDeath::kReplace), another process
-/// takes its place, and the others go on with the step they were at. What `train` throws by itself ends the training.
+/// `train` is a function of a TrainContext (see train_context.hpp) and of the arguments that run() is given. If an
+/// argument is a Ref, each rank gets its result, which is mapped from the object store and not copied.
+///
+/// When a rank dies or does not come in time, all ranks begin again, in new processes and from the newest checkpoint.
+/// If all ranks have the same state (OnRankDeath::kReplace), only the dead rank is replaced by another process, and the
+/// other ranks go on with the interrupted step. An exception of `train` itself ends the training.
 namespace pharos::ml {
 
 struct Scaling {
-  /// Ranks: actors, each in a process of its own.
+  /// Number of ranks, each of which is an actor in a process of its own.
   std::size_t workers = 1;
   double cpus_per_worker = 1;
   double gpus_per_worker = 0;
@@ -40,60 +42,65 @@ struct Scaling {
   Strategy placement = Strategy::kPack;
 };
 
-/// Looks at each report; the training goes on until one says otherwise. Each run begins with copies of them, and with
-/// what they keep as it was given. When one throws, the training is stopped, and run() throws that. The trainer's
-/// thread.
+/// Is called with each report, on the thread of Trainer::run(). A verdict other than kGoOn stops the training. Each run
+/// uses new copies of the callbacks, so that state which a callback keeps starts anew. If a callback throws, the
+/// training is stopped, and run() throws the same exception.
 using TrainCallback = std::function<Verdict(const TrainReport& report)>;
-/// Stops when so many reports that have the metric were no better than the best by `least`. Steps that are done again,
-/// since a rank has died, count once.
+/// Stops the training after `patience` reports in a row that were not better than the best one by more than `least`.
+/// Only reports with this metric count, and steps that are done again after a death count once.
 PHAROS_API TrainCallback early_stopping(std::string metric, std::uint64_t patience, double least = 0,
                                         bool is_better_lower = true);
 
 struct TrainerOptions {
-  /// For messages.
+  /// The name of the training, in messages and as the name of the group of actors.
   std::string name = "training";
   Scaling scaling{};
-  /// As the label "gpu_type" of the ranks' nodes says it: "A10". Empty: any.
+  /// The type of the ranks' GPUs, as the label "gpu_type" of nodes has it: "A10". Empty: any type.
   std::string gpu_type{};
   std::uint64_t seed = 0;
-  /// Where logs are, and checkpoints, in its folder "checkpoints"; one training has it, on a disk that all nodes have.
-  /// What is there is gone on with. Empty: nowhere, and what no rank has any more is begun anew: when one dies whose
-  /// state no other has, or when a node is to be emptied.
+  /// The folder for logs, and for checkpoints in its subfolder "checkpoints". It lies on a disk that all nodes see, and
+  /// only one training may use it. A training resumes from the checkpoints that it finds there. Empty: nothing is
+  /// saved. A training whose state is lost then begins anew: when a rank dies whose state no other rank has, or when a
+  /// node has to be emptied.
   std::filesystem::path folder{};
-  /// A checkpoint each so many steps. 0: when the training is stopped, and where report() asks for one.
+  /// Number of steps between two checkpoints. 0: a checkpoint is only saved when the training is stopped, and when
+  /// report() asks for one.
   std::uint64_t save_every = 0;
-  /// So many of the newest checkpoints stay, and so many of the best.
+  /// Number of the newest checkpoints, and of the best ones, that are kept.
   std::size_t keep_last = 2;
   std::size_t keep_best = 0;
-  /// What matters.
+  /// The name of the metric that matters: by it the best checkpoints and the best report are chosen.
   std::string metric = "loss";
   bool is_better_lower = true;
 
-  /// So often it may be begun again because a rank has died.
+  /// Number of deaths of ranks that the training survives. With one more, run() throws.
   std::size_t restarts = 3;
-  /// Ranks wait for each other so long, and the trainer for a sign of life of each: then the one that has not come is
-  /// taken for dead.
+  /// How long ranks wait for each other, and how long the trainer waits for a sign of life from a rank. A rank that
+  /// does not come in time counts as dead.
   Duration timeout = std::chrono::seconds{30};
-  /// After that it is stopped, with a checkpoint. 0: never.
+  /// The training is stopped after this time, with a checkpoint. 0: never.
   Duration time{};
-  /// For a training that is to stop to come back.
+  /// How long a training that was told to stop may take to return. After that its ranks are killed.
   Duration grace = std::chrono::seconds{30};
 
   std::vector<TrainCallback> callbacks{};
-  /// Each report as a line of reports.csv and reports.jsonl in the folder. What cannot be written, there and in the
-  /// files below, waits for room on the disk; the training goes on.
+  /// Writes each report as a line of reports.csv and reports.jsonl in the folder. If these files, or those below,
+  /// cannot be written, their content waits until there is room on the disk, and the training goes on.
   bool log_reports = true;
-  /// What each rank prints as logs/rank-0.log and so on in the folder; where the trainer is in a program itself.
+  /// Writes the output of each rank to logs/rank-0.log and so on in the folder. Only where the Trainer runs in the
+  /// program itself, and not in a worker.
   bool log_ranks = true;
-  /// A file for TensorBoard in the folder.
+  /// Writes a file for TensorBoard in the folder.
   bool tensorboard = true;
-  /// How it goes, on the standard error: a line that changes where that is a terminal, else one now and then.
+  /// Shows the progress on the standard error: as a line that changes, if that is a terminal, or as a line now and
+  /// then.
   bool progress = true;
 };
 
 namespace detail {
 
-/// A training's ranks, of whatever function.
+/// The group of actors that are the ranks of a training, independent of the training function. Calls of the actors do
+/// not block, except for connect(). Owned by a RankGroup.
 class PHAROS_API TrainWorkers {
  public:
   TrainWorkers() = default;
@@ -103,15 +110,18 @@ class PHAROS_API TrainWorkers {
   virtual pharos::detail::CellHandle ready() const = 0;
   virtual void connect(const CommunicatorOptions& options) const = 0;
   virtual pharos::detail::CellHandle run(std::size_t rank, const TrainBegin& begin) const = 0;
-  virtual pharos::detail::CellHandle next() const = 0;  ///< of rank 0
-  /// Gives a TrainSign.
+  /// Calls next() of rank 0, whose result is a TrainNews.
+  virtual pharos::detail::CellHandle next() const = 0;
+  /// Calls greet() of a rank, whose result is a TrainSign.
   virtual pharos::detail::CellHandle greet(std::size_t rank) const = 0;
   virtual pharos::detail::CellHandle rejoin(std::size_t rank) const = 0;
+  /// Tells the training functions of all ranks to stop.
   virtual void stop() const = 0;
+  /// Ends the group after its functions have returned.
   virtual void end() const = 0;
   virtual void kill() const = 0;
   virtual void kill(std::size_t rank) const = 0;
-  /// By rank: the actors that are there now, as something to compare. None: the group has failed.
+  /// The present actors, by rank, as addresses to compare. Empty if the group has failed.
   virtual std::vector<const void*> who() const = 0;
 };
 using MakeTrainWorkers = std::function<std::unique_ptr<TrainWorkers>(const ActorGroupOptions& options)>;
@@ -152,10 +162,14 @@ class GroupOfTrainWorkers final : public TrainWorkers {
 
 }  // namespace detail
 
-/// Runs trainings, one at a time. Owns their actors. Waits in run() until the training is over. Throws InvalidArgument
-/// for options that make no sense; UserError, or what else it is, for what the function has thrown, with the rank;
-/// ActorDied when ranks have died more often than `restarts`; what has kept it from its folder. Ctrl-C ends it in
-/// order: with a checkpoint, and what there is by then as the result; TrainResult::why_unsaved says if that went wrong.
+/// Runs trainings, one at a time, and owns their actors. One thread at a time; the Runtime must outlive it. run() waits
+/// until the training is over, and ends its actors.
+///
+/// The constructor throws InvalidArgument for options that make no sense. run() throws what the training function has
+/// thrown (UserError, or another code), with the number of the rank; the error of the last death (ActorDied, for
+/// instance) if ranks have died more often than `restarts`; and the error if the folder cannot be used. Ctrl-C stops
+/// the training in order: it saves a checkpoint, and run() returns the result so far. TrainResult::why_unsaved says if
+/// that went wrong.
 class PHAROS_API Trainer {
  public:
   Trainer(Runtime& runtime, TrainerOptions options);

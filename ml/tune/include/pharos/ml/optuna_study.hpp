@@ -7,28 +7,33 @@
 #include <pharos/ml/space.hpp>
 #include <pharos/ml/sweep_results.hpp>
 
-/// Studies of Optuna, read from where it keeps them, to look at, or to go on with:
+/// Reads studies of Optuna from Optuna's own files, to look at them, or to continue them as sweeps. Any thread may call
+/// these functions.
 ///
 ///   ml::import_optuna_study("optuna.db", "sweeps/mlp");
 ///   ml::Tuner tuner{runtime, {.space = space, .trials = 500, .folder = "sweeps/mlp"}};
 ///   tuner.restore<&objective>();  // the searcher has learned from the study's trials
 namespace pharos::ml {
 
+/// A study as it was when it was read.
 struct OptunaStudy {
   std::string name{};
-  /// What its trials have drawn from; where that has changed from one to the next, all of it.
+  /// The parameters that the trials have drawn, and their domains. If the range of a number changed from trial to
+  /// trial, the domain contains all of these ranges; any other change is ignored, and the first domain counts.
   Space space{};
-  /// Trials that have a result, if only a report before they were pruned, in their order and numbered anew; the metric
-  /// is "value". Steps count from 1.
+  /// The trials that have a result: those that are complete, and those that reported at least once before they were
+  /// pruned. They keep their order and get new numbers. The metric is "value". All steps are shifted if one is below 1.
   SweepResults results{{}};
 };
 
-/// `file` is Optuna's database (SQLite) or its journal (JournalFileBackend), also while Optuna writes to it. Without a
-/// name: the only study there is. Throws NotFound, with the names there are; Unsupported for a study of several
-/// objectives, or where SQLite cannot be loaded; Corrupt.
+/// Reads one study. `file` is Optuna's database (SQLite) or its journal (JournalFileBackend); Optuna may write to it
+/// meanwhile. If `name` is empty, the file must have exactly one study. Throws NotFound if there is no file or no such
+/// study, with the names that exist; Unsupported if the study has several objectives or SQLite cannot be loaded;
+/// Unavailable if SQLite cannot open the file; Corrupt or InvalidArgument if the contents make no sense.
 PHAROS_API OptunaStudy load_optuna_study(const std::filesystem::path& file, const std::string& name = {});
 
-/// Makes it a sweep's folder. Returns how many trials that are. Throws AlreadyExists where there is one.
+/// Writes a study as the folder of a sweep, which Tuner::restore() can continue. Returns the number of trials in it.
+/// Throws AlreadyExists if the folder already has a sweep, and as load_optuna_study().
 PHAROS_API std::size_t import_optuna_study(const std::filesystem::path& file, const std::filesystem::path& folder,
                                            const std::string& name = {});
 

@@ -8,7 +8,7 @@
 #include <pharos/base/export.hpp>
 #include <pharos/ml/space.hpp>
 
-/// What proposes the parameters of a sweep's trials. Usable alone:
+/// Searchers propose the parameters of a sweep's trials. A program can also use one without a Tuner:
 ///
 ///   const auto searcher = tpe(space, {.seed = 1});
 ///   for (std::uint64_t trial = 0; trial < 100; ++trial) {
@@ -18,67 +18,75 @@
 ///   }
 namespace pharos::ml {
 
-/// How a trial has ended. Less is better.
+/// The outcome of a trial that has ended, as a searcher learns it.
 struct Outcome {
   enum class State : std::uint8_t {
     kComplete,
-    kStopped,  ///< early: `value` is its last report, in `step`
-    kFailed,   ///< there is nothing to learn from it
+    kStopped,  ///< stopped early: `value` is the last report, made at `step`
+    kFailed,   ///< no result: the searcher learns nothing from the trial
   };
 
   State state = State::kComplete;
-  double value = 0;
+  double value = 0;  ///< Less is better; a sweep that maximises passes the negated metric.
   std::uint64_t step = 0;
-  /// What is above zero is a constraint that does not hold.
+  /// One number for each constraint of the sweep; a number above zero means that the constraint is violated.
   std::vector<double> constraints{};
 };
 
-/// Pure: what it proposes follows from its seed, the trial's number and what it has been told, in that order; asking
-/// changes nothing. One thread.
+/// Proposes the parameters of trials. Pure: a proposal follows from the seed, the trial's number, and the calls of
+/// began() and tell() in their order. A call of ask() has no effect on later proposals, so a sweep can be replayed from
+/// its journal. The tuner owns its searcher, and one thread at a time may use it.
 class PHAROS_API Searcher {
  public:
   Searcher() = default;
   Searcher(Searcher&&) = delete;
   virtual ~Searcher();
 
-  /// What that trial is to try: all parameters of the space that are there given the others.
+  /// Returns the parameters that the trial is to try: each parameter of the space that is active given the others. It
+  /// may add parameters that earlier trials asked for as they ran.
   virtual Params ask(std::uint64_t trial) = 0;
-  /// A parameter that the space does not have, for a trial that asks as it runs.
+  /// Returns one value, for a parameter that the trial asks for as it runs and that the space need not have. Searchers
+  /// may throw InvalidArgument if the name had another domain before.
   virtual Value ask(std::uint64_t trial, std::string_view name, const Domain& domain) = 0;
-  /// The trial runs with these, whoever has proposed them. Again, when it has asked for more.
+  /// The trial runs with these parameters, which need not be the proposed ones. Called again when the trial has asked
+  /// for further parameters.
   virtual void began(std::uint64_t trial, const Params& params) = 0;
-  /// Once for each that began.
+  /// The trial has ended. Called at most once for each trial that began.
   virtual void tell(std::uint64_t trial, const Outcome& outcome) = 0;
-  /// False: what it proposes does not depend on what it is told, so that nothing is lost by asking early.
+  /// Returns false if proposals do not depend on outcomes. The tuner may then ask for trials before their turn.
   virtual bool learns() const { return true; }
 };
 
-/// Each trial by itself. Grids are drawn from, too.
+/// Draws each trial at random, independently of the others. It draws the values of grids, too.
 PHAROS_API std::unique_ptr<Searcher> random_search(const Space& space, std::uint64_t seed = 0);
 
-/// Trial n has the combination n of all grids' values, from the first again when all have been; the rest at random.
+/// Gives trial n the combination n of the values of all grids, and begins with the first combination again when all
+/// have been tried. Parameters that are no grids are drawn at random. Throws InvalidArgument as grid_size().
 PHAROS_API std::unique_ptr<Searcher> grid_search(const Space& space, std::uint64_t seed = 0);
-/// How many combinations there are. Throws InvalidArgument when they are more than a million.
+/// Returns the number of combinations of the grids' values. Throws InvalidArgument if there are more than a million.
 PHAROS_API std::uint64_t grid_size(const Space& space);
 
-/// Trials that fill the space evenly, however many there are (Sobol).
+/// Fills the space evenly, whatever the number of trials is (a Sobol sequence). Throws InvalidArgument if the space has
+/// more than 3667 parameters.
 PHAROS_API std::unique_ptr<Searcher> sobol_search(const Space& space, std::uint64_t seed = 0);
 
-/// The tree-structured Parzen estimator as Optuna 5 has it: parameters that come together are drawn together, from
-/// where good trials are dense beside all others. Those that run count as others.
+/// The tree-structured Parzen estimator as in Optuna 5. It draws candidates from where good trials are dense, and takes
+/// the candidate where good trials are densest in comparison with all other trials. Running trials count among the
+/// others. Parameters that always occur together are drawn together.
 struct TpeOptions {
   std::uint64_t seed = 0;
-  std::uint64_t startup = 10;   ///< trials at random, until so many have ended
-  std::size_t candidates = 24;  ///< of which the best is taken
+  std::uint64_t startup = 10;   ///< trials are drawn at random until this many have ended with a value
+  std::size_t candidates = 24;  ///< points that are drawn for each proposal
 };
 PHAROS_API std::unique_ptr<Searcher> tpe(const Space& space, const TpeOptions& options = {});
 
-/// Covariance matrix adaptation: for many trials of numbers. Choices, and what is there only sometimes, are drawn at
-/// random. When there is nothing more to gain where it is it begins elsewhere, with twice the population.
+/// The evolution strategy with covariance matrix adaptation (CMA-ES), for many trials over numbers. Choices and
+/// conditional parameters are drawn at random. It learns from complete trials only.
 struct CmaEsOptions {
   std::uint64_t seed = 0;
-  double sigma = 1.0 / 6;      ///< of the first trials, as a share of each range
-  std::size_t population = 0;  ///< 0: as many as the parameters want
+  double sigma = 1.0 / 6;      ///< standard deviation of the first trials, as a share of each range
+  std::size_t population = 0;  ///< trials of a generation; 0: a size that suits the number of parameters
+  /// True: when there is nothing more to gain, the search begins again at a random point, with twice the population.
   bool restarts = true;
 };
 PHAROS_API std::unique_ptr<Searcher> cma_es(const Space& space, const CmaEsOptions& options = {});

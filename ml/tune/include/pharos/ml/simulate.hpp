@@ -9,9 +9,9 @@
 #include <pharos/base/export.hpp>
 #include <pharos/ml/tuner.hpp>
 
-/// Sweeps in a time of their own: the same tuner, with trials that only say how long a step would take. Hours of a
-/// thousand workers are over in a moment, and the same each time: to see what a searcher or a trial scheduler does, and
-/// to test one.
+/// Sweeps in simulated time. The tuner is the real one; its trials only say how long each step would take. Hours of a
+/// thousand workers pass in a moment, and a sweep is the same each time. This shows what a searcher or a trial
+/// scheduler does, and serves to test one.
 ///
 ///   const auto results = ml::simulate({.space = space, .trials = 1000, .scheduler = ml::asha()}, 64,
 ///                                     [](const ml::Params& params, std::uint64_t step, std::vector<double>&) {
@@ -21,17 +21,20 @@ namespace pharos::ml {
 
 struct SimulatedStep {
   Metrics metrics{};
-  Duration time{};    ///< that it took
-  bool last = false;  ///< the objective comes back with it
-  bool dies = false;  ///< or its worker has died meanwhile
+  Duration time{};    ///< how long the step takes, in simulated time
+  bool last = false;  ///< the objective returns after this step
+  bool dies = false;  ///< the worker dies in this step; its metrics are lost
 };
 
-/// One step of a trial, from 1. What it leaves in `state` is there in the next step, and is what a trial saves.
+/// Computes one step of a trial; the first step is 1. The next step gets `state` as this one leaves it, and `state` is
+/// also the trial's checkpoint.
 using SimulatedObjective =
     std::function<SimulatedStep(const Params& params, std::uint64_t step, std::vector<double>& state)>;
 
-/// With so many workers, each of which runs one trial at a time. Options are the tuner's; nothing is shown while it
-/// runs.
+/// Runs a sweep on simulated workers, each of which runs one trial at a time. Calls `objective` on the caller's thread
+/// and returns when the sweep has ended. The options mean what they mean to a Tuner, except that `at_once` becomes
+/// `workers` and no progress is shown. Throws InvalidArgument if there are no workers, AlreadyExists if the folder has
+/// a sweep, and otherwise as a Tuner.
 PHAROS_API SweepResults simulate(TunerOptions options, std::size_t workers, const SimulatedObjective& objective);
 
 }  // namespace pharos::ml

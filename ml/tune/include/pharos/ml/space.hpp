@@ -15,12 +15,12 @@
 #include <pharos/base/export.hpp>
 #include <pharos/base/result.hpp>
 
-/// What a sweep may try: parameters by name, and what each may be.
+/// The parameters that a sweep may try, by name, with the values that each may have:
 ///
 ///   Space space{{"eta", log_uniform(1e-4, 1e-1)}, {"depth", integers(3, 9)}, {"booster", choice({"gbtree", "dart"})}};
 ///   space.when("booster", "dart", Space{{"rate_drop", uniform(0, 0.5)}});
 ///
-/// Or a struct that says so itself, and is read from what a trial is to try:
+/// Or a struct declares its fields and their domains itself, and is then filled from a trial's parameters:
 ///
 ///   struct Model {
 ///     double eta;
@@ -37,7 +37,7 @@ namespace pharos::ml {
 using Value = std::variant<bool, std::int64_t, double, std::string>;
 PHAROS_API std::string to_string(const Value& value);
 
-/// What a trial tries: values by name, in the order of the space. Text and JSON show them in that order, too.
+/// The parameters of one trial: values by name, in the order of the space. Text and JSON keep that order.
 class PHAROS_API Params {
  public:
   using Entry = std::pair<std::string, Value>;
@@ -45,12 +45,14 @@ class PHAROS_API Params {
   Params() = default;
   Params(std::initializer_list<Entry> entries);
 
-  /// Throws NotFound with the names that there are, or InvalidArgument where it is something else. A double may be
-  /// given as a whole number.
+  /// Returns the value of a parameter as a T: bool, a type of integers or of floating point numbers, or std::string. A
+  /// whole number can be read as a floating point number. Throws NotFound, with the names that exist, or
+  /// InvalidArgument if the value has another type or does not fit into a T.
   template <class T>
   T get(std::string_view name) const;
+  /// Returns nullptr if there is no such parameter.
   const Value* find(std::string_view name) const;
-  /// Instead of the one that is there.
+  /// Sets a value, and replaces the value that the name had before.
   void set(std::string_view name, Value value);
 
   const std::vector<Entry>& entries() const& { return entries_; }
@@ -73,42 +75,46 @@ class PHAROS_API Params {
   std::vector<Entry> entries_;
 };
 
-/// What a parameter may be. Made by the functions below, which throw InvalidArgument where it makes no sense.
+/// The values that a parameter may have. The functions below make domains, and throw InvalidArgument if their arguments
+/// make no sense.
 struct Domain {
   enum class Kind : std::uint8_t { kReal, kInteger, kNormal, kChoice };
 
   Kind kind = Kind::kReal;
-  double low = 0;   ///< of kNormal: the mean
-  double high = 1;  ///< included, but of a real that has no step; of kNormal: the standard deviation
-  double step = 0;  ///< of reals and integers: multiples of it from `low` on; 0: any
-  bool log = false;
-  bool grid = false;  ///< each of the choices is tried
+  double low = 0;     ///< kNormal: the mean; kReal and kInteger: the smallest value
+  double high = 1;    ///< kNormal: the standard deviation; kReal and kInteger: the largest value
+  double step = 0;    ///< kReal and kInteger: the values are `low` plus multiples of the step; 0: any value
+  bool log = false;   ///< values are drawn evenly on a logarithmic scale
+  bool grid = false;  ///< a grid search tries each of the choices
   std::vector<Value> choices{};
 
-  /// There is no more than one value.
+  /// Returns true if the domain has only one value.
   bool is_fixed() const;
+  /// Returns whether the domain contains the value. A real may be given as a whole number.
   bool holds(const Value& value) const;
   bool operator==(const Domain&) const = default;
 };
 
 PHAROS_API Domain uniform(double low, double high);
 PHAROS_API Domain log_uniform(double low, double high);
-/// low, low + step, ... up to high.
+/// The values low, low + step, low + 2 * step, and so on, up to high.
 PHAROS_API Domain quantised(double low, double high, double step);
 PHAROS_API Domain integers(std::int64_t low, std::int64_t high, std::int64_t step = 1);
 PHAROS_API Domain log_integers(std::int64_t low, std::int64_t high);
 PHAROS_API Domain normal(double mean, double deviation);
 PHAROS_API Domain choice(std::vector<Value> values);
-/// Each of them with each of the other grids': a sweep goes through them all, as often as it has samples.
+/// Values that grid_search() tries in all combinations with the values of other grids. Other searchers choose among
+/// them.
 PHAROS_API Domain grid(std::vector<Value> values);
 PHAROS_API std::string to_string(const Domain& domain);
 
-/// Parameters, of which some are there only where another one is such and such.
+/// An ordered list of parameters. A parameter may have a condition: then it is active, and has a value in a trial, only
+/// if an earlier parameter has a certain value.
 class PHAROS_API Space {
  public:
   struct Condition {
-    std::size_t parent;  ///< which parameter
-    Value value;
+    std::size_t parent;  ///< index of the earlier parameter
+    Value value;         ///< the value that makes this parameter active
     bool operator==(const Condition&) const = default;
   };
   struct Parameter {
@@ -121,21 +127,24 @@ class PHAROS_API Space {
   Space() = default;
   Space(std::initializer_list<std::pair<std::string, Domain>> parameters);
 
-  /// Throws InvalidArgument where the name is taken.
+  /// Throws InvalidArgument if the name is empty or taken, as nest() and when() do.
   Space& add(std::string name, Domain domain);
-  /// The parameters of another, with that name and a dot before theirs.
+  /// Adds the parameters of another space; their names get `name` and a dot in front.
   Space& nest(std::string_view name, const Space& inner);
-  /// The parameters of another, where this one's `parent` is `value`.
+  /// Adds the parameters of another space, which are active only if `parent` has the value `value`. Throws
+  /// InvalidArgument if there is no parameter `parent`, or if it cannot have that value.
   Space& when(std::string_view parent, const Value& value, const Space& inner);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
   bool empty() const { return parameters_.empty(); }
+  /// Returns nullptr if there is no such parameter.
   const Parameter* find(std::string_view name) const;
   bool operator==(const Space&) const = default;
 
-  /// Whether that parameter is there, given those before it.
+  /// Returns whether the parameter of that index is active, given the values of the parameters before it.
   bool is_active(std::size_t parameter, const Params& params) const;
-  /// Why these are none of its values: one is missing, or none of its parameters, or not one that it may be.
+  /// Fails with kInvalidArgument if `params` is no point of this space: if an active parameter is missing, if a name is
+  /// unknown or inactive, or if a value is outside of its domain.
   Result<void> check(const Params& params) const;
 
   /// A line for each parameter.
@@ -149,7 +158,8 @@ class PHAROS_API Space {
   std::vector<Parameter> parameters_;
 };
 
-/// Goes through the fields of a struct: for its space, or to fill it.
+/// Visits the fields of a struct, either to add them to a space or to fill them from the parameters of a trial. Lives
+/// during one call of the struct's fields().
 class PHAROS_API Fields {
  public:
   explicit Fields(Space& space) : space_{&space} {}
@@ -160,7 +170,7 @@ class PHAROS_API Fields {
     if (space_ != nullptr) space_->add(std::string{name}, domain);
     if (params_ != nullptr) field = params_->get<T>(name);
   }
-  /// There only where a field that came before is `value`.
+  /// A field that is active only if the earlier field `parent` has the value `value`; otherwise it becomes empty.
   template <class T>
   void when(std::string_view parent, const Value& value, std::string_view name, std::optional<T>& field,
             const Domain& domain) {
@@ -169,7 +179,7 @@ class PHAROS_API Fields {
     field.reset();
     if (params_->find(name) != nullptr) field = params_->get<T>(name);
   }
-  /// A struct within it.
+  /// A struct within the struct. The names of its fields get `name` and a dot in front.
   template <class T>
   void operator()(std::string_view name, T& inner) {
     if (space_ != nullptr) {
@@ -191,6 +201,7 @@ class PHAROS_API Fields {
   const Params* params_ = nullptr;
 };
 
+/// Returns the space that T's fields() declares.
 template <class T>
 Space space_of() {
   Space space;
@@ -199,7 +210,7 @@ Space space_of() {
   return space;
 }
 
-/// Throws as Params::get does.
+/// Returns a T whose fields are filled from `params`. Throws as Params::get().
 template <class T>
 T read(const Params& params) {
   T read{};

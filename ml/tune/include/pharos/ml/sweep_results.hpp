@@ -20,31 +20,32 @@ namespace pharos::ml {
 
 enum class Goal : std::uint8_t { kMinimise, kMaximise };
 
-/// What became of a trial.
+/// The state and the results of one trial.
 struct TrialResult {
   enum class State : std::uint8_t {
-    kWaiting,  ///< it is to be begun again
+    kWaiting,  ///< it will be started again, because its worker died or its tuner ended
     kRunning,
-    kPaused,    ///< others were better, and the sweep ended without it
-    kComplete,  ///< its objective came back, or it did all its steps
-    kStopped,   ///< early
+    kPaused,    ///< its scheduler paused it; if the sweep has ended, other trials were better
+    kComplete,  ///< its objective returned, or it did all its steps
+    kStopped,   ///< stopped early
     kFailed,
   };
 
   std::uint64_t number = 0;
   State state = State::kRunning;
   Params params{};
-  Metrics metrics{};              ///< the last of each
-  std::optional<double> value{};  ///< of the sweep's metric
-  std::uint64_t step = 0;         ///< the last that it has reported
-  std::uint32_t attempts = 1;
-  double began_s = 0;  ///< since the sweep began: when it was given to a worker
-  double ended_s = 0;
-  std::string error{};  ///< the last
+  Metrics metrics{};              ///< the last value of each metric
+  std::optional<double> value{};  ///< the last value of the sweep's metric
+  std::uint64_t step = 0;         ///< the last step that the trial has reported
+  std::uint32_t attempts = 1;     ///< how often it was started, resumptions included
+  double began_s = 0;             ///< when it was first started, in seconds since the sweep began
+  double ended_s = 0;             ///< when it ended, in seconds since the sweep began
+  std::string error{};            ///< the last error of the trial
 };
 PHAROS_API std::string_view to_string(TrialResult::State state);
 
-/// A sweep when it has ended, or been interrupted. A value; any thread may read it.
+/// The results of a sweep that has ended or was interrupted, or of one that still runs (see load()). A value; any
+/// thread may read it.
 class PHAROS_API SweepResults {
  public:
   struct Contents {
@@ -52,38 +53,40 @@ class PHAROS_API SweepResults {
     Goal goal = Goal::kMinimise;
     std::vector<TrialResult> trials{};
     std::filesystem::path folder{};
-    std::map<std::uint64_t, Bytes> checkpoints{};  ///< of the best, by their trials
+    std::map<std::uint64_t, Bytes> checkpoints{};  ///< last checkpoints of the best trials, by trial
     double seconds = 0;
     bool interrupted = false;
-    std::uint64_t planned = 0;  ///< trials; 0: nobody has said
+    std::uint64_t planned = 0;  ///< number of trials; 0 if only time limits the sweep
     std::vector<std::string> command{};
     std::filesystem::path working_folder{};
   };
   explicit SweepResults(Contents contents) : contents_{std::move(contents)} {}
-  /// Of the folder of a sweep, also while it runs there: as far as it has come. Throws NotFound where there is none,
-  /// Corrupt and Unsupported for a journal that cannot be read.
+  /// Reads the folder of a sweep. If the sweep still runs there, the results are those so far. Throws NotFound if the
+  /// folder has no sweep, and Corrupt or Unsupported if its journal cannot be read.
   static SweepResults load(const std::filesystem::path& folder);
 
-  /// By their numbers.
+  /// The trials by number: trial n has index n.
   const std::vector<TrialResult>& trials() const { return contents_.trials; }
   const std::string& metric() const { return contents_.metric; }
   Goal goal() const { return contents_.goal; }
   double seconds() const { return contents_.seconds; }
-  /// It was ended by Ctrl-C, and can be gone on with.
+  /// Returns true if Ctrl-C ended the sweep. If it has a folder, Tuner::restore() continues it.
   bool interrupted() const { return contents_.interrupted; }
-  /// How many trials it is to have; 0: as many as there is time for.
+  /// Returns the number of trials that the sweep is to have; 0 if only time limits it.
   std::uint64_t planned() const { return contents_.planned; }
-  /// Of one that was loaded: what began it, and where.
+  /// The command that began the sweep, and the folder that it was begun in. Both are known only after load(), and empty
+  /// otherwise.
   const std::vector<std::string>& command() const { return contents_.command; }
   const std::filesystem::path& working_folder() const { return contents_.working_folder; }
-  /// Where its journal and its checkpoints are; empty: nowhere.
+  /// The folder of the journal and the checkpoints; empty if the sweep keeps nothing.
   const std::filesystem::path& folder() const { return contents_.folder; }
   std::size_t count(TrialResult::State state) const;
 
-  /// Of those that are complete; of the others, where none is. Throws NotFound with the last error where no trial has
-  /// a value.
+  /// Returns the best of the complete trials; if no trial is complete, the best of all. Throws NotFound, with the last
+  /// error, if no trial has a value.
   const TrialResult& best() const;
-  /// What a trial has saved last, read from the folder. Throws NotFound where that was not kept.
+  /// Returns what a trial saved last, from memory or else from the folder. Throws NotFound if the checkpoint was not
+  /// kept, InvalidArgument if it is of another type, and Corrupt if its file is damaged.
   template <class T>
   T checkpoint(const TrialResult& trial) const {
     auto value = from_bytes<T>(checkpoint_bytes(trial.number).span());
@@ -91,17 +94,17 @@ class PHAROS_API SweepResults {
     return *std::move(value);
   }
 
-  /// How many trials there are of each kind, and the best value.
+  /// One line of text: the number of trials in each state, and the best value.
   std::string summary() const;
-  /// The best trials, at most so many, for people to read.
+  /// A table of at most `rows` of the best trials, for people to read.
   std::string table(std::size_t rows = 10) const;
-  /// A line for each trial: number, state, value, step, seconds, parameters, metrics, error.
+  /// One line for each trial: number, state, value, step, seconds, attempts, parameters, metrics, error.
   std::string to_csv() const;
-  /// An object for each trial and line.
+  /// One line for each trial, each of them a JSON object.
   std::string to_json_lines() const;
-  /// Values of the trials, and the best so far, as a picture.
+  /// A chart of the trials' values, and of the best value so far.
   std::string to_svg() const;
-  /// The same with characters, so many columns wide.
+  /// The same chart made of characters, `columns` wide.
   std::string to_text_picture(std::size_t columns = 80, std::size_t rows = 12) const;
 
  private:

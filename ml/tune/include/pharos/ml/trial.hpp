@@ -19,7 +19,7 @@
 #include <pharos/wire/bytes.hpp>
 #include <pharos/wire/stored_codec.hpp>
 
-/// What an objective sees of the trial that it runs as:
+/// The trial that an objective runs as, as the objective sees it:
 ///
 ///   double objective(ml::Trial& trial) {
 ///     Model model{trial.params().get<double>("eta")};
@@ -36,7 +36,7 @@ class Communicator;
 
 namespace detail {
 
-/// The other end of a trial.
+/// The connection of a Trial to its tuner. Each kind of worker implements it. The objective's thread calls it.
 class PHAROS_API TrialLine {
  public:
   TrialLine() = default;
@@ -45,11 +45,12 @@ class PHAROS_API TrialLine {
 
   using Save = std::function<std::vector<std::byte>()>;
   virtual Value ask(const std::string& name, const Domain& domain) = 0;
-  /// `save` is empty where there is nothing to save.
+  /// `save` is empty if the objective reports without a checkpoint.
   virtual Verdict report(std::uint64_t step, const Metrics& metrics, const Save& save) = 0;
   virtual std::uint32_t cores() const { return 1; }
 };
 
+/// The values that a Trial is made from; see the accessors of Trial.
 struct TrialBegin {
   std::uint64_t trial = 0;
   std::uint32_t attempt = 0;
@@ -59,32 +60,38 @@ struct TrialBegin {
 
 }  // namespace detail
 
-/// Lives as long as its objective runs; the thread of that. With several workers each has one, of the same number and
-/// parameters; what they report and ask they do together, and the first one's numbers count.
+/// One run of an objective. The worker owns it; it lives as long as the objective runs, and only the objective's thread
+/// may use it. If a trial has several workers, each of them has a Trial with the same number and parameters. All
+/// workers then make the same calls to report and to ask for parameters, in the same order, and the numbers of the
+/// first worker count.
 class PHAROS_API Trial {
  public:
   Trial(detail::TrialLine& line, detail::TrialBegin begin, std::optional<Bytes> checkpoint,
         Communicator* communicator = nullptr)
       : line_{line}, begin_{std::move(begin)}, checkpoint_{std::move(checkpoint)}, communicator_{communicator} {}
 
-  /// From 0 on.
+  /// Trials count from 0.
   std::uint64_t number() const { return begin_.trial; }
-  /// How often it has been begun before.
+  /// Returns how often the trial was started or resumed before.
   std::uint32_t attempt() const { return begin_.attempt; }
-  /// The last that was reported; where it goes on from a checkpoint: of that.
+  /// Returns the last step that the trial has reported. A trial that continues from its own checkpoint begins with the
+  /// step of that checkpoint; a trial that continues as a copy of another one keeps its own count.
   std::uint64_t step() const { return begin_.step; }
   const Params& params() const { return begin_.params; }
-  /// Of its workers, where they are more than one. Throws FailedPrecondition where it is alone.
+  /// Returns the communicator of the trial's workers. Throws FailedPrecondition if the trial has only one worker.
   Communicator& communicator() const;
   std::uint32_t worker() const;
   std::uint32_t workers() const;
 
-  /// It may use so many now: those of its worker, and a part of what other workers of the sweep leave free on its node
-  /// for want of trials. To be asked again now and then. As `deterministic` sweeps, and those of several workers a
-  /// trial, have it: always those of its worker.
+  /// Returns how many cores the trial may use at present: the cores of its worker, and a share of the cores that other
+  /// workers of the sweep leave free on the same node for want of trials. The number changes while the trial runs. If
+  /// the sweep is `deterministic`, or if its trials have several workers, it is always the number of the worker's own
+  /// cores.
   std::uint32_t cores() const { return line_.cores(); }
 
-  // Parameters that the space need not have, decided on as the objective runs: always the same for a name in a trial.
+  // Parameters that the space need not have. The searcher chooses them as the objective runs, and the call waits for
+  // the tuner. Within a trial a name always has the same value. A call throws InvalidArgument if the name has a value
+  // already, and the given domain does not contain that value.
   double uniform(std::string_view name, double low, double high);
   double log_uniform(std::string_view name, double low, double high);
   double quantised(std::string_view name, double low, double high, double step);
@@ -94,9 +101,12 @@ class PHAROS_API Trial {
   std::string choice(std::string_view name, const std::vector<std::string>& values);
   Value ask(std::string_view name, const Domain& domain);
 
-  /// How it goes after one more step.
+  /// Reports the metrics of one more step. Waits for the tuner if the trial scheduler may decide at this step, or if
+  /// the tuner is far behind; returns at once otherwise.
   Verdict report(const Metrics& metrics) { return report_with(metrics, {}); }
-  /// `save` gives what it can go on from later, of any type that has a codec. It is called when that is wanted.
+  /// Reports a step from which the trial can continue later. `save` returns the checkpoint, a value of any type that
+  /// has a codec. It is called before report() returns, and only if a checkpoint is wanted: every
+  /// TunerOptions::save_every steps, and when the trial pauses.
   template <class Make>
   Verdict report(const Metrics& metrics, Make&& save) {
     return report_with(metrics, [&]() -> std::vector<std::byte> {
@@ -105,7 +115,9 @@ class PHAROS_API Trial {
       return *std::move(bytes);
     });
   }
-  /// What it has saved, or another one, if it is to go on from that. Throws Corrupt when it is of another type.
+  /// Returns the checkpoint to continue from: the trial's own, or that of another trial if this one continues as its
+  /// copy. Returns nullopt if the trial starts from the beginning. Throws InvalidArgument if the checkpoint is of
+  /// another type.
   template <class T>
   std::optional<T> checkpoint() const {
     if (!checkpoint_) return std::nullopt;

@@ -9,20 +9,23 @@
 #include <pharos/base/export.hpp>
 #include <pharos/ml/space.hpp>
 
-/// What decides which trials go on. Pure: what it says follows from what it has been told, in that order. One thread. A
-/// trial reports how it goes in steps from 1 on, in their order; less is better, and what is no number is the worst.
+/// Trial schedulers decide, from the reports of trials, which trials go on.
 namespace pharos::ml {
 
+/// Decides which trials go on. Pure: each decision follows from the calls so far, in their order, so a sweep can be
+/// replayed from its journal. Trials report at steps from 1 on, in rising order. Less is better, and NaN is the worst
+/// value; a sweep that maximises passes negated values. The tuner owns its scheduler, and one thread at a time may use
+/// it.
 class PHAROS_API TrialScheduler {
  public:
-  /// What a trial is to do after a report.
+  /// The answer to a report: how the trial goes on.
   struct Decision {
     enum class Kind : std::uint8_t {
       kGoOn,
       kStop,
-      kEnd,    ///< it has done all its steps
-      kPause,  ///< until it is named by next(), or for good
-      kCopy,   ///< go on from the last checkpoint of `from`, with `params`
+      kEnd,    ///< the trial is complete: it has done all its steps
+      kPause,  ///< the trial pauses until next() or last_chance() returns it, or forever
+      kCopy,   ///< the trial continues from the last checkpoint of trial `from`, with `params`
     };
     Kind kind = Kind::kGoOn;
     std::uint64_t from = 0;
@@ -34,71 +37,80 @@ class PHAROS_API TrialScheduler {
   virtual ~TrialScheduler();
 
   virtual void began(std::uint64_t trial, const Params& params) = 0;
-  /// Reports of a step before that are noted, and the trial goes on: they need not be waited for.
+  /// Returns the next step at which report() may answer anything but kGoOn. Earlier reports are noted, and the trial
+  /// does not wait for an answer to them. The default is 0: the trial waits for the answer to each report.
   virtual std::uint64_t decides_at(std::uint64_t trial) const;
   virtual Decision report(std::uint64_t trial, std::uint64_t step, double value) = 0;
-  /// It has come to its end, or failed: it reports no more.
+  /// The trial has ended or failed, and reports no more.
   virtual void ended(std::uint64_t trial) = 0;
-  /// There is room for a trial: one that is paused and goes on, rather than a new one.
+  /// Called when there is room for a trial. Returns a paused trial that goes on, in preference to a new one; nullopt if
+  /// no paused trial is to go on.
   virtual std::optional<std::uint64_t> next() = 0;
-  /// No new trial comes any more, and none runs: one that goes on all the same, so that nobody waits for ever.
+  /// Called when no trial runs and no new one can begin. Returns a paused trial that goes on all the same, so that
+  /// paused trials do not wait forever for others; nullopt if they stay paused.
   virtual std::optional<std::uint64_t> last_chance() { return next(); }
 };
 
-/// All go on to their end.
+/// Lets all trials run to their end.
 PHAROS_API std::unique_ptr<TrialScheduler> run_all();
 
-/// Successive halving without waiting (Li and others, 2020). On the rungs, which are `first` steps, `factor` times as
-/// many, and so on, only the best of `factor` trials goes on; up to `most` steps, which end a trial.
+/// Asynchronous successive halving (ASHA; Li and others, 2020). Trials are compared on rungs: at step `first`, at
+/// `factor` times that step, and so on. On each rung the best 1 / `factor` of the trials go on. Step `most` ends a
+/// trial.
 struct AshaOptions {
   std::uint64_t first = 1;
   std::uint64_t most = 100;
   double factor = 4;
-  /// True: a trial waits on its rung until it is among the best; then it is resumed. Else it is stopped if it is not
-  /// among the best of those that have come so far.
+  /// True: a trial pauses on each rung, and is resumed once it is among the best. False: a trial is stopped on a rung
+  /// if it is not among the best of the trials that have reached the rung so far.
   bool promotes = false;
 };
+/// Throws InvalidArgument unless 1 <= first <= most and factor >= 2.
 PHAROS_API std::unique_ptr<TrialScheduler> asha(const AshaOptions& options = {});
 
-/// Several brackets of successive halving, which begin with more trials and fewer steps or the other way round; on a
-/// rung all of the bracket are waited for (Li and others, 2018).
+/// HyperBand (Li and others, 2018): several brackets of successive halving. The first bracket has many trials that
+/// begin with few steps, and later brackets have fewer trials that begin with more steps. On each rung a bracket waits
+/// for all of its trials.
 struct HyperBandOptions {
   std::uint64_t most = 81;
   double factor = 3;
 };
+/// Throws InvalidArgument unless most >= 1 and factor >= 2.
 PHAROS_API std::unique_ptr<TrialScheduler> hyperband(const HyperBandOptions& options = {});
 
-/// Stops a trial whose best report so far is worse than the median of the others' means up to that step.
+/// Stops a trial whose best report so far is worse than the median of the other trials' averages up to the same step.
 struct MedianOptions {
-  std::uint64_t grace = 1;  ///< steps
-  std::size_t trials = 5;   ///< so many others have come as far, at least
+  std::uint64_t grace = 1;  ///< no trial is stopped up to this step
+  std::size_t trials = 5;   ///< no trial is stopped until this many others have reached its step
 };
 PHAROS_API std::unique_ptr<TrialScheduler> median_stop(const MedianOptions& options = {});
 
-/// Stops a trial that has not become better by `least` in so many reports.
+/// Stops a trial whose best report has not improved by more than `least` during the last `reports` reports.
 struct PatienceOptions {
   std::uint64_t reports = 10;
   double least = 0;
 };
 PHAROS_API std::unique_ptr<TrialScheduler> patience(const PatienceOptions& options = {});
 
-/// Stops a trial whose last reports all lie that close together.
+/// Stops a trial when the standard deviation of its last `reports` reports is at most `deviation`.
 struct PlateauOptions {
   std::size_t reports = 4;
   double deviation = 0.01;
-  std::uint64_t grace = 4;  ///< steps
+  std::uint64_t grace = 4;  ///< no trial is stopped before this step
 };
 PHAROS_API std::unique_ptr<TrialScheduler> plateau(const PlateauOptions& options = {});
 
-/// Population based training (Jaderberg and others, 2017): every so many steps a trial of the worst share goes on as a
-/// copy of one of the best share, with parameters that are changed a little, or drawn anew.
+/// Population based training (Jaderberg and others, 2017). Every `interval` steps, a trial among the worst `share` of
+/// the trials continues as a copy of a trial among the best `share`, with parameters that are changed a little or drawn
+/// anew.
 struct PbtOptions {
   std::uint64_t seed = 0;
-  std::uint64_t interval = 10;  ///< steps; trials are to save as often at least (TunerOptions::save_every)
-  double share = 0.25;
-  double anew = 0.25;   ///< how likely a parameter is drawn anew
-  double change = 1.2;  ///< a number is multiplied or divided by it
+  std::uint64_t interval = 10;  ///< trials must save at least as often (TunerOptions::save_every)
+  double share = 0.25;          ///< above 0, and at most 0.5
+  double anew = 0.25;           ///< probability that a parameter is drawn anew
+  double change = 1.2;          ///< factor that numbers are multiplied or divided by; 1 or more
 };
+/// Throws InvalidArgument if an option is out of its range.
 PHAROS_API std::unique_ptr<TrialScheduler> pbt(const Space& space, const PbtOptions& options = {});
 
 }  // namespace pharos::ml

@@ -17,31 +17,34 @@
 #include <pharos/base/export.hpp>
 #include <pharos/ml/trial.hpp>
 
-/// Actors that run trials, and what they and their tuner tell each other.
+/// The actors that run trials, and the messages between them and their tuner.
 namespace pharos::ml::detail {
 
-// ---- What a worker is told
+// ---- Orders: from the tuner to a worker
 
-/// Nothing yet: it says what comes next.
+/// No order: the tuner only waits for the next events.
 struct TrialWait {};
+/// The worker starts a trial.
 struct TrialStart {
   TrialBegin begin{};
   std::optional<Bytes> checkpoint{};
-  std::uint64_t until = 0;       ///< it goes on after each report of a step before that, and does not wait
-  std::uint64_t save_every = 0;  ///< steps; 0: when it is to pause
+  std::uint64_t until = 0;       ///< the trial does not wait for verdicts on reports of earlier steps
+  std::uint64_t save_every = 0;  ///< the trial saves every so many steps; 0: only when it pauses
 };
+/// The reply to TrialAsks.
 struct TrialAnswer {
   Value value{};
 };
+/// The reply to a report that waits.
 struct TrialVerdict {
   Verdict verdict = Verdict::kGoOn;
-  std::uint64_t until = 0;
+  std::uint64_t until = 0;  ///< as in TrialStart
 };
 using TrialOrder = std::variant<TrialWait, TrialStart, TrialAnswer, TrialVerdict>;
 
-// ---- What it says
+// ---- Events: from a worker to the tuner
 
-/// It waits for an answer.
+/// The trial asks for a parameter, and waits for a TrialAnswer.
 struct TrialAsks {
   std::string name{};
   Domain domain{};
@@ -49,35 +52,37 @@ struct TrialAsks {
 struct TrialReports {
   std::uint64_t step = 0;
   Metrics metrics{};
-  bool waits = true;  ///< for the verdict
+  bool waits = true;  ///< the trial waits for a TrialVerdict
 };
 struct TrialSaves {
   std::uint64_t step = 0;
   Bytes checkpoint{};
 };
-/// Its objective has come back.
+/// The objective has returned or thrown.
 struct TrialEnds {
   Metrics metrics{};
-  std::optional<std::string> threw{};
+  std::optional<std::string> threw{};  ///< the exception as text
 };
 using TrialEvent = std::variant<TrialAsks, TrialReports, TrialSaves, TrialEnds>;
 
-/// Runs an objective, one trial after the other, on a thread of its own if it may report, else on the actor's: what
-/// libraries keep for a thread stays. Owned by its actor; the actor's thread.
+/// Runs an objective for one trial after another. An objective that may report runs on a thread of its own, which lives
+/// as long as the runner, so that what libraries keep for each thread lasts from trial to trial. Any other objective
+/// runs on the thread that calls next(). Owned by its actor, whose methods call it.
 class PHAROS_API TrialRunner {
  public:
   using Objective = std::function<Metrics(Trial&)>;
 
   TrialRunner(Objective objective, bool may_report);
   TrialRunner(TrialRunner&&) = delete;
-  /// Stops what runs, at its next report, and waits for it.
+  /// Stops the running trial at its next report, and waits for its objective to return.
   ~TrialRunner();
 
-  /// What has happened since: one thing at least. Of several workers each is told the same.
+  /// Takes an order, and returns the events since the last call, at least one. If a trial has several workers, each of
+  /// them gets the TrialStart, and only the first one gets answers and verdicts.
   async::Async<std::vector<TrialEvent>> next(TrialOrder order);
-  /// At its next report the trial learns that it is to stop, though that would not wait.
+  /// The next report of the trial that does not wait for a verdict returns kStop.
   void stop();
-  /// So many it may use from now on.
+  /// Sets the number that Trial::cores() returns from now on.
   void set_cores(std::uint32_t cores);
 
  private:
@@ -87,10 +92,10 @@ class PHAROS_API TrialRunner {
   static async::Async<std::vector<TrialEvent>> run_here(TrialRunner* self, TrialOrder order);
 
   const Objective objective_;
-  std::shared_ptr<Thread> thread_;  // null: it does not report
+  std::shared_ptr<Thread> thread_;  // null if the objective does not report
 };
 
-/// Where the actor is that asks.
+/// Returns the node of the actor that calls, as a number.
 PHAROS_API std::uint64_t own_node();
 
 // ---- Objectives
@@ -115,7 +120,8 @@ Metrics run_objective(Trial& trial, const Args&... args) {
   }
 }
 
-/// A function: of the trial, of its parameters, or of a struct that is read from these; and of what else is given.
+/// The actor for an objective that is a function. The first argument of the function is the trial, the trial's
+/// parameters, or a struct that is read from these. The further arguments are those of Tuner::run().
 template <auto Objective, class... Args>
 class FunctionWorker {
  public:
@@ -143,7 +149,7 @@ concept Steps = requires(T t, const Params& params) {
   t.step();
 };
 
-/// The next trial begins with the same object, instead of a new one.
+/// An object of such a class runs one trial after another: reset() prepares it for the next trial.
 template <class T>
 concept Resets = requires(T t, const Params& params) {
   t.reset(params);
@@ -154,14 +160,15 @@ concept SavesAndLoads = requires(T t) {
   t.load(t.save());
 };
 
-/// A class that is set up and does steps until it is stopped.
+/// Runs trials of an objective that is a class: sets an object up, and calls step() until the trial is stopped.
 template <class T>
 class StepsOf {
  public:
   template <class Make>
   Metrics run(Trial& trial, const Make& make) {
     if (object_ == nullptr || !Resets<T>) {
-      object_.reset();  // before there is another: it may have what there is one of
+      // The old object goes before the new one comes: it may own something that exists only once.
+      object_.reset();
       object_ = make();
       object_->setup(trial.params());
     } else if constexpr (Resets<T>) {
@@ -187,6 +194,7 @@ class StepsOf {
   std::unique_ptr<T> object_;
 };
 
+/// The actor for an objective that is a class, whose objects are constructed from the arguments of Tuner::run().
 template <class T, class... Args>
 class ClassWorker {
  public:

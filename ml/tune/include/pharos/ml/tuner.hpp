@@ -19,90 +19,99 @@
 #include <pharos/ml/trial_scheduler.hpp>
 #include <pharos/ml/trial_worker.hpp>
 
-/// Sweeps over parameters, of many trials at once:
+/// Sweeps over parameters, with many trials at the same time:
 ///
 ///   const ml::Space space{{"eta", ml::log_uniform(1e-4, 1e-1)}, {"depth", ml::integers(3, 9)}};
 ///   ml::Tuner tuner{runtime, {.space = space, .trials = 200, .scheduler = ml::asha({.most = 81})}};
 ///   const ml::SweepResults results = tuner.run<&objective>(data);
 ///   std::cout << results.table();
 ///
-/// An objective is a function of the trial (see trial.hpp), of its Params, or of a struct that is read from these, and
-/// of what is given to run(): a Ref's result comes once for each actor, mapped where it lies. It returns a number, or
-/// Metrics. Or it is a class: constructed from what is given to run(), setup(params), step() again and again, which
-/// returns such; if it has save() and load(), its trials can pause and be retried from where they were; if it has
-/// reset(params), the next trial begins with that instead of a new object.
+/// An objective is a function or a class. The first argument of a function is the trial (see trial.hpp), its Params, or
+/// a struct that is read from these; the further arguments are those of run(). Each actor gets them once; if one is a
+/// Ref, the actor gets its result, and a large result is mapped from shared memory. The function returns a number or
+/// Metrics.
+///
+/// A class is constructed from the arguments of run(). The worker calls setup(params) and then step() again and again,
+/// which returns a number or Metrics. If the class has save() and load(), its trials can pause, and continue from their
+/// checkpoint when a worker has died. If it has reset(params), the next trial begins with reset() on the same object
+/// instead of a new object.
 namespace pharos::ml {
 
 struct TunerOptions {
-  /// What is tried. Empty: what the objective asks for as it runs.
+  /// The parameters to try. If it is empty, the parameters are those that the objective asks for as it runs.
   Space space{};
   std::string metric = "value";
   Goal goal = Goal::kMinimise;
-  /// Metrics that are to be at most zero.
+  /// Names of metrics that must be at most zero.
   std::vector<std::string> constraints{};
-  /// How many. 0: a grid's combinations, each once; or as many as there is time for.
+  /// Number of trials. 0: the number of combinations if the space has grids (grid_search() tries each once), and
+  /// otherwise as many trials as `time` allows.
   std::uint64_t trials = 0;
-  /// Of a trial at most. 0: until it returns or is stopped.
+  /// Number of steps after which a trial is complete. 0: a trial runs until it returns or is stopped.
   std::uint64_t steps = 0;
-  /// What proposes them; none: tpe(space). What decides which go on; none: all do.
+  /// Proposes the parameters of trials; null: tpe(space).
   std::unique_ptr<Searcher> searcher{};
+  /// Decides which trials go on; null: all do.
   std::unique_ptr<TrialScheduler> scheduler{};
-  /// What the first trials try, as far as it is given; the searcher adds what is not.
+  /// Parameters of the first trials. The searcher adds the parameters that are missing.
   std::vector<Params> first{};
 
-  /// Trials that run beside each other. 0: as many as there is room for in the cluster.
+  /// Number of trials that run at the same time. 0: as many as the cluster has room for.
   std::size_t at_once = 0;
-  /// A trial is a group of so many actors, each with these resources.
+  /// Each trial runs on a group of `workers` actors, each of which has the resources `worker`.
   std::size_t workers = 1;
   Bundle worker{.cpus = 1};
   Strategy strategy = Strategy::kPack;
 
-  /// How often a trial whose worker has died is begun again, from what it has saved.
+  /// Number of times that a trial is started again, from its last checkpoint, after its worker has died.
   std::uint32_t retries = 3;
-  /// A trial from which nothing comes for so long is ended as if its worker had died. 0: never.
+  /// A trial that sends nothing for this long is ended as if its worker had died. 0: never.
   Duration silence{};
-  /// No trial begins after that, and those that run are stopped at their next report, or when `grace` is over too.
-  /// 0: no limit.
+  /// After this time no trial begins. Running trials are stopped at their next report, or ended when `grace` is over
+  /// too. 0: no limit.
   Duration time{};
   Duration grace = std::chrono::seconds{10};
-  /// Trials save what they can go on from each so many steps. 0: when they pause.
+  /// Trials save a checkpoint every so many steps. 0: only when they pause.
   std::uint64_t save_every = 0;
-  /// Of so many of the best trials what they saved last is kept when they have ended.
+  /// Number of the best trials whose last checkpoint is kept after they have ended.
   std::size_t checkpoints = 1;
-  /// Trial n is proposed from exactly the results of trials up to n - at_once, in their order: the same seed gives the
-  /// same sweep, however long trials take. What is asked for as trials run is drawn by chance.
+  /// Trial n is proposed from exactly the results of trials 0 to n - at_once, in their order. Thus the same seed gives
+  /// the same sweep, however long trials take. Parameters that trials ask for as they run are then drawn at random.
+  /// `at_once` must be set, too.
   bool deterministic = false;
 
-  /// Where the sweep's journal is, and what trials save; one sweep has it. Empty: nowhere, and it cannot be gone on
-  /// with.
+  /// The folder of the sweep's journal and of its checkpoints; each sweep has its own. Empty: nothing is kept, and the
+  /// sweep cannot be continued.
   std::filesystem::path folder{};
-  /// The journal is synced to disk ten times a second: with false only when the sweep ends.
+  /// True: the journal is synced to disk ten times a second, and when the sweep ends. False: it is written to the
+  /// kernel but never synced.
   bool durable = true;
-  /// Each report as a line of reports.csv and reports.jsonl in the folder.
+  /// Writes each report as a line to reports.csv and reports.jsonl in the folder.
   bool log_reports = true;
-  /// Files for TensorBoard in the folder, with what its HParams page shows.
+  /// Writes files for TensorBoard and its HParams page in the folder.
   bool tensorboard = false;
-  /// How it goes, on the standard error: a table that changes where that is a terminal, else a line now and then.
+  /// Shows progress on the standard error: on a terminal as a table that is redrawn, elsewhere as a line now and then.
   bool progress = true;
 };
 
 namespace detail {
 
-/// Actors that run one trial together, of whatever type.
+/// The actors that run one trial together, whatever the type of the actors is. The slot that they run in owns them.
 class PHAROS_API TrialWorkers {
  public:
   TrialWorkers() = default;
   TrialWorkers(TrialWorkers&&) = delete;
   virtual ~TrialWorkers();
 
-  /// If not, each order of a trial brings its end, and the next may be given before.
+  /// Returns false if the objective cannot report. Then the result of next() with a TrialStart has the end of the
+  /// trial, and the next TrialStart may be sent before that.
   virtual bool may_report() const = 0;
   virtual pharos::detail::CellHandle ready() const = 0;
   virtual void connect() const = 0;
   virtual pharos::detail::CellHandle next(std::size_t worker, const TrialOrder& order) const = 0;
   virtual void stop() const = 0;
   virtual void set_cores(std::uint32_t cores) const = 0;
-  virtual pharos::detail::CellHandle node() const = 0;  ///< of the first, as a number
+  virtual pharos::detail::CellHandle node() const = 0;  ///< node of the first worker, as a number
   virtual void end() const = 0;
   virtual void kill() const = 0;
 };
@@ -135,10 +144,14 @@ class GroupOfTrialWorkers final : public TrialWorkers {
 
 }  // namespace detail
 
-/// Runs one sweep. Owns the actors of its trials; a thread. Waits in run() until all is done. Failure: options that
-/// make no sense (InvalidArgument), a folder that cannot be written to or has another sweep (FailedPrecondition), no
-/// room for any worker; what goes wrong in a trial is in the results. Ctrl-C ends the sweep: what there is by then is
-/// the result.
+/// Runs one sweep: run() or restore() may be called once, by one thread, and return when the sweep has ended. The
+/// runtime must outlive the tuner. The tuner owns the actors of the trials, and ends them when run() returns.
+///
+/// The constructor throws InvalidArgument if options make no sense. run() throws AlreadyExists if the folder has a
+/// sweep, FailedPrecondition if another tuner works in the folder or if this tuner has run its sweep, an error of the
+/// system if the folder cannot be written to, and the actors' error if no worker can be made. What goes wrong in a
+/// trial is in the results. Ctrl-C ends the sweep, and run() returns the results so far; a second Ctrl-C ends the
+/// program.
 class PHAROS_API Tuner {
  public:
   Tuner(Runtime& runtime, TunerOptions options);
@@ -156,9 +169,11 @@ class PHAROS_API Tuner {
     return run(make<detail::ClassWorker<T, pharos::detail::SentArgument<Args>...>>(std::forward<Args>(args)...),
                Existing::kRefused);
   }
-  /// Goes on with the sweep in the folder, if there is one: what is finished stays, what ran then is begun again from
-  /// what it has saved. Options are to be as they were, but for the numbers of trials and what has nothing to do with
-  /// what is proposed.
+  /// Continues the sweep in the folder, or begins one if the folder has none. Finished trials keep their results;
+  /// trials that were running start again from their last checkpoints. The options must be as before, except for the
+  /// number of trials and for options that have no influence on proposals and decisions. Throws as run(), and
+  /// FailedPrecondition if the journal does not fit the options. If PHAROS_TUNE_RESUME is set in the environment, run()
+  /// acts as restore().
   template <auto Objective, class... Args>
   SweepResults restore(Args&&... args) {
     return run(

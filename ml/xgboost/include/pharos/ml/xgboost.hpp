@@ -17,14 +17,14 @@
 #include <pharos/wire/bytes.hpp>
 #include <pharos/wire/shared_span.hpp>
 
-/// Boosted trees by XGBoost, 1.7 or later, which is loaded when the first function here is called, and need not be
-/// there when Pharos is built:
+/// Boosted trees by XGBoost, version 1.7 or later. XGBoost is loaded when a function first needs it, and is not needed
+/// to build Pharos.
 ///
 ///   const xgboost::Trained trained = xgboost::train({{"objective", "binary:logistic"}, {"eval_metric", "auc"}},
 ///                                                   data, held_out, {.rounds = 500, .early_stopping_rounds = 20});
 ///   const std::vector<float> probabilities = xgboost::Model{trained.model}.predict(features);
 ///
-/// As the objective of a sweep, whose trials report each round, and share the data where it lies:
+/// As the objective of a sweep, whose trials report each round and share the data in the object store:
 ///
 ///   ml::Metrics objective(ml::Trial& trial, const xgboost::Data& data, const xgboost::Data& held_out) {
 ///     ml::Params params = trial.params();
@@ -34,36 +34,38 @@
 ///   }
 ///   tuner.run<&objective>(runtime.put(data), runtime.put(held_out));
 ///
-/// A process loads one XGBoost: the file that PHAROS_XGBOOST names, or what the system finds as libxgboost.so.0 or
-/// libxgboost.so, or one that pip has installed for the Python environment that is active, for this user, or for all.
-/// Throws NotFound, with where it looked, where there is none. What XGBoost refuses throws InvalidArgument with its
-/// words.
+/// A process loads one XGBoost: the file that PHAROS_XGBOOST names; or else libxgboost.so.0 or libxgboost.so if the
+/// system's loader finds it; or else one that pip has installed in the active Python environment, for this user, or for
+/// all users. Functions throw NotFound, with the places searched, if there is none, and Unsupported if the one found is
+/// older than 1.7. When XGBoost reports an error they throw InvalidArgument with XGBoost's message.
 namespace pharos::ml::xgboost {
 
+/// The version and the file of an XGBoost.
 struct Installed {
   int major = 0;
   int minor = 0;
   int patch = 0;
   std::string path{};
 };
-/// Which XGBoost this process uses.
+/// Returns the XGBoost that this process uses, and loads it first if necessary. Any thread.
 PHAROS_API Installed installed();
 
-/// Rows of numbers, and what is known of each row. A value; copies share what they hold, and where it arrives as an
-/// argument it lies in the object store. Any thread.
+/// Rows of features, with a label and perhaps a weight for each row. Copies share the numbers, and Data that arrives as
+/// an argument of a call is mapped from the object store if it is large. Any thread may read it.
 struct Data {
   std::size_t columns = 0;
-  /// Row by row. NaN: missing.
+  /// The features, row by row. NaN marks a missing one.
   SharedSpan<float> features{};
-  /// Of each row.
+  /// One label for each row.
   SharedSpan<float> labels{};
-  /// Of each row; none: all count alike.
+  /// One weight for each row; empty: all rows have the same weight.
   SharedSpan<float> weights{};
-  /// Columns that are categories, 0, 1, 2 and so on, and not amounts.
+  /// Indices of the columns that hold the numbers of categories (0, 1, 2 and so on) instead of amounts.
   std::vector<std::uint32_t> categories{};
 
   std::size_t rows() const { return columns == 0 ? 0 : features.size() / columns; }
-  /// Rows from `first` to before `last`, where they lie. Throws InvalidArgument where there are not so many.
+  /// Returns the rows from `first` to `last`, without `last` itself, as Data that shares the numbers. Throws
+  /// InvalidArgument if there are fewer rows.
   PHAROS_API Data slice(std::size_t first, std::size_t last) const;
 
   auto pharos_fields() { return std::tie(columns, features, labels, weights, categories); }
@@ -72,67 +74,76 @@ struct Data {
 /// A metric that XGBoost does not have.
 struct OwnMetric {
   std::string name{};
-  /// Of what the model predicts, row by row, as it predicts it (probabilities for binary:logistic), and the labels.
+  /// Computes the metric from the predictions of the model and the labels, both row by row. The predictions are as
+  /// predict() returns them, for example probabilities for binary:logistic. Called after each round, on the thread that
+  /// trains.
   std::function<double(std::span<const float> predictions, std::span<const float> labels)> of{};
 };
 
 struct TrainOptions {
-  /// In all, also of those that a trial did before it was paused.
+  /// Number of rounds in total, including the rounds that a trial did before it was paused.
   std::size_t rounds = 100;
-  /// Rounds without a better metric after which it ends; the model is then that of the best round. 0: never.
+  /// Training ends after so many rounds without a better metric, and the result is the model of the best round; it
+  /// needs held-out rows, and train() throws InvalidArgument without them. 0: training does not end early.
   std::size_t early_stopping_rounds = 0;
-  /// Which metric that is. Empty: one's own, or else the last one of `eval_metric`.
+  /// Name of the metric that decides which round is the best. Empty: `own_metric`, or else the last one of
+  /// `eval_metric`.
   std::string metric{};
-  /// Empty: up for those of XGBoost's that are better the larger they are, such as auc and ndcg; else down.
+  /// Says whether a larger or a smaller value of the metric is better. Empty: a larger value for those metrics of
+  /// XGBoost for which that is better, such as auc and ndcg; a smaller value for all others and for `own_metric`.
   std::optional<Goal> goal{};
-  /// Where it is given, XGBoost's own metrics are those that `eval_metric` names, and none by default.
+  /// A metric of the program. If it is given, the only other metrics are those that `eval_metric` names: XGBoost's
+  /// default metric is off.
   OwnMetric own_metric{};
-  /// Asked before each round: threads that it may use from then on. None: `nthread` of the parameters (0: all cores);
-  /// where they have none, a trial's cores(), which rise when others have ended, and else one.
+  /// Called before each round; returns the number of threads to use from then on. If it is empty, the number is the
+  /// parameter `nthread` (0: all cores); without that parameter it is Trial::cores() in a trial, and 1 elsewhere.
   std::function<int()> threads{};
 };
 
 struct Trained {
-  Bytes model{};                     ///< for Model, and for XGBoost wherever it is, as UBJSON
-  Metrics metrics{};                 ///< of the model
-  double best = 0;                   ///< what the metric was at its best
-  std::uint64_t best_rounds = 0;     ///< that the model had then
-  std::uint64_t rounds = 0;          ///< that were done, also before a pause
-  Verdict verdict = Verdict::kGoOn;  ///< of its trial, which is to return soon if that is not kGoOn
+  Bytes model{};                     ///< the model as UBJSON, which Model and any XGBoost can load
+  Metrics metrics{};                 ///< the metrics of `model`
+  double best = 0;                   ///< the best value of the metric
+  std::uint64_t best_rounds = 0;     ///< number of rounds of the model with that value
+  std::uint64_t rounds = 0;          ///< number of rounds that were done, including those before a pause
+  Verdict verdict = Verdict::kGoOn;  ///< the trial's last verdict; unless it is kGoOn, the objective must return soon
 };
 
-/// What a trial saves: of all its rounds, also those after the best.
+/// The checkpoint of a trial: the model with all its rounds, including those after the best one.
 struct Checkpoint {
   Bytes model{};
   double best = 0;
   std::uint64_t best_rounds = 0;
 };
 
-/// Metrics are of the held-out rows; where there are none, of the data. Parameters are XGBoost's by their names; those
-/// that it does not know, or does not use with the others, throw InvalidArgument. Unless they say otherwise,
-/// `tree_method` is hist, and `seed_per_iteration` true: then rounds after a pause do not sample what the first ones
-/// did. Several of `eval_metric`: with commas between them.
+/// Trains a model on the calling thread, and returns when it is trained. Metrics are measured on the held-out rows, or
+/// on the data if there are none. Parameters have XGBoost's names. train() throws InvalidArgument if XGBoost does not
+/// know a parameter or does not use it together with the others, and if the sizes of the data do not fit together.
+/// `eval_metric` may name several metrics, with commas between them. Two defaults differ from XGBoost's: `tree_method`
+/// is hist; and `seed_per_iteration` is true, so that the rounds after a pause do not draw the same samples as the
+/// first rounds. Any thread; several threads may train at the same time.
 ///
-/// Quantiles of the data are found, and the data is binned by them, once for all calls of a thread that have the same
-/// data and `max_bin` (a QuantileDMatrix, of a quarter of the data's size): the last eight of them are kept until the
-/// thread ends.
+/// XGBoost finds quantiles of the data and bins the data by them (a QuantileDMatrix, a quarter of the data's size). A
+/// thread does this once for all calls with the same data in the same place and the same `max_bin`. It keeps the 16
+/// matrices that were used last until it ends, or until drop_matrices(); the data and the held-out rows are one matrix
+/// each. Data without an owner is binned in each call.
 PHAROS_API Trained train(const Params& params, const Data& data, const Data& held_out = {},
                          const TrainOptions& options = {});
-/// The same, as a trial: reports each round, stops when it is told to, saves a Checkpoint when that is wanted, and goes
-/// on from one.
+/// Trains a model as a trial. It reports each round, stops when the verdict says so, saves a Checkpoint when one is
+/// wanted, and continues from the trial's Checkpoint.
 PHAROS_API Trained train(Trial& trial, const Params& params, const Data& data, const Data& held_out = {},
                          const TrainOptions& options = {});
 
-/// How often this thread has binned data.
+/// Returns how often this thread has binned data.
 PHAROS_API std::uint64_t matrices_built();
-/// Gives the memory of this thread's binned data back.
+/// Frees the memory of this thread's binned data.
 PHAROS_API void drop_matrices();
 
-/// A model that has been trained, here or elsewhere. Any thread, several at once.
+/// A trained model, whether it was trained here or by another program. Several threads may use one at the same time.
 class PHAROS_API Model {
  public:
-  /// As XGBoost saves them: UBJSON or JSON. Throws InvalidArgument where this is none. Predicts with so many threads;
-  /// 0: with all cores.
+  /// Loads a model that XGBoost has saved as UBJSON or JSON. Throws InvalidArgument if the bytes are no model.
+  /// predict() uses so many threads; 0: all cores.
   explicit Model(const Bytes& model, int threads = 1);
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
@@ -140,9 +151,10 @@ class PHAROS_API Model {
 
   std::size_t columns() const;
   std::uint64_t rounds() const;
-  /// Of each row one number, or one for each class. Throws InvalidArgument where features are not rows of its columns.
+  /// Returns one number for each row, or one for each row and class. Throws InvalidArgument unless the features are
+  /// whole rows of the model's columns.
   std::vector<float> predict(std::span<const float> features) const;
-  /// All of it, for people and for other programs.
+  /// Returns the whole model as JSON, for people and for other programs.
   std::string to_json() const;
 
  private:

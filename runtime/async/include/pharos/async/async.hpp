@@ -25,7 +25,7 @@ struct CurrentExecutor {};
 struct Cancelled {};
 struct CurrentRoutine {};
 
-/// An awaiter that answers at once, from what the coroutine knows.
+/// An awaiter that never suspends: it returns a value that the promise already has.
 template <class T>
 struct Known {
   T value;
@@ -34,7 +34,7 @@ struct Known {
   T await_resume() const noexcept { return value; }
 };
 
-/// Runs a child to its end, on the same routine as the parent. Owns the child's frame.
+/// Runs a child coroutine to its end, on the same Routine as the parent. Owns the child's frame.
 template <class T>
 class ChildAwaiter {
  public:
@@ -64,12 +64,13 @@ struct PromiseBase {
   FinalAwaiter final_suspend() const noexcept { return {}; }
   void unhandled_exception() noexcept { exception = std::current_exception(); }
 
-  // What an Async may await. A foreign awaitable would resume it past its routine; wrap it with a Completion.
+  // The await_transform overloads define what an Async may await. A foreign awaitable would resume the coroutine
+  // without its Routine; wrap foreign awaitables in a Completion.
   template <class T>
   ChildAwaiter<T> await_transform(Async<T>&& child) {
     return ChildAwaiter<T>{std::move(child)};
   }
-  // What says how: as_async(awaited), found beside its type.
+  // Any type with a function as_async(awaited), which argument-dependent lookup finds.
   template <class T>
   auto await_transform(T&& awaited) requires requires {
     as_async(std::forward<T>(awaited));
@@ -80,7 +81,7 @@ struct PromiseBase {
   Known<bool> await_transform(Cancelled) { return {routine->cancelled()}; }
   Known<Routine&> await_transform(CurrentRoutine) { return {*routine}; }
 
-  Routine* routine = nullptr;  // null until it is started
+  Routine* routine = nullptr;  // null until the coroutine is started
   std::coroutine_handle<> parent;
   std::exception_ptr exception;
 };
@@ -105,19 +106,19 @@ struct Promise<void> : PromiseBase {
 
 }  // namespace detail
 
-/// A coroutine that will bring a T. Lazy: it runs when it is awaited (`co_await f()`), on the executor of whoever
-/// awaits it, or when an AsyncGroup spawns it. Awaited once, as an rvalue.
+/// A coroutine that produces a T. It is lazy: it starts when a coroutine awaits it (`co_await f()`), on that
+/// coroutine's executor, or when an AsyncGroup spawns it. It can be awaited once, as an rvalue.
 ///
-/// Owned by whoever holds it; one that was never started may be dropped, one that was started runs to its end: waits
-/// are cut short by their deadline or by AsyncGroup::cancel(), coroutines never are.
-/// Threads: it belongs to its executor; before it is started, to whoever holds it.
-/// Failure: expected ones are an Async<Result<T>>; a foreign exception passes to whoever awaits it.
+/// Owned by its holder. An Async that was never started may be dropped. An Async that was started runs to its end, and
+/// destroying it earlier aborts the process: a deadline or AsyncGroup::cancel() ends single waits, never a coroutine.
+/// Threads: after the start it belongs to its executor, before that to its holder.
+/// Failure: expected failures are returned, as an Async<Result<T>>; exceptions pass to the awaiting coroutine.
 /// Depth and length of a chain of awaits cost heap, not stack.
 ///
-/// Parameters of a coroutine are values (or pointers to what outlives it), and a lambda that captures never is one:
-/// the frame would refer to captures that are gone at its first suspension. No co_await stands in the condition of an
-/// if, while, for or switch: in a coroutine without local variables GCC 12 makes the frame too small for it, and the
-/// heap is overwritten. `const bool ready = co_await f(); if (ready) …` is right.
+/// Parameters of a coroutine are values, or pointers to objects that outlive it. A lambda with captures must not be a
+/// coroutine: the frame would refer to captures that are destroyed at its first suspension. No co_await may stand in
+/// the condition of an if, while, for or switch: in a coroutine without local variables GCC 12 makes the frame too
+/// small for it, and the heap is overwritten. Write `const bool ready = co_await f(); if (ready) …`.
 template <class T>
 class [[nodiscard]] Async {
   static_assert(!std::is_reference_v<T>, "an Async brings a value, or a pointer");
@@ -145,14 +146,14 @@ class [[nodiscard]] Async {
 
   explicit Async(std::coroutine_handle<promise_type> frame) : frame_{frame} {}
 
-  /// Runs once the routine gets to it, and then `parent`.
+  /// Makes this coroutine the next one that the routine resumes; `parent` is resumed after its end.
   void start(detail::Routine& routine, std::coroutine_handle<> parent) {
     PHAROS_CHECK(frame_ && frame_.promise().routine == nullptr);
     frame_.promise().routine = &routine;
     frame_.promise().parent = parent;
     routine.transfer_to(frame_);
   }
-  /// What it brought, once it has ended; throws what it threw.
+  /// Returns the coroutine's result after its end, or throws the coroutine's exception.
   T take() {
     if (frame_.promise().exception) std::rethrow_exception(std::move(frame_.promise().exception));
     return frame_.promise().take();
@@ -165,18 +166,19 @@ inline Async<void> detail::Promise<void>::get_return_object() {
   return Async<void>{std::coroutine_handle<Promise>::from_promise(*this)};
 }
 
-/// `Executor& executor = co_await current_executor();`
+/// Gives a coroutine its executor: `Executor& executor = co_await current_executor();`
 [[nodiscard]] inline detail::CurrentExecutor current_executor() {
   return {};
 }
 
-/// `const bool stop = co_await cancelled();` for those who work for long without a wait that would tell them.
+/// Tells a coroutine whether its group is cancelled: `const bool stop = co_await cancelled();`. For coroutines that
+/// work for long without a wait, since only waits report a cancellation.
 [[nodiscard]] inline detail::Cancelled cancelled() {
   return {};
 }
 
 namespace detail {
-/// For this folder: what a Wait is made for.
+/// For this folder only: gives a coroutine its Routine, which it needs to make a Wait.
 [[nodiscard]] inline CurrentRoutine current_routine() {
   return {};
 }

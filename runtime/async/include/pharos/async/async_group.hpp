@@ -12,15 +12,15 @@
 
 namespace pharos::async {
 
-/// Coroutines that run in the background, and the one way to start them. What is spawned is joined: no coroutine
-/// outlives its group, so whatever outlives the group may be used by them.
+/// Coroutines that run in the background, and the only way to start such coroutines. No coroutine outlives its group,
+/// so coroutines may use every object that outlives the group.
 ///
-/// Owned by whoever needs the coroutines, as its last member; the executor outlives it.
-/// Threads: every member may be called from any thread; the coroutines run on the group's executor, one at a time.
-/// Failure: an exception that leaves a spawned coroutine goes to `on_error`, on the executor; without one it is a bug,
-/// and ends the process with what it was.
-/// End: cancel(), join(), then the destructor, which ends the process if a coroutine is left.
-/// Bounds: none of its own; whoever spawns for each request counts them with size().
+/// Owned by the object that needs the coroutines, as its last member. The executor outlives the group.
+/// Threads: any thread may call every member. The coroutines run on the group's executor, one at a time.
+/// Failure: an exception that leaves a spawned coroutine goes to `on_error`, on the executor. Without `on_error` such
+/// an exception is a bug: the process prints the exception and aborts.
+/// End: cancel(), join(), then the destructor, which aborts the process if a coroutine is left.
+/// Bounds: the group sets none; code that spawns a coroutine for each request limits the number with size().
 class PHAROS_API AsyncGroup {
  public:
   using OnError = UniqueFunction<void(std::exception_ptr)>;
@@ -29,21 +29,23 @@ class PHAROS_API AsyncGroup {
   AsyncGroup(AsyncGroup&&) = delete;
   ~AsyncGroup();
 
-  /// Starts it soon, never inside this call. After cancel() it still runs, and each of its waits ends at once.
+  /// Starts the coroutine soon, never inside this call. After cancel() it still runs, but each of its waits ends at
+  /// once.
   void spawn(Async<void> coroutine);
 
-  /// Every wait inside the coroutines, the present one and all later ones, ends with kCancelled; what they wait for
-  /// goes on. Only a join() is waited for: what is cancelled must still see its own group end. For good.
+  /// Ends the present wait and all later waits of the coroutines with kCancelled. The operations that they wait for go
+  /// on. A join() inside the coroutines is not cancelled, because a cancelled coroutine must still wait for its own
+  /// groups. Cannot be undone.
   void cancel();
 
-  /// Waits until all have ended and their frames are gone. Fails with kDeadlineExceeded only: a coroutine that is
-  /// itself cancelled can still join what it spawned. From any executor, but not from within the group.
+  /// Waits until all coroutines have ended and their frames are destroyed. Fails only with kDeadlineExceeded: a
+  /// coroutine that is itself cancelled can still join its groups. May run on any executor, but not within the group.
   Async<Result<void>> join(Deadline deadline);
 
-  /// The same for a thread that is not the executor's: `main`, a destructor.
+  /// Like join(), but blocks the calling thread, which must not be the executor's: for `main` or a destructor.
   Result<void> join_blocking(Deadline deadline);
 
-  /// Those that have not ended.
+  /// The number of coroutines that have not ended.
   std::size_t size() const;
 
  private:

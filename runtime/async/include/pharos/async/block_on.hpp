@@ -18,8 +18,9 @@ Async<void> keep(Async<T> work, std::optional<T>* kept) {
 }
 }  // namespace detail
 
-/// Runs `work` on the executor and blocks this thread, which is not the executor's, until it has ended: for `main`,
-/// tests, and a user's get(). Brings what it brings and throws what it throws. Takes as long as the deadlines inside.
+/// Runs `work` on the executor and blocks the calling thread, which must not be the executor's, until `work` has ended.
+/// For `main`, tests, and a user's get(). Returns the result of `work`, or throws its exception. Sets no deadline: only
+/// the deadlines inside `work` limit the time.
 template <class T>
 T block_on(Executor& executor, Async<T> work) {
   std::exception_ptr thrown;

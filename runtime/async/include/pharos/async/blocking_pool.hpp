@@ -23,26 +23,27 @@
 
 namespace pharos::async {
 
-/// Threads for what blocks (disk, fsync, a C library), so that no executor ever does.
+/// Threads for blocking work (disk, fsync, a C library), so that no executor ever blocks.
 ///
-/// Owned by the object graph, above everything that uses it. Threads: submit() from any thread.
-/// Failure: kOverloaded when `queue_bound` jobs wait for a thread; what the jobs do is their own.
-/// End: the destructor refuses what is queued, waits for what runs (so a job must end by itself), joins its threads.
-/// Bounds: `threads` jobs run, `queue_bound` wait.
+/// Created before all objects that use it, and outlives them. Threads: submit() may be called from any thread.
+/// Failure: kOverloaded when `queue_bound` jobs wait for a thread already. Failures of a job are the job's own matter.
+/// End: the destructor refuses the queued jobs, waits for the running jobs (so a job must end by itself), and joins
+/// its threads. Bounds: at most `threads` jobs run and `queue_bound` jobs wait.
 class PHAROS_API BlockingPool {
  public:
   enum class Turn {
     kRun,
-    kRefused,  ///< the pool is going away
+    kRefused,  ///< the pool is being destroyed
   };
-  /// Called once, on a pool thread or, when it is refused, on the one that destroys the pool. Must not throw.
+  /// Called once: with kRun on a pool thread, or with kRefused on the thread that destroys the pool. Must not throw.
   using Job = UniqueFunction<void(Turn)>;
 
   BlockingPool(std::size_t threads, std::size_t queue_bound);
   BlockingPool(BlockingPool&&) = delete;
   ~BlockingPool();
 
-  /// What run_blocking() does for a coroutine; a job that was not accepted is never called.
+  /// Queues a job. Fails with kOverloaded when the queue is full; the job is then never called. Coroutines use
+  /// run_blocking() instead.
   Result<void> submit(Job job);
 
  private:
@@ -67,7 +68,7 @@ struct ResultOf<Result<R>> {
   using Type = Result<R>;
 };
 
-/// One function on its way through the pool. Shared by the coroutine and the job: either may be gone first.
+/// One function that a coroutine runs on the pool. Coroutine and job share it, because either may end first.
 template <class F>
 class BlockingCall {
  public:
@@ -95,12 +96,12 @@ class BlockingCall {
     done_.complete();
   }
 
-  /// True if the function has not started; then it never will.
+  /// Returns true if the function has not started. It will then never start.
   bool abandon() { return !started_or_abandoned_.exchange(true); }
 
   Async<Result<void>> wait(Deadline deadline) { return done_.wait(deadline); }
 
-  /// After a wait() that succeeded.
+  /// Returns the function's result, or throws its exception. To be called once, after a wait() that succeeded.
   Outcome take() {
     if (exception_) std::rethrow_exception(std::move(exception_));
     return std::move(*outcome_);
@@ -109,7 +110,7 @@ class BlockingCall {
  private:
   F function_;
   std::atomic<bool> started_or_abandoned_{false};
-  // Written before done_ is completed, read after.
+  // Both are written before done_ is completed, and read after.
   std::optional<Outcome> outcome_;
   std::exception_ptr exception_;
   Completion<void> done_;
@@ -134,11 +135,13 @@ Async<typename BlockingCall<F>::Outcome> run_on_pool(BlockingPool* pool, F funct
 
 }  // namespace detail
 
-/// Runs `function` on a thread of the pool; the coroutine goes on on its own executor.
-/// Brings what it returns: R as a Result<R>, a Result<R> as it is. What it throws is thrown to the awaiter.
-/// Fails with kOverloaded (the queue is full), kDeadlineExceeded or kCancelled; error().outcome() tells whether it has
-/// not started, and then it never will. Otherwise it goes on without its caller, and what it returns is dropped: so it
-/// owns what it touches, by value or by shared_ptr, or touches what outlives the pool.
+/// Runs `function` on a thread of the pool, while the calling coroutine waits; the coroutine then continues on its own
+/// executor. Returns the function's result: an R as a Result<R>, a Result<R> as it is. An exception of the function is
+/// thrown to the awaiting coroutine.
+/// Fails with kOverloaded (the queue is full), kDeadlineExceeded or kCancelled. If error().outcome() is kNotStarted,
+/// the function never runs. If it is kUnknown, the function may still run without its caller, and its result is
+/// dropped: the function must therefore own the objects it uses, by value or by shared_ptr, or use objects that outlive
+/// the pool.
 template <class F>
 auto run_blocking(BlockingPool& pool, F function, Deadline deadline) {
   return detail::run_on_pool<F>(&pool, std::move(function), deadline);

@@ -17,14 +17,14 @@
 
 namespace pharos::async {
 
-/// A bounded queue between coroutines: senders wait while it is full, receivers while it is empty.
-/// First in, first out, values and waiters alike; a value goes to one receiver.
+/// A bounded queue between coroutines: senders wait while it is full, receivers while it is empty. Values, waiting
+/// senders and waiting receivers are each served first in, first out. Each value goes to one receiver.
 ///
-/// Owned by whoever closes it; the destructor closes it too, and coroutines that still wait in it may outlive it.
-/// Threads: every member from any thread; coroutines go on on their own executors.
-/// Failure: kDeadlineExceeded and kCancelled, which leave the channel as it was; a value that was not sent is
-/// destroyed. End: after close() nothing more goes in (kCancelled), receivers drain what is left and then get
-/// kCancelled: to a loop, a closed channel and a cancelled group are the same reason to end.
+/// Owned by the object that closes it. The destructor closes it too; coroutines that wait in it may outlive it.
+/// Threads: any thread may call every member. Coroutines continue on their own executors.
+/// Failure: kDeadlineExceeded and kCancelled, which leave the channel as it was. A value that was not sent is
+/// destroyed. End: after close(), sending fails with kCancelled. Receivers get the values that are left, and then
+/// kCancelled. A loop can therefore treat a closed channel and a cancelled group alike.
 /// Bounds: `capacity` values, and one more for each sender that waits.
 template <class T>
 class Channel {
@@ -37,7 +37,7 @@ class Channel {
   Async<Result<void>> send(T value, Deadline deadline) { return send_to(state_, std::move(value), deadline); }
   Async<Result<T>> receive(Deadline deadline) { return receive_from(state_, deadline); }
 
-  /// kOverloaded when it is full. For those who cannot wait.
+  /// Sends without waiting. Fails with kOverloaded when the channel is full, and with kCancelled when it is closed.
   Result<void> try_send(T value) {
     const std::size_t capacity = state_->capacity;
     switch (state_->offer(value, nullptr)) {
@@ -63,7 +63,8 @@ class Channel {
   using Wait = detail::Wait;
   using WaitEnd = detail::WaitEnd;
 
-  /// A sender's wait carries the value in; a receiver's carries it out. Whoever claims one may touch its value.
+  /// The Wait of a sender holds the value to send; the Wait of a receiver gets the value. Only the code that claims the
+  /// Wait may touch the value.
   struct ValueWait : Wait {
     ValueWait(detail::Routine& routine, std::optional<T> sent) : Wait{routine}, value{std::move(sent)} {}
     std::optional<T> value;
@@ -72,8 +73,8 @@ class Channel {
 
   enum class Step { kDone, kBlocked, kClosed };
 
-  // Receivers wait only while there are no values, senders only while there are `capacity` of them.
-  // Nothing here is touched after a resume(): who goes on may destroy it.
+  // Receivers wait only while the queue is empty, senders only while it is full.
+  // No member is touched after a resume(), because the resumed coroutine may destroy the State.
   struct State {
     explicit State(std::size_t bound) : capacity{bound} { PHAROS_CHECK(bound > 0); }
 
@@ -84,7 +85,8 @@ class Channel {
     Waiters senders;
     Waiters receivers;
 
-    /// Moves the value out if there is somewhere to put it. A full channel keeps `or_wait` instead, if there is one.
+    /// Moves `value` to a waiting receiver or into the queue. If the channel is full, leaves `value` where it is and
+    /// queues `or_wait`, unless that is null.
     Step offer(T& value, const std::shared_ptr<ValueWait>& or_wait) {
       std::unique_lock lock{mutex};
       if (closed) return Step::kClosed;
@@ -102,7 +104,7 @@ class Channel {
       return Step::kBlocked;
     }
 
-    /// Moves the oldest value into `receiver`; an empty channel keeps it to be handed one.
+    /// Moves the oldest value into `receiver`. If the channel is empty, queues `receiver` to get a later value.
     Step take(const std::shared_ptr<ValueWait>& receiver) {
       std::unique_lock lock{mutex};
       if (values.empty()) {
@@ -121,7 +123,7 @@ class Channel {
       return Step::kDone;
     }
 
-    /// Receivers that wait find nothing left, senders that wait no room: all of them end.
+    /// Ends all waits: receivers wait only when no value is left, and senders that wait fail.
     void close() {
       std::unique_lock lock{mutex};
       closed = true;
@@ -137,7 +139,8 @@ class Channel {
       std::erase(waiters, wait);
     }
 
-    /// The first that its deadline or a cancellation has not claimed; null if there is none.
+    /// Claims and returns the first Wait that neither its deadline nor a cancellation has claimed; null if none is
+    /// left.
     static std::shared_ptr<ValueWait> claim_first(Waiters& waiters) {
       while (!waiters.empty()) {
         auto wait = std::move(waiters.front());
@@ -160,7 +163,7 @@ class Channel {
       if (step == Step::kClosed) co_return closed_error();
       end = co_await detail::suspend(wait, deadline);
       if (end == WaitEnd::kReady && !wait->value) co_return {};
-      if (end == WaitEnd::kReady) co_return closed_error();  // it still has its value
+      if (end == WaitEnd::kReady) co_return closed_error();  // close() leaves the value in the Wait
       state->forget(state->senders, wait);
     }
     co_return detail::wait_error(end, "sending to a channel");
@@ -176,7 +179,7 @@ class Channel {
       if (step == Step::kClosed) co_return closed_error();
       end = co_await detail::suspend(wait, deadline);
       if (end == WaitEnd::kReady && wait->value) co_return std::move(*wait->value);
-      if (end == WaitEnd::kReady) co_return closed_error();  // it was handed nothing
+      if (end == WaitEnd::kReady) co_return closed_error();  // close() puts no value into the Wait
       state->forget(state->receivers, wait);
     }
     co_return detail::wait_error(end, "receiving from a channel");

@@ -15,29 +15,30 @@
 
 namespace pharos::async {
 
-/// The one-shot bridge from a callback, or from another thread, to a coroutine that waits.
+/// A one-shot bridge from a callback, or from another thread, to a coroutine that waits.
 ///
 ///   Completion<Reply> reply;
 ///   connection.on_reply([reply](Reply r) mutable { reply.complete(std::move(r)); });
 ///   PHAROS_CO_TRY(auto value, co_await reply.wait(deadline));
 ///
-/// Copies are the same completion; the last one frees it. So whoever completes it late, after the waiter gave up,
-/// completes something that nobody looks at, which is harmless.
-/// Threads: complete() and fail() from any thread; wait() on any executor, where its coroutine also goes on; one wait
-/// at a time. Failure: kDeadlineExceeded, kCancelled (both may be followed by another wait, which finds what came in
-/// between), or what was given to fail(). Bounds: one value, one waiter.
+/// All copies share one state, and the last copy frees it. A late complete(), after the waiter gave up, is therefore
+/// harmless.
+/// Threads: complete() and fail() may be called from any thread. wait() may run on any executor, and its coroutine
+/// continues there; only one wait at a time. Failure: wait() fails with kDeadlineExceeded, kCancelled, or the error
+/// that was given to fail(). After the first two the caller may wait again, and gets a value that came in between.
+/// Bounds: one value, one waiter.
 template <class T>
 class Completion {
  public:
-  /// What is handed over: for Completion<void>, nothing.
+  /// The type of the value; a placeholder for Completion<void>.
   using Value = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
-  /// The first one counts: false, and the value is dropped, if it was completed or failed before.
+  /// The first complete() or fail() counts. Later ones return false and drop their value.
   bool complete(Value value) requires(!std::is_void_v<T>) { return state_->finish(std::move(value)); }
   bool complete() requires std::is_void_v<T> { return state_->finish(); }
   bool fail(Error error) { return state_->finish(std::move(error)); }
 
-  /// Takes the outcome, which is there once: waiting again after that is a bug.
+  /// Waits for the outcome and takes it out. Waiting again after that is a bug and aborts the process.
   Async<Result<T>> wait(Deadline deadline) { return wait_for(state_, deadline); }
 
  private:
@@ -58,7 +59,7 @@ class Completion {
       return true;
     }
 
-    /// Leaves `wait` behind unless the outcome is there.
+    /// Returns true if the outcome is there. Otherwise stores `wait` as the waiter and returns false.
     bool ready_or_leave(std::shared_ptr<detail::Wait> wait) {
       std::lock_guard lock{mutex};
       PHAROS_CHECK(waiter == nullptr);
@@ -81,7 +82,7 @@ class Completion {
     if (!routine.cancelled()) {
       auto wait = std::make_shared<detail::Wait>(routine);
       if (!state->ready_or_leave(wait)) end = co_await detail::suspend(wait, deadline);
-      // Even when the deadline won the race: what has come is better than an error.
+      // The outcome is returned even if the deadline won the race, because a result is better than an error.
       if (auto outcome = state->end_wait()) co_return std::move(*outcome);
     }
     co_return detail::wait_error(end, "waiting for a completion");

@@ -7,9 +7,9 @@
 
 namespace pharos::async {
 
-/// The moment after which nobody waits any more. A value; every wait takes one.
-/// Passed down as it is, so that a call's parts together take no longer than the call was given; made once, where the
-/// request comes in. Arithmetic saturates: a very long Duration is never, not the past.
+/// The moment at which a wait ends. A plain value, which every wait takes. It is made once, where a request comes in,
+/// and passed down unchanged, so that the parts of a call together take no longer than the call may take. Arithmetic
+/// saturates: a very long Duration gives never(), not a moment in the past.
 class Deadline {
  public:
   static constexpr Deadline at(TimePoint when) { return Deadline{when}; }
@@ -18,17 +18,17 @@ class Deadline {
     if (from_now < Duration::zero() && now < TimePoint::min() - from_now) return at(TimePoint::min());
     return Deadline{now + from_now};
   }
-  /// From now on, by the machine's clock: `ref.get(Deadline::in(2s))`.
+  /// A deadline `from_now` later, by the machine's clock: `ref.get(Deadline::in(2s))`.
   static Deadline in(Duration from_now) { return after(from_now, std::chrono::steady_clock::now()); }
-  /// An Executor is a Clock: `Deadline::after(5s, executor)`.
+  /// A deadline by another clock. An Executor is a Clock: `Deadline::after(5s, executor)`.
   static Deadline after(Duration from_now, const Clock& clock) { return after(from_now, clock.now()); }
-  /// Only for a user's get() without a timeout, and for tests: inside, every wait ends.
+  /// No deadline. For a user's get() without a timeout, for tests, and for waits that something else surely ends.
   static constexpr Deadline never() { return Deadline{TimePoint::max()}; }
 
   constexpr TimePoint when() const { return when_; }
   constexpr bool is_never() const { return when_ == TimePoint::max(); }
   constexpr bool expired(TimePoint now) const { return !is_never() && now >= when_; }
-  /// Zero once it has expired; Duration::max() for never().
+  /// The time that is left: zero once the deadline has expired, Duration::max() for never().
   constexpr Duration left(TimePoint now) const {
     if (is_never()) return Duration::max();
     if (expired(now)) return Duration::zero();
@@ -36,7 +36,7 @@ class Deadline {
     return when_ - now;
   }
 
-  /// The earlier is the smaller: `std::min(call, mine)`.
+  /// An earlier deadline is smaller: `std::min(call, mine)`.
   friend constexpr auto operator<=>(Deadline, Deadline) = default;
 
  private:

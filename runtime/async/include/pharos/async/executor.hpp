@@ -11,37 +11,38 @@
 
 namespace pharos::async {
 
-/// One call of Executor::run_at. Never used twice by one executor.
+/// The identity of a timer, which Executor::run_at returns. An executor never uses an id twice.
 using TimerId = Id<struct TimerTag>;
 
-/// Runs callbacks one after the other: an executor is a strand, and what only its callbacks touch needs no lock.
-/// It is also the clock of everything that runs on it, so that a test or the simulator can drive both.
+/// Runs callbacks one after the other. An executor is a strand: data that only its callbacks touch needs no lock. The
+/// executor is also the clock of the code that runs on it, so that a test or the simulator can control both.
 ///
-/// Owned by whoever builds the object graph; outlives everything that was given a reference to it.
-/// Threads: every member may be called from any thread. Callbacks never run at the same time as each other, and never
-/// inside post(), run_at() or cancel(). What happened before post() is seen by the callback.
+/// Owned by the code that builds the object graph; outlives all objects that have a reference to it.
+/// Threads: any thread may call every member. Callbacks never run at the same time as each other, and never inside
+/// post(), run_at() or cancel(). A callback sees all memory writes that were made before its post().
 /// Order: posted callbacks run in the order in which they were posted; timers by time, then in the order of run_at().
-/// Failure: a callback must not throw. Bounds: the executor sets none; whoever posts without being asked (a socket, a
-/// user's thread) must hold back by itself. A coroutine has at most one callback and one timer outstanding.
+/// Failure: a callback must not throw. Bounds: the executor sets none. Code that posts on outside events (from a socket
+/// or a user's thread) must limit itself. A coroutine has at most one callback and one timer outstanding.
 class PHAROS_API Executor : public Clock {
  public:
   ~Executor() override;
 
-  /// Runs `work` soon. Touches nothing of the executor once the work may have run: that may have been what its owner
-  /// was waiting for to destroy it.
+  /// Runs `work` soon. Does not touch the executor after the moment from which the work may have run, because the
+  /// owner may wait for this work to destroy the executor.
   virtual void post(Callback work) = 0;
 
   TimePoint now() const override = 0;
 
-  /// Runs `work` once now() has reached `when`; not before the callbacks that are already posted if it has.
+  /// Runs `work` once now() has reached `when`. If `when` is past already, the callbacks that are posted run first.
   virtual TimerId run_at(TimePoint when, Callback work) = 0;
 
-  /// True if the timer's work will never run, because of this call; false if it has run, is running, is about to, or
-  /// was cancelled before. The work is destroyed before this returns true.
+  /// Returns true if this call has cancelled the timer: its work is destroyed and never runs. Returns false if the work
+  /// has run, is running, is about to run, or was cancelled before.
   virtual bool cancel(TimerId timer) = 0;
 
-  /// For a thread that is not the executor's: waits with the lock until `done`, which `changed` says to look at again.
-  /// False at the deadline, which is by this executor's clock. The simulator, whose threads are none, waits otherwise.
+  /// Waits until `done` returns true, for a thread that is not the executor's. `done` is called with the lock held, at
+  /// first and after each notification of `changed`. Returns the last answer of `done`, which is false if the deadline
+  /// (by this executor's clock) passed first. The simulator, which has fibres and no threads, overrides it.
   virtual bool wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, Deadline deadline,
                     UniqueFunction<bool()> done);
 

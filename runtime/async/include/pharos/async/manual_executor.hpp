@@ -10,12 +10,13 @@
 
 namespace pharos::async {
 
-/// An executor that does nothing until it is told to, in a time of its own. For tests and the simulator.
-/// The order is fixed: what was posted, first in first out; when nothing is left, the timers that are due, by time and
-/// then by their sequence; only then does the time move on.
+/// An executor that runs callbacks only inside run_until_idle() and advance(), with its own simulated time. For tests
+/// and the simulator. The order is fixed: first the posted callbacks, first in first out; when none is left, the due
+/// timers, by time and then in the order of run_at(); only then does advance() move the time.
 ///
-/// Owned by the test. Threads: one drives it (run_until_idle, advance), never from within a callback; the members of
-/// Executor are for any thread, though what other threads post has no fixed order. End: what has not run is destroyed.
+/// Owned by the test. Threads: one thread calls run_until_idle() and advance(), never from within a callback. Any
+/// thread may call the members of Executor, but callbacks that other threads post have no fixed order.
+/// End: callbacks and timers that have not run are destroyed.
 class PHAROS_API ManualExecutor final : public Executor {
  public:
   ManualExecutor() = default;
@@ -26,13 +27,14 @@ class PHAROS_API ManualExecutor final : public Executor {
   TimerId run_at(TimePoint when, Callback work) override;
   bool cancel(TimerId timer) override;
 
-  /// Runs what is posted and what is due, and what those post in turn. The number of callbacks that ran.
+  /// Runs the posted callbacks and due timers, including those that the callbacks add. Returns how many ran.
   std::size_t run_until_idle();
 
-  /// Lets `by` pass: each timer on the way finds now() at its own time.
+  /// Moves the time forward by `by`. Each timer on the way runs when now() is its own time. Returns how many callbacks
+  /// and timers ran.
   std::size_t advance(Duration by);
 
-  /// When the next timer is due: what the simulator jumps to.
+  /// The time of the earliest timer, to which the simulator jumps; nullopt if there is no timer.
   std::optional<TimePoint> next_timer() const;
 
  private:
@@ -43,7 +45,7 @@ class PHAROS_API ManualExecutor final : public Executor {
   TimePoint now_{std::chrono::hours{1}};
   std::deque<Callback> posted_;
   TimerQueue timers_;
-  bool running_ = false;  // of the driving thread
+  bool running_ = false;  // true inside run_until_idle(); only the driving thread uses it
 };
 
 }  // namespace pharos::async

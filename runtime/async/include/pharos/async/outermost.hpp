@@ -7,18 +7,19 @@
 
 namespace pharos::async::detail {
 
-/// The routine of a coroutine that nobody awaits: whoever derives from this runs it, and hears of its end.
+/// The Routine of a coroutine that no other coroutine awaits. A derived class runs it and overrides ended(), which is
+/// called at the coroutine's end.
 class Outermost : public Routine {
  public:
-  /// `cancelled` outlives it.
+  /// `cancelled` must outlive this object.
   Outermost(Executor& executor, const std::atomic<bool>& cancelled, Async<void> coroutine)
       : Routine{executor, cancelled}, coroutine_{std::move(coroutine)} {}
 
-  /// The first run() then begins it.
+  /// Prepares the coroutine; the first run() starts it.
   void start() { coroutine_.start(*this, {}); }
 
  protected:
-  /// Throws what it threw; once, after its end.
+  /// Throws the coroutine's exception if it ended with one. To be called once, after the coroutine's end.
   void take() { coroutine_.take(); }
 
  private:

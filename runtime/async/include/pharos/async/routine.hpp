@@ -10,14 +10,15 @@ namespace pharos::async::detail {
 
 class Wait;
 
-/// One spawned coroutine with all those that it awaits: at any moment one of them runs, or the innermost waits.
-/// Resumes them in a loop, not from within each other: GCC 12 makes symmetric transfer a tail call only with
-/// optimization and without sanitizers, and elsewhere a chain of 100 000 awaits would end at the end of the stack.
+/// One spawned coroutine together with the chain of coroutines that it awaits. At any moment one of them runs, or the
+/// innermost waits. The routine resumes them in a loop, not from within each other: GCC 12 makes symmetric transfer a
+/// tail call only with optimization and without sanitizers, and otherwise a chain of 100 000 awaits would overflow the
+/// stack.
 ///
-/// Owned by its AsyncGroup. Threads: run() and all that it calls belong to the executor; cancelled() to any thread.
+/// Owned by its AsyncGroup. Threads: all members belong to the executor, except cancelled(), which any thread may call.
 class PHAROS_API Routine {
  public:
-  /// `cancelled` is the group's, and outlives the routine.
+  /// `cancelled` belongs to the group and must outlive the routine.
   Routine(Executor& executor, const std::atomic<bool>& cancelled) : executor_{executor}, cancelled_{cancelled} {}
   Routine(const Routine&) = delete;
   Routine& operator=(const Routine&) = delete;
@@ -26,20 +27,22 @@ class PHAROS_API Routine {
   Executor& executor() const { return executor_; }
   bool cancelled() const { return cancelled_.load(std::memory_order_acquire); }
 
-  /// The coroutine that runs once the running one has suspended; none when the outermost has ended.
+  /// Sets the coroutine to resume after the running coroutine has suspended. Null at the end of the outermost one.
   void transfer_to(std::coroutine_handle<> next) { next_ = next; }
 
-  /// `waiting` goes on at the next run(). Until then cancel_wait() ends `wait`, if there is one.
+  /// Stores `waiting` as the coroutine that the next run() resumes. Until then cancel_wait() can end `wait`, unless
+  /// `wait` is null.
   void park(std::coroutine_handle<> waiting, Wait* wait);
 
-  /// Runs until all wait again, or have ended. Destroys the routine in the latter case.
+  /// Runs until the innermost coroutine waits again, or until the outermost has ended. May destroy the routine at the
+  /// outermost's end.
   void run();
 
-  /// Ends the wait that it is in now, if that can be cancelled.
+  /// Ends the present wait with kCancelled, if there is one and it can be cancelled.
   void cancel_wait();
 
  private:
-  /// The outermost coroutine has ended. May destroy this.
+  /// Called when the outermost coroutine has ended. May destroy this object.
   virtual void ended() = 0;
 
   Executor& executor_;

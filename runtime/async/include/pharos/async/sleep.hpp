@@ -7,11 +7,11 @@
 
 namespace pharos::async {
 
-/// Goes on after that time, by the executor's clock. Lets what is ready run first, even for a time of zero.
-/// Ends early with kCancelled, and in no other way.
+/// Waits for `duration`, by the clock of the coroutine's executor. Callbacks that are already posted run first, even
+/// for a duration of zero. Fails only with kCancelled, when the coroutine's group is cancelled.
 PHAROS_API Async<Result<void>> sleep(Duration duration);
 
-/// Goes on at that moment.
+/// Waits until `when`, like sleep().
 PHAROS_API Async<Result<void>> sleep_until(TimePoint when);
 
 }  // namespace pharos::async

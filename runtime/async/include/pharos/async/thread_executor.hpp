@@ -11,15 +11,16 @@
 
 namespace pharos::async {
 
-/// An executor on one thread of its own, by the machine's clock. For background work that waits for no descriptor,
-/// and for tests.
+/// An executor with its own thread, by the machine's clock. For background work that waits for no descriptor, and for
+/// tests.
 ///
-/// Owned by the object graph, above everything that runs on it. Threads: any may call it; none but its own runs
-/// callbacks. End: the destructor lets what is posted run, with all that it posts in turn, drops the timers and joins
-/// the thread; not from within a callback. Bounds: none, see Executor.
+/// Created before all objects that run on it, and outlives them. Threads: any thread may call it, and only its own
+/// thread runs callbacks. End: the destructor lets the posted callbacks run, with all callbacks that they post, drops
+/// the timers that are not due, and joins the thread. It must not be called from within a callback. Bounds: none, see
+/// Executor.
 class PHAROS_API ThreadExecutor final : public Executor {
  public:
-  /// `name` is what debuggers and top show; at most 15 characters of it.
+  /// `name` is the thread's name in debuggers and top, cut to 15 characters.
   explicit ThreadExecutor(std::string name);
   ~ThreadExecutor() override;
 
@@ -37,7 +38,7 @@ class PHAROS_API ThreadExecutor final : public Executor {
   std::deque<Callback> posted_;
   TimerQueue timers_;
   bool stopping_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last member, because the thread uses all members above
 };
 
 }  // namespace pharos::async

@@ -9,21 +9,22 @@
 
 namespace pharos::async {
 
-/// The timers of one executor, earliest first, then in the order of add(). Pure: the time is passed in.
-/// Owned and locked by its executor. Adding takes O(log n), cancelling O(1): most timers are deadlines, and most
-/// deadlines are cancelled long before they come. Holds at most twice as many entries as there are timers.
+/// The timers of one executor, ordered by time, then by the order of add(). It reads no clock: the time is passed in.
+/// Owned by its executor, which also locks it. Adding takes O(log n) and cancelling O(1) on average: most timers are
+/// deadlines, and most deadlines are cancelled long before they expire. After a cancel() or take_due() the heap holds
+/// at most twice as many entries as there are timers.
 class TimerQueue {
  public:
   TimerId add(TimePoint when, Callback work);
 
-  /// The work of a timer that has not been taken, for the caller to destroy once it holds no lock; empty if there is
-  /// none.
+  /// Removes a timer and returns its work, which the caller destroys after it has released its lock. Returns an empty
+  /// callback if the timer was taken or cancelled before.
   Callback cancel(TimerId timer);
 
-  /// When the earliest timer is due.
+  /// The time of the earliest timer; nullopt if there is no timer.
   std::optional<TimePoint> next() const;
 
-  /// Takes out the work of the earliest timer that is due; empty if none is.
+  /// Removes the earliest timer that is due and returns its work; an empty callback if no timer is due.
   Callback take_due(TimePoint now);
 
   bool empty() const { return work_.empty(); }
@@ -38,7 +39,7 @@ class TimerQueue {
   void pop();
   void drop_cancelled();
 
-  // A heap of all entries, cancelled ones too, but never with a cancelled one on top.
+  // A heap of all entries, cancelled ones included, except that the top entry is never a cancelled one.
   std::vector<Entry> heap_;
   std::unordered_map<TimerId, Callback> work_;
   std::uint64_t last_ = 0;

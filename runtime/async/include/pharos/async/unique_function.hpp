@@ -15,9 +15,9 @@ namespace pharos::async {
 template <class Signature>
 class UniqueFunction;
 
-/// A callable that is moved, never copied, so that it may own what it needs: a coroutine, a file, a unique_ptr.
-/// Up to kInlineBytes of captures live inside it, without an allocation; a capture whose move may throw does not.
-/// Belongs to one thread at a time. Calling an empty one ends the process.
+/// A callable that can be moved but not copied, so that its captures can be move-only: a coroutine, a file, a
+/// unique_ptr. Captures of up to kInlineBytes are stored inside it without an allocation, unless their move may throw.
+/// Belongs to one thread at a time. Calling an empty one aborts the process.
 template <class R, class... Args>
 class UniqueFunction<R(Args...)> {
  public:
@@ -114,7 +114,7 @@ class UniqueFunction<R(Args...)> {
   const Operations* operations_ = nullptr;
 };
 
-/// What an executor runs.
+/// The work that an executor runs.
 using Callback = UniqueFunction<void()>;
 
 }  // namespace pharos::async

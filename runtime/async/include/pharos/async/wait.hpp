@@ -12,29 +12,32 @@
 #include <pharos/base/error.hpp>
 #include <pharos/base/export.hpp>
 
-/// How every wait of this folder works.
+/// How every wait of this folder works:
 ///
-/// 1. The coroutine makes a Wait and leaves it where the event will look for it.
+/// 1. The coroutine makes a Wait and stores it where the awaited event finds it.
 /// 2. `co_await suspend(wait, deadline)` parks the coroutine and sets a timer for the deadline.
-/// 3. The event (any thread), the timer and cancellation each try to claim() it. One wins, leaves what it brings, and
-///    calls resume(), which posts to the coroutine's executor.
+/// 3. The event (on any thread), the timer and cancellation each try to claim() the Wait. The winner stores its result
+///    and calls resume(), which posts to the coroutine's executor.
 ///
-/// The Wait may be claimed between 1 and 2: the resumption is posted to the strand that the coroutine still occupies.
-/// Whoever holds the Wait shares it, so that a late event or timer finds a Wait that is over, not one that is gone.
+/// The Wait may be claimed between steps 1 and 2. That is safe: the resumption is posted to the executor, which runs it
+/// only after the coroutine has suspended. All holders share the Wait by shared_ptr, so that a late event or timer
+/// finds a Wait that has ended, not freed memory.
 namespace pharos::async::detail {
 
 enum class WaitEnd : std::uint8_t { kPending, kReady, kDeadline, kCancelled };
 
+/// One wait of a coroutine, which exactly one of event, deadline and cancellation ends.
 class PHAROS_API Wait {
  public:
   explicit Wait(Routine& waiting) : waiting_{waiting} {}
 
-  /// True for the first caller only, who then has to call resume(). Any thread.
+  /// Returns true only to the first caller, which must then call resume(). Any thread.
   bool claim(WaitEnd end) {
     WaitEnd pending = WaitEnd::kPending;
     return end_.compare_exchange_strong(pending, end, std::memory_order_acq_rel);
   }
-  /// The coroutine goes on, on its executor. Once, by whoever claimed. Any thread.
+  /// Lets the coroutine continue on its executor. Only the caller whose claim() returned true may call this, once. Any
+  /// thread.
   void resume();
 
   WaitEnd end() const { return end_.load(std::memory_order_acquire); }
@@ -44,7 +47,7 @@ class PHAROS_API Wait {
   std::atomic<WaitEnd> end_{WaitEnd::kPending};
 };
 
-/// What `co_await suspend(…)` waits with.
+/// The awaiter of `co_await suspend(…)`. Returns how the wait ended.
 class PHAROS_API Suspension {
  public:
   Suspension(std::shared_ptr<Wait> wait, Deadline deadline, bool cancellable)
@@ -70,12 +73,13 @@ class PHAROS_API Suspension {
 [[nodiscard]] inline Suspension suspend(std::shared_ptr<Wait> wait, Deadline deadline) {
   return {std::move(wait), deadline, true};
 }
-/// For joining: what is cancelled still has to wait for what it started.
+/// For joining: a cancelled coroutine must still wait for the coroutines that it started.
 [[nodiscard]] inline Suspension suspend_uncancellable(std::shared_ptr<Wait> wait, Deadline deadline) {
   return {std::move(wait), deadline, false};
 }
 
-/// The error of a wait that brought nothing. `attempted`: "receiving from a channel".
+/// The error of a wait that ended by deadline or cancellation. `attempted` names the attempt: "receiving from a
+/// channel".
 PHAROS_API Error wait_error(WaitEnd end, std::string_view attempted);
 
 }  // namespace pharos::async::detail

@@ -6,7 +6,7 @@
 
 namespace pharos {
 
-/// A number of bytes. `64_MiB`, `ByteCount{n}`.
+/// A number of bytes, written `64_MiB` or `ByteCount{n}`. Sums and differences wrap around like std::uint64_t.
 class ByteCount {
  public:
   constexpr ByteCount() = default;
@@ -22,7 +22,7 @@ class ByteCount {
   std::uint64_t bytes_ = 0;
 };
 
-/// For people: "512 B", "1.5 MiB".
+/// The count as text for people: "512 B", "1.5 MiB".
 std::string to_string(ByteCount count);
 
 inline namespace literals {

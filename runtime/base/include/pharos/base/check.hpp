@@ -38,7 +38,8 @@ std::string print_all(const Values&... values) {
 
 }  // namespace pharos::detail
 
-/// A condition that only a bug can break. On in release too: prints the condition and the values, and aborts.
+/// Checks a condition that only a bug can break. If it is false, prints the condition and the values to standard error
+/// and aborts the process. Release builds check too.
 #define PHAROS_CHECK(condition, ...)                                                                               \
   do {                                                                                                             \
     if (!(condition)) [[unlikely]]                                                                                 \

@@ -7,21 +7,21 @@ namespace pharos {
 using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
-/// Where time comes from: the machine's monotonic clock, or a test's own. Wall-clock time is for logs only.
-/// May be read from any thread. Outlives what it is given to.
+/// A source of monotonic time: the machine's clock, or a clock that a test controls. Wall-clock time is for logs only.
+/// The owner keeps the clock alive longer than every object that uses it.
 class Clock {
  public:
   virtual ~Clock() = default;
   virtual TimePoint now() const = 0;
 };
 
-/// CLOCK_MONOTONIC.
+/// The machine's clock, CLOCK_MONOTONIC. Any thread may read it.
 class SteadyClock final : public Clock {
  public:
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
 };
 
-/// Stands still until it is told to go on.
+/// A clock for tests: its time changes only in advance(). Not thread-safe.
 class ManualClock final : public Clock {
  public:
   TimePoint now() const override { return now_; }

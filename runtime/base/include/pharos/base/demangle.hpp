@@ -6,7 +6,8 @@
 
 namespace pharos {
 
-/// As people write it, the name that the compiler has for a type or a function; the name itself if it is none of those.
+/// Turns a mangled name of a type or function into the form that people write. Returns `name` unchanged if it is not a
+/// mangled name.
 PHAROS_API std::string demangled(const char* name);
 
 }  // namespace pharos

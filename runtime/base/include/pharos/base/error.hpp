@@ -12,16 +12,16 @@
 
 namespace pharos {
 
-/// What kind of failure it was, and so what a caller can do about it.
+/// The kind of a failure. It tells the caller how to react.
 enum class ErrorCode : std::uint8_t {
-  kCancelled = 1,       ///< somebody asked for it to stop; never logged
+  kCancelled = 1,       ///< the operation was asked to stop; never logged
   kDeadlineExceeded,    ///< the time that the caller gave ran out
-  kInvalidArgument,     ///< the call can never succeed as it is
-  kNotFound,            ///< no such thing here
-  kFunctionNotFound,    ///< the receiving executable does not have that function
-  kAlreadyExists,       ///< a name or place is taken
+  kInvalidArgument,     ///< these arguments can never succeed
+  kNotFound,            ///< the named thing does not exist here
+  kFunctionNotFound,    ///< the receiving executable does not have the function
+  kAlreadyExists,       ///< the name or place is taken
   kFailedPrecondition,  ///< right call, wrong moment: do what the message says first
-  kPermissionDenied,    ///< no token, a wrong one, or somebody else's files
+  kPermissionDenied,    ///< no token, a wrong token, or files of another user
   kOverloaded,          ///< a bound was reached; try again after a pause
   kUnavailable,         ///< the peer cannot be reached now; try again
   kExhausted,           ///< memory, disk, descriptors or processes ran out
@@ -29,32 +29,33 @@ enum class ErrorCode : std::uint8_t {
   kOwnerDied,           ///< the process that owned the object is gone
   kActorDied,           ///< the actor is gone for good
   kWorkerDied,          ///< the process that ran the task is gone
-  kUserError,           ///< the user's function threw
-  kRuntimeStopped,      ///< the Runtime that it belongs to is gone
+  kUserError,           ///< the user's function threw an exception
+  kRuntimeStopped,      ///< the Runtime that the operation belongs to has stopped
   kCorrupt,             ///< bytes that make no sense; the connection or file is given up
-  kUnsupported,         ///< this build or machine cannot do that
+  kUnsupported,         ///< this build or machine does not support the operation
   kInternal,            ///< a bug in Pharos
 };
 
-/// Whether a call that failed has run.
+/// Tells whether the function of a failed call has run.
 enum class Outcome : std::uint8_t {
-  kNotStarted,  ///< it did not run: calling again is safe
-  kFailed,      ///< it ran and failed
-  kUnknown,     ///< it may have run
+  kNotStarted,  ///< the function did not run: calling again is safe
+  kFailed,      ///< the function ran and failed
+  kUnknown,     ///< the function may have run
 };
 
 PHAROS_API std::string_view to_string(ErrorCode code);
 PHAROS_API std::string_view to_string(Outcome outcome);
 
-/// A failure that carries its story: what failed and why (message), what to do about it (remedy), and what was being
-/// attempted around it (context, added by each layer on the way up). A value: copied, moved, sent between processes.
+/// A failure with its explanation. The message says which step failed and why, the remedy says how to fix it, and each
+/// layer on the way up adds a line of context about its own attempt. A plain value: it can be copied, moved and sent
+/// between processes. An object that was moved from can only be assigned to or destroyed.
 class PHAROS_API Error {
  public:
-  /// A user's exception that the error stands for, to be thrown again where it arrives.
+  /// An encoded exception of the user's function. The receiving process throws it again.
   struct Thrown {
     static constexpr std::size_t kBytesMax = 16 << 10;
-    std::string type;              ///< mangled
-    std::vector<std::byte> value;  ///< at most kBytesMax
+    std::string type;              ///< mangled name of the exception's type
+    std::vector<std::byte> value;  ///< the encoded exception, at most kBytesMax
   };
 
   Error(ErrorCode code, std::string message, std::string remedy = {});
@@ -64,7 +65,7 @@ class PHAROS_API Error {
   Error& operator=(Error&&) noexcept = default;
   ~Error() = default;
 
-  /// From errno. `what` says what was attempted: "binding 127.0.0.1:7000".
+  /// Makes an error from errno; the code follows from the number. `what` names the attempt: "binding 127.0.0.1:7000".
   static Error from_errno(std::string what, int error_number, std::string remedy = {});
 
   ErrorCode code() const { return story_->code; }
@@ -74,7 +75,7 @@ class PHAROS_API Error {
   const std::vector<std::string>& context() const { return story_->context; }
   const std::optional<Thrown>& thrown() const { return story_->thrown; }
 
-  /// Adds what was being attempted: "creating actor \"counter\"".
+  /// Adds a line of context that names the caller's attempt: "creating actor \"counter\"".
   Error with(std::string context) &&;
   Error with_outcome(Outcome outcome) &&;
   Error with_thrown(Thrown thrown) &&;
@@ -93,7 +94,7 @@ class PHAROS_API Error {
     std::vector<std::string> context;  // innermost first
     std::optional<Thrown> thrown;
   };
-  std::unique_ptr<Story> story_;  // never null but after a move
+  std::unique_ptr<Story> story_;  // null only after a move
 };
 
 }  // namespace pharos

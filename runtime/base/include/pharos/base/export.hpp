@@ -1,4 +1,4 @@
 #pragma once
 
-/// Marks what libpharos.so offers to programs. Everything else is hidden.
+/// Marks a symbol that libpharos.so exports to programs. Symbols without this mark are hidden.
 #define PHAROS_API __attribute__((visibility("default")))

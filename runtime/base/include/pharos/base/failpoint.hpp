@@ -8,92 +8,96 @@
 #include <pharos/base/export.hpp>
 #include <pharos/base/result.hpp>
 
-/// Places in the code where a test can have the process killed or stopped, or the step fail: all of them are listed
-/// here, and tests/cluster/store_deaths_test.cpp, far_objects_test.cpp, head_deaths_test.cpp, run_command_test.cpp,
-/// tests/collective/failpoints_test.cpp for ranks, tests/checkpoint/interrupted_test.cpp and
-/// tests/trainer for trainings, or tests/process/keeper_test.cpp kills or stops at each. Without an order one costs a
-/// load and a branch.
+/// A failpoint is a place in the code where a test can kill or stop the process, or make the step fail. This header
+/// lists all of them. At least one of these tests uses each failpoint: store_deaths_test.cpp, far_objects_test.cpp,
+/// head_deaths_test.cpp and run_command_test.cpp in tests/cluster, tests/collective/failpoints_test.cpp for ranks,
+/// tests/checkpoint/interrupted_test.cpp and tests/trainer for trainings, and tests/process/keeper_test.cpp. A
+/// failpoint that no order names costs a load and a branch.
 namespace pharos {
 
+/// Each comment describes the state at the failpoint. "Can fail" names the failure that kFail simulates; kFail has no
+/// effect at the failpoints without it.
 enum class Failpoint : std::uint8_t {
-  // A process and its objects.
-  kSlabLeased,      ///< the node has lent it, nothing is mapped
-  kSlotBegun,       ///< an object has a slot, and nothing else
-  kSlotProvided,    ///< and memory; can fail: there is none
-  kObjectWritten,   ///< it is not sealed
-  kObjectSealed,    ///< nobody knows of it
-  kResultSent,      ///< its heir knows of it, who is not told that it is handed over
-  kObjectKept,      ///< pinned, and not in any list
-  kObjectTaken,     ///< its holder is another now
-  kObjectLetGo,     ///< it has not ended
-  kObjectEnded,     ///< its slot is free, and in no list
-  kSlabGivenUp,     ///< unmapped, and the node does not know
-  kObjectAskedFor,  ///< it is out, pinned to be read, and the node will hear of it
+  // A process and its objects in the object store.
+  kSlabLeased,      ///< the node has lent a slab to this process, which has not mapped it
+  kSlotBegun,       ///< a new object has a slot, but may have no memory
+  kSlotProvided,    ///< the new object has a slot and memory; can fail: no memory
+  kObjectWritten,   ///< the object is written, but not sealed
+  kObjectSealed,    ///< the object is sealed, but no other process knows of it
+  kResultSent,      ///< the caller is told of a result in the store, but the worker has not noted the hand-over
+  kObjectKept,      ///< the object is pinned, but in no list of this process
+  kObjectTaken,     ///< this process holds an object of another maker, but has it in no list
+  kObjectLetGo,     ///< this process has given up its hold on the object, but the object has not ended
+  kObjectEnded,     ///< the object's slot is free, but in no list of free slots
+  kSlabGivenUp,     ///< the slab is unmapped, but the node is not told
+  kObjectAskedFor,  ///< the object is not in memory, is pinned for reading, and the node is about to be asked for it
   // A node and its store.
-  kStoreOpened,     ///< a process has a table, and no answer
-  kSlabLent,        ///< the process has not been told
-  kProcessGone,     ///< what it had is cleared up, what others waited for is not
-  kObjectSpilled,   ///< written to disk, in memory still; can fail: the disk is full
-  kObjectOut,       ///< out, with its memory
-  kMemoryGone,      ///< out, and the node does not know
-  kObjectReturns,   ///< it has memory again; can fail: it is damaged
-  kObjectReturned,  ///< read back, and nobody is told
-  // A node and another one.
-  kObjectClaimed,   ///< pinned for the other, which is not told
-  kObjectImported,  ///< has a place here, and nobody is told
-  kChunkSent,       ///< can fail: it is damaged on its way
-  kChunkReceived,   ///< not seen by those that relay it; can fail: the stream has broken
-  kProgramSent,     ///< a part of one; can fail: it is damaged on its way
-  // The head and what it writes down.
-  kRecordsOpened,   ///< and not read
-  kRecordsRead,     ///< what they say is so again, and no node has come back
-  kRecordsReady,    ///< changed, and not written; can fail: the disk is full
-  kRecordsWritten,  ///< durable, and nobody is told
-  kRecordsSaid,     ///< one of those that wait for it is told
-  // A rank and the others.
-  kRankHere,       ///< the others may look at it, and have not all come
-  kMemoryOffered,  ///< its own for all ranks, which nobody has mapped
-  kMemoryMapped,   ///< that of all, and nobody knows
-  kDataGiven,      ///< it is there, and nobody knows
-  kPartReduced,    ///< its own, and nobody knows
-  kResultTaken,    ///< and nobody knows
-  kLetterWritten,  ///< and not posted
-  kLetterRead,     ///< and not taken
-  kBeginTold,      ///< of an operation, over TCP
-  kPartSent,       ///< a chunk is on its way
-  kPartCame,       ///< a chunk has, and nothing was done with it
-  kLaneBegins,     ///< a machine's ranks are done, and lanes are not begun
-  kLaneEnded,      ///< and a machine's other ranks do not know
+  kStoreOpened,     ///< a process has a table in the ledger, but no answer
+  kSlabLent,        ///< a slab is lent, but the process is not told
+  kProcessGone,     ///< the share of a dead process is cleared up, but the requests that wait are not served
+  kObjectSpilled,   ///< the object is on disk and still in memory; can fail: the disk is full
+  kObjectOut,       ///< the ledger says that the object is out of memory, but its memory is not released
+  kMemoryGone,      ///< the object's memory is released, but the node's strand does not know
+  kObjectReturns,   ///< the object has memory again, but no bytes; can fail: the copy on disk is damaged
+  kObjectReturned,  ///< the object is back in memory, but nobody is told
+  // A node and another node.
+  kObjectClaimed,   ///< the object is pinned for the other node, which is not told
+  kObjectImported,  ///< the object of the other node has a place in this store, but nobody is told
+  kChunkSent,       ///< a chunk of an object is about to be sent; can fail: damaged on its way
+  kChunkReceived,   ///< a chunk has arrived, but cannot be relayed yet; can fail: the stream breaks
+  kProgramSent,     ///< a part of an executable is about to be sent; can fail: damaged on its way
+  // The head and its stored records.
+  kRecordsOpened,   ///< the store is open, but not read
+  kRecordsRead,     ///< the head's state is restored, but no node has come back
+  kRecordsReady,    ///< a change is about to be written; can fail: the disk is full
+  kRecordsWritten,  ///< a change is durable, but nobody is told
+  kRecordsSaid,     ///< one of the effects that waited for the write has run
+  // A rank and the other ranks.
+  kRankHere,       ///< the other ranks may look at this rank, but not all of them have come
+  kMemoryOffered,  ///< this rank offers its memory to all ranks, but nobody has mapped it
+  kMemoryMapped,   ///< this rank has mapped the memory of all ranks, but they are not told
+  kDataGiven,      ///< this rank's data is in shared memory, but the other ranks are not told
+  kPartReduced,    ///< this rank has reduced its part, but the other ranks are not told
+  kResultTaken,    ///< this rank has its result, but the other ranks are not told
+  kLetterWritten,  ///< a piece of a message to another rank is in shared memory, but not posted
+  kLetterRead,     ///< a piece of a message is copied out, but not marked as taken
+  kBeginTold,      ///< one other rank is told over TCP that an operation has begun
+  kPartSent,       ///< a chunk is handed to a TCP stream
+  kPartCame,       ///< a chunk has arrived over TCP, but is not processed
+  kLaneBegins,     ///< the step within the machine is done, but the lanes (the steps between machines) are not begun
+  kLaneEnded,      ///< the lanes have ended, but the machine's other ranks are not told
   // A keeper and its daemon.
-  kDaemonForked,  ///< and its keeper does not know
+  kDaemonForked,  ///< the daemon runs, but the keeper has not noted its process id
   // A training and its checkpoints.
-  kStateCopied,      ///< and not given to the thread that writes
-  kSaveBegun,        ///< a rank's part has its head; can fail: the disk is full
-  kSaveWritten,      ///< and all, which is not synced
-  kSaveSaid,         ///< others can see it; can fail: the disk has an error
-  kSavesThere,       ///< of all ranks, without a manifest
-  kManifestWritten,  ///< and what is newest is not said
-  kOldGoes,          ///< a checkpoint that is not wanted any more is about to be removed
-  kStepCommitted,    ///< and nothing has followed it
-  kStepTold,         ///< and saved, if it was to be
-  kStateGiven,       ///< a part of it to who has come in a place, and the rest is not
-  kStateTaken,       ///< from others, and it does not count yet
-  kEnd,              ///< of this list
+  kStateCopied,      ///< the state is copied, but not given to the thread that writes
+  kSaveBegun,        ///< the file of this rank's part has its head; can fail: the disk is full
+  kSaveWritten,      ///< the file of this rank's part is complete, but not synced
+  kSaveSaid,         ///< the description of this rank's part is written; can fail: the disk has an error
+  kSavesThere,       ///< the parts of all ranks are written, but no manifest
+  kManifestWritten,  ///< the checkpoint is complete, but checkpoints of later steps are not set aside
+  kOldGoes,          ///< a checkpoint that nobody wants is about to be removed
+  kStepCommitted,    ///< the step is counted, but neither reported nor saved
+  kStepTold,         ///< the step is reported, and its save has begun if one was due
+  kStateGiven,       ///< a part of the state is sent to ranks that lack it, but the rest is not
+  kStateTaken,       ///< the state of another rank is loaded, but the step does not count yet
+  kEnd,              ///< the number of failpoints
 };
 
-/// "slot_begun".
+/// The name in orders: "slot_begun".
 PHAROS_API std::string_view name_of(Failpoint at);
 
+/// An order to do something at a failpoint. kStop sends SIGSTOP once; kFailOnce makes only one pass fail.
 struct FailpointOrder {
   enum class Action : std::uint8_t { kKill, kStop, kFail, kFailOnce };
 
   Failpoint at = Failpoint::kEnd;
   Action action = Action::kKill;
-  std::uint32_t passes = 0;  ///< so often the process passes there before
+  std::uint32_t passes = 0;  ///< how often the process passes the failpoint before the action
 };
-/// "slot_begun:kill:3"; kill, stop, fail or fail_once, and how often it is passed before.
+/// Parses NAME:ACTION or NAME:ACTION:PASSES, such as "slot_begun:kill:3"; the action is kill, stop, fail or fail_once.
+/// Returns kInvalidArgument for any other text.
 PHAROS_API Result<FailpointOrder> parse_failpoint(std::string_view text);
-/// From now on, in this process; one order at a time.
+/// Gives this process an order, which replaces the order before. An order with Failpoint::kEnd cancels.
 PHAROS_API void order_failpoint(const FailpointOrder& order);
 
 namespace detail {
@@ -101,7 +105,7 @@ PHAROS_API extern std::atomic<Failpoint> ordered_failpoint;
 PHAROS_API bool reach(Failpoint at);
 }  // namespace detail
 
-/// True: the step is to fail.
+/// Marks a place in the code as this failpoint. Returns true if the step must fail. Any thread.
 inline bool failpoint(Failpoint at) {
   return detail::ordered_failpoint.load(std::memory_order_relaxed) == at && detail::reach(at);
 }

@@ -6,7 +6,7 @@
 
 namespace pharos {
 
-/// An open file descriptor, closed by whoever holds it last.
+/// Owns an open file descriptor and closes it when destroyed or reset. Can be moved, not copied. Not thread-safe.
 class Fd {
  public:
   Fd() = default;

@@ -9,8 +9,8 @@
 
 namespace pharos {
 
-/// An identity that cannot be mistaken for another kind of identity, or for a number.
-/// Zero is no identity: a default-constructed Id is false.
+/// An identity of one kind. The type keeps it from being mixed up with identities of another kind or with numbers.
+/// Zero means "no identity": a default-constructed Id converts to false.
 template <class Tag>
 class Id {
  public:
@@ -25,7 +25,7 @@ class Id {
   std::uint64_t value_ = 0;
 };
 
-/// Sixteen hexadecimal digits, as identities are printed everywhere.
+/// Returns the value as sixteen hexadecimal digits, the form in which all identities are printed.
 PHAROS_API std::string to_hex(std::uint64_t value);
 
 template <class Tag>
@@ -38,7 +38,7 @@ using NodeId = Id<struct NodeTag>;      ///< one machine's daemon
 using WorkerId = Id<struct WorkerTag>;  ///< one worker process
 using ActorId = Id<struct ActorTag>;    ///< one actor, through all its incarnations
 using GroupId = Id<struct GroupTag>;    ///< one placement group
-using CallerId = Id<struct CallerTag>;  ///< what calls are numbered by: a driver, a worker incarnation, a light actor
+using CallerId = Id<struct CallerTag>;  ///< one source of numbered calls: a driver, a worker incarnation, a light actor
 using TraceId = Id<struct TraceTag>;    ///< one call tree
 
 }  // namespace pharos

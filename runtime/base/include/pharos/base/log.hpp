@@ -9,7 +9,8 @@
 
 namespace pharos {
 
-/// error: somebody must act. warn: we recovered. info: whoever runs the node cares. debug: for developers.
+/// Error: somebody must act. Warn: the program recovered. Info: of interest to the person who runs the node. Debug: for
+/// developers. kOff is a threshold only: no lines are written.
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarn, kError, kOff };
 
 struct LogField {
@@ -22,12 +23,12 @@ LogField kv(std::string_view key, const T& value) {
   return {key, detail::print(value)};
 }
 
-/// One event, with its identity in fields: `log(LogLevel::kWarn, "worker lost", {kv("worker", id)})`.
-/// An error is logged once, where it is handled. Pure cores do not log. Any thread.
+/// Writes one event to standard error, with its details in fields: `log(LogLevel::kWarn, "worker lost",
+/// {kv("worker", id)})`. The environment variable PHAROS_LOG sets the lowest level that is written (debug, info, warn,
+/// error or off); the default is warn. An error is logged once, where it is handled. Pure cores do not log. Any thread.
 void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields = {});
 
-/// What this process is called in its lines ("node", "zygote"), which go to standard error. Which of them are shown
-/// PHAROS_LOG says: debug, info, warn, error or off; without it warnings and errors.
+/// Sets the name of this process in its log lines ("node", "zygote"). Any thread.
 void set_log_role(std::string_view role);
 
 }  // namespace pharos

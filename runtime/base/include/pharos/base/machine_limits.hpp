@@ -10,36 +10,38 @@
 
 namespace pharos {
 
-/// What this process may use of its machine: what there is, or less, as its cgroups and those above them allow, of
-/// version 1 and version 2. Knows where to look from the start on, and looks anew each time. A value; any thread.
+/// How many CPUs and how much memory of its machine this process may use: all of the machine, or less if its cgroups
+/// or their parents (version 1 or 2) set a limit. The constructor finds the cgroups, and each call reads their files
+/// again. Any thread may call. Files that cannot be read count as "no limit".
 class PHAROS_API MachineLimits {
  public:
-  /// Of which the largest part is in use: the machine's memory, or that of one of the cgroups.
+  /// The memory that is closest to full: either the machine's memory, or the limit of one of the cgroups.
   struct MemoryUse {
-    ByteCount used;  ///< without what the system keeps of files and can let go of
+    ByteCount used;  ///< bytes in use, without cached file data that the kernel can drop
     ByteCount total;
     bool of_cgroup = false;
-    ByteCount least;          ///< of all of them: what there is, as memory() has it
-    std::uint64_t kills = 0;  ///< how often the kernel has killed a process of this machine for memory, since its start
+    ByteCount least;          ///< the smallest limit of all, as memory() returns it
+    std::uint64_t kills = 0;  ///< out-of-memory kills on this machine since it booted
   };
 
-  /// `root` has proc and sys in it; "/", but in tests.
+  /// `root` is the folder that contains proc and sys. Tests pass another folder than "/".
   explicit MachineLimits(const std::filesystem::path& root = "/");
 
-  /// That the cgroups allow; 0: as many as there are.
+  /// Number of CPUs that the cgroups allow; 0 if they set no limit.
   double cpus() const;
+  /// The smallest of the machine's memory and the cgroups' limits; 0 if the machine's memory is unknown.
   ByteCount memory() const;
-  /// Nothing when nothing is known.
+  /// Returns nullopt if the machine's memory cannot be read from proc/meminfo.
   std::optional<MemoryUse> memory_use() const;
 
  private:
   struct Group {
     std::filesystem::path folder;
-    bool is_second;  // version
+    bool is_second;  // true for cgroup version 2
   };
 
   std::filesystem::path root_;
-  std::vector<Group> groups_;  // that may have limits
+  std::vector<Group> groups_;  // the cgroups of this process and their parents
 };
 
 }  // namespace pharos

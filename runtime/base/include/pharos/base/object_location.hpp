@@ -9,7 +9,7 @@
 
 namespace pharos {
 
-/// Which object: who made it, and its how manieth that is. Never used twice.
+/// The identity of an object: its maker, and a number that the maker counts up with each object. Never used twice.
 struct ObjectId {
   CallerId maker;
   std::uint64_t number = 0;
@@ -21,7 +21,8 @@ inline std::string to_string(const ObjectId& id) {
   return to_string(id.maker) + "/" + std::to_string(id.number);
 }
 
-/// Where an object lies in its node's store: in this slot, while the slot has this generation.
+/// The place of an object in its node's store: a slot, and the slot's generation. A slot gets a new generation for each
+/// object, so an old place never refers to a newer object.
 struct ObjectPlace {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
@@ -29,11 +30,12 @@ struct ObjectPlace {
   friend auto operator<=>(const ObjectPlace&, const ObjectPlace&) = default;
 };
 
-/// All that is needed to reach an object. Sent as it lies in memory.
+/// Everything that is needed to reach an object. Sent between processes exactly as it is in memory.
 struct ObjectLocation {
   ObjectId id;
   ObjectPlace place;
-  /// Who held it when this was written: if there is no such object any more, it may be because that process is no more.
+  /// The process that held the object when this location was written. If the object is gone, the death of this process
+  /// may be the reason. Comparisons ignore it.
   CallerId owner{};
   NodeId node{};
 

@@ -6,10 +6,11 @@
 
 namespace pharos {
 
-/// Bytes that nobody can guess, from the kernel: tokens, nonces, ids.
+/// Fills `bytes` with unpredictable bytes from the kernel, for tokens, nonces and ids. Aborts the process if the kernel
+/// gives none. Any thread.
 void fill_random(std::span<std::byte> bytes);
 
-/// Never zero, so that it may serve as an Id.
+/// Returns an unpredictable number that is never zero, so that it can be the value of an Id.
 std::uint64_t random_u64();
 
 }  // namespace pharos

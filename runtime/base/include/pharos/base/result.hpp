@@ -11,7 +11,8 @@
 
 namespace pharos {
 
-/// A T, or the Error that explains why there is none. Cannot be dropped silently.
+/// Either a T, or the Error that explains why there is no T. The compiler warns when a caller ignores a Result. Reading
+/// the value of a failed Result, or the error of a good one, aborts the process.
 template <class T>
 class [[nodiscard]] Result {
  public:

@@ -4,12 +4,12 @@
 
 namespace pharos {
 
-/// How the bundles of a placement group lie to each other.
+/// How the bundles of a placement group are distributed over nodes.
 enum class Strategy : std::uint8_t {
-  kPack,          ///< on as few nodes as may be
-  kSpread,        ///< on as many
-  kStrictPack,    ///< on one
-  kStrictSpread,  ///< each on a node of its own
+  kPack,          ///< on as few nodes as possible
+  kSpread,        ///< on as many nodes as possible
+  kStrictPack,    ///< all on one node
+  kStrictSpread,  ///< each on a different node
 };
 constexpr bool pharos_valid(Strategy strategy) {
   return strategy <= Strategy::kStrictSpread;

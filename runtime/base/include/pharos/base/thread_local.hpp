@@ -1,5 +1,5 @@
 #pragma once
 
-/// thread_local for a variable that every call looks at: found without a function call, because libpharos is there when
-/// the program starts. For pointers and flags: that space is small.
+/// thread_local for a variable that every call reads. The access needs no function call, which is possible because
+/// libpharos is loaded when the program starts. The memory for such variables is small: use it for pointers and flags.
 #define PHAROS_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) thread_local

@@ -10,9 +10,11 @@
 
 namespace pharos {
 
-/// All that the file has. `what` was attempted, for the error.
+/// Reads the whole content of the file, from its first byte. Returns less if the file is truncated meanwhile. Moves the
+/// file's offset. `what` names the attempt in the error, which comes from errno.
 Result<std::vector<std::byte>> read_whole(const Fd& file, const std::string& what);
-/// Behind what the file has, or where it stands; all of them, unless it fails.
+/// Writes all bytes at the file's offset (at its end if it was opened with O_APPEND). A write that fails may have
+/// written some of the bytes. `what` names the attempt in the error, and `remedy` says how to fix it.
 Result<void> write_whole(const Fd& file, std::span<const std::byte> bytes, const std::string& what,
                          const std::string& remedy);
 

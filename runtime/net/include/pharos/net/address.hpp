@@ -12,41 +12,46 @@
 
 namespace pharos::net {
 
-/// Where a daemon listens: "unix:/path/node.sock" or "127.0.0.1:7000".
+/// The address at which a daemon listens: "unix:/path/node.sock" or "127.0.0.1:7000".
 struct Address {
   bool unix_socket = false;
-  std::string place;  ///< path, or a numeric IPv4 address
+  std::string place;  ///< the path, or a numeric IPv4 address
   std::uint16_t port = 0;
 
   std::string to_string() const;
   bool loopback() const;
 };
 
-/// Of a host's name ("host:7000") its first IPv4 address: asks the network for it, perhaps, and waits for the answer.
+/// Parses "unix:PATH" or "HOST:PORT". Replaces a host name by the host's first IPv4 address, which may ask the network
+/// and block until the answer comes. Fails with kInvalidArgument.
 Result<Address> parse_address(std::string_view text);
-/// Where other machines reach this one, as far as it knows: its first IPv4 address that is not the loopback's, or its
-/// name.
+/// The address at which other machines probably reach this one: its first IPv4 address that is not a loopback address,
+/// or else its host name.
 std::string own_place();
 
-/// A listening socket, non-blocking. A Unix socket is made 0600, at a path of any length; a busy port or path gives
-/// kAlreadyExists naming it. Port 0 takes a free one: see bound_address().
+/// Makes a listening, non-blocking socket. A Unix socket gets the mode 0600 and may have a path of any length. Fails
+/// with kAlreadyExists if the port or path is in use. Port 0 takes a free port: see bound_address().
 Result<Fd> listen_at(const Address& address);
+/// The address at which a TCP socket listens.
 Result<Address> bound_address(int socket);
 /// The address of the other end of a connected TCP socket.
 Result<Address> far_address(int socket);
 
-/// A connected socket, non-blocking. Over a Unix socket the other side must belong to this user.
+/// Makes a connected, non-blocking socket, and blocks until the deadline at most. Over a Unix socket the process at the
+/// other end must belong to this user, otherwise this fails with kPermissionDenied.
 Result<Fd> connect_to(const Address& address, async::Deadline deadline);
-/// The same for an event loop.
+/// The same for a coroutine.
 async::Async<Result<Fd>> connect_to(Reactor* reactor, Address address, async::Deadline deadline);
 
-/// Of a TCP socket between machines: sends what is written at once, and fails about 10 s after the other machine has
-/// last been heard of, also when nothing is being sent. After a shorter cut it goes on within a second.
+/// Sets the options of a TCP socket between machines. Small writes are sent at once. The socket fails about 10 s after
+/// the last sign of life of the other machine, even when nothing is being sent. After a shorter interruption it
+/// continues within a second (on kernels before Linux 6.15 it may take longer).
 Result<void> set_up_far_socket(int tcp_socket);
-/// The same socket fails after 80 s only. For a connection whose user hears from elsewhere when its other end is gone.
+/// Lets a socket of set_up_far_socket() fail only after 80 s. For a connection whose user learns in another way that
+/// the other end is gone.
 Result<void> make_patient(int tcp_socket);
 
-/// kPermissionDenied unless the process at the other end of a Unix socket belongs to this user.
+/// Fails with kPermissionDenied unless the process at the other end of a Unix socket belongs to this user.
 Result<void> check_peer_is_this_user(int unix_socket);
 
 }  // namespace pharos::net

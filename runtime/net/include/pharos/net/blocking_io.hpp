@@ -7,20 +7,24 @@
 #include <pharos/base/fd.hpp>
 #include <pharos/base/result.hpp>
 
-/// For a thread that has nothing else to do until some bytes have come or gone: start-up and handshakes.
-/// The socket may be blocking or not; no call waits past its deadline (kDeadlineExceeded).
+/// Blocking sends and receives, for threads that can wait: during start-up and handshakes. The socket may be blocking
+/// or non-blocking. Any thread may call these functions, but only one at a time per socket and direction.
 namespace pharos::net {
 
+/// Sends all bytes. Fails with kDeadlineExceeded after the deadline, and with the error of errno.
 Result<void> send_all(int socket, std::span<const std::byte> bytes, async::Deadline deadline);
+/// Fills `bytes` from the socket. Fails with kUnavailable if the peer closes the connection before, with
+/// kDeadlineExceeded after the deadline, and with the error of errno.
 Result<void> receive_all(int socket, std::span<std::byte> bytes, async::Deadline deadline);
-/// What is there now, at least one byte unless there is nothing (0); kUnavailable at the peer's end.
+/// Receives the bytes that are available, without waiting. Returns 0 if no byte is available, and kUnavailable if the
+/// peer has closed the connection.
 Result<std::size_t> receive_some(int socket, std::span<std::byte> bytes);
 
 struct SocketPair {
   Fd first;
   Fd second;
 };
-/// Two connected Unix stream sockets, non-blocking, closed on exec.
+/// Makes two connected Unix stream sockets, non-blocking, which are closed on exec.
 Result<SocketPair> socket_pair();
 
 }  // namespace pharos::net

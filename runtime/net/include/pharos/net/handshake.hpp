@@ -14,44 +14,46 @@
 #include <pharos/base/result.hpp>
 #include <pharos/net/reactor.hpp>
 
-/// How two processes prove to each other that they know the cluster's token, before either parses anything else.
+/// The handshake: two processes prove to each other that they know the cluster's token, before either of them parses
+/// any other data.
 ///
 ///   initiator                                acceptor
 ///   hello (64 bytes, nonce i)          ->
 ///                                      <-    hello (64 bytes, nonce a), proof of (acceptor, both hellos)
 ///   proof of (initiator, both hellos)  ->
 ///
-/// A proof is HMAC-SHA256 under the key, over a label of the direction and both hellos whole: so it cannot be sent
-/// back (labels differ), replayed (nonces are new), or bound to another role, id or version. All sizes are fixed.
-/// The key is the cluster's token, or what was derived from it for one zygote or worker: those never see the token.
+/// A proof is an HMAC-SHA256 with the key, over a label for the direction and both complete hellos. A proof therefore
+/// cannot be sent back to its maker (the labels differ), cannot be replayed (the nonces are new), and is valid for one
+/// role, id and protocol version only. All sizes are fixed. The key is the cluster's token, or a key that was derived
+/// from the token for one zygote or worker: zygotes and workers never see the token.
 namespace pharos::net {
 
 using Key = std::array<std::byte, 32>;
 
 enum class Role : std::uint8_t { kNode = 1, kDriver, kZygote, kWorker };
 
-/// Who the other side said it was, and has proved to know the key for.
+/// The role and id of a process. After a handshake the other side has proved that it knows the key for its identity.
 struct Identity {
   Role role{};
   std::uint64_t id = 0;
 };
 
-/// The credential of one zygote or worker. From it the token cannot be found.
+/// Derives the key of one zygote or worker from the token. The token cannot be computed from the derived key.
 Key derive_key(const Key& token, Role role, std::uint64_t id);
 
 inline constexpr std::size_t kHelloBytes = 64;
 inline constexpr std::size_t kProofBytes = 32;
 
-/// The initiator's steps, without a socket.
+/// The initiator's side of the handshake as a state machine without a socket. Belongs to one thread at a time.
 class Initiator {
  public:
   Initiator(const Key& key, Identity self);
 
   std::span<const std::byte, kHelloBytes> hello() const { return hello_; }
-  /// The proof to send; kPermissionDenied when the acceptor does not know the key, kUnsupported when it speaks another
-  /// protocol version.
+  /// Checks the acceptor's answer and returns the proof to send. Fails with kPermissionDenied if the acceptor does not
+  /// know the key, kUnsupported if it speaks another protocol version, and kCorrupt if it does not speak this protocol.
   Result<std::array<std::byte, kProofBytes>> answer(std::span<const std::byte, kHelloBytes + kProofBytes> answer);
-  /// Once answer() gave a proof.
+  /// The acceptor's identity, valid after answer() has succeeded.
   Identity peer() const { return peer_; }
 
  private:
@@ -60,20 +62,22 @@ class Initiator {
   Identity peer_;
 };
 
-/// The acceptor's steps, without a socket.
+/// The acceptor's side of the handshake as a state machine without a socket. Belongs to one thread at a time.
 class Acceptor {
  public:
-  /// The key that this initiator has to know; nothing if no such initiator is expected.
+  /// Returns the key that this initiator must know, or nullopt if no such initiator is expected.
   using KeyFor = async::UniqueFunction<std::optional<Key>(Identity)>;
 
   explicit Acceptor(Identity self) : self_{self} {}
 
-  /// What to send back. With another protocol version or an unexpected initiator that is a hello with an empty proof,
-  /// so that the initiator can say what is wrong; finish() then fails.
+  /// Returns the bytes to send back. If the initiator is unexpected or speaks another protocol version, these are a
+  /// hello with a proof of zeros, so that the initiator can report the reason; finish() then fails.
   std::array<std::byte, kHelloBytes + kProofBytes> answer(std::span<const std::byte, kHelloBytes> hello,
                                                           KeyFor key_for);
-  /// Why no proof can help, once answer() has found that.
+  /// The reason if answer() has refused the initiator, so that no proof can be valid; otherwise nullopt.
   const std::optional<Error>& refused() const { return refused_; }
+  /// Checks the initiator's proof, after answer(). Returns the initiator's identity, the reason of the refusal, or
+  /// kPermissionDenied if the proof is wrong.
   Result<Identity> finish(std::span<const std::byte, kProofBytes> proof) const;
 
  private:
@@ -85,17 +89,19 @@ class Acceptor {
   std::array<std::byte, kHelloBytes> ours_{};
 };
 
-/// Both sides over a connected socket, for a thread that has nothing else to do.
+/// Both sides of the handshake over a connected socket. They block the calling thread until the deadline at most. The
+/// errors are those of Initiator and Acceptor, those of blocking_io.hpp, and kDeadlineExceeded.
 Result<Identity> initiate(int socket, const Key& key, Identity self, async::Deadline deadline);
 Result<Identity> accept(int socket, Identity self, Acceptor::KeyFor key_for, async::Deadline deadline);
 
-/// Both sides for an event loop. The socket is non-blocking and not watched by anybody else.
+/// Both sides of the handshake for a coroutine. The socket must be non-blocking, stay open meanwhile, and not be
+/// registered in the reactor.
 async::Async<Result<Identity>> initiate(Reactor* reactor, int socket, Key key, Identity self, async::Deadline deadline);
 async::Async<Result<Identity>> accept(Reactor* reactor, int socket, Identity self, Acceptor::KeyFor key_for,
                                       async::Deadline deadline);
 
-/// So many bytes, and not one more, for an event loop: what a fixed-size message behind the handshake needs, whose
-/// socket may go to another process then.
+/// Receives exactly as many bytes as `to` has, for a coroutine, under the same conditions. For a message of fixed size
+/// after the handshake: no later byte is read, because the socket may be handed to another process afterwards.
 async::Async<Result<void>> receive_exactly(Reactor* reactor, int socket, std::span<std::byte> to,
                                            async::Deadline deadline);
 

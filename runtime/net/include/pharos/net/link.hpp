@@ -15,8 +15,10 @@
 
 namespace pharos::net {
 
-/// Memory that received frames lie in, shared by the link that reads and the batches that were read. Not a shared_ptr,
-/// because the link has to know, and not only to guess, that every batch is done with it before it reads there again.
+/// Reference-counted memory for received frames, shared by the link that reads and the batches of frames that were
+/// read. It is not a shared_ptr, because the link must know for certain that no batch uses the memory before it
+/// overwrites the memory: shared_ptr::use_count() gives no such guarantee between threads. The memory is freed with its
+/// last share.
 class ReceiveBuffer {
  public:
   ReceiveBuffer() = default;
@@ -36,7 +38,8 @@ class ReceiveBuffer {
   explicit operator bool() const { return memory_ != nullptr; }
   std::byte* bytes() const { return memory_->bytes.get(); }
   std::size_t capacity() const { return memory_->capacity; }
-  /// Nobody else has it, and what others read there has happened before.
+  /// Returns true if this object is the only one that shares the memory. All reads through other objects have then
+  /// happened before.
   bool unshared() const { return memory_->shares.load(std::memory_order_acquire) == 1; }
 
  private:
@@ -49,7 +52,8 @@ class ReceiveBuffer {
   Memory* memory_ = nullptr;
 };
 
-/// Whole frames, one after the other, their headers checked. Keeps the memory that they lie in; cheap to copy.
+/// A sequence of whole frames with checked headers. Keeps the memory of the frames alive; cheap to copy. Belongs to one
+/// thread at a time.
 class FrameBatch {
  public:
   FrameBatch() = default;
@@ -57,7 +61,7 @@ class FrameBatch {
       : buffer_{std::move(buffer)}, at_{begin}, end_{end} {}
 
   bool empty() const { return at_ == end_; }
-  /// Takes the next frame; only when not empty. The view is valid as long as a copy of this batch is.
+  /// Takes the next frame out; the batch must not be empty. The view is valid as long as a copy of this batch exists.
   wire::FrameView next();
 
  private:
@@ -66,53 +70,60 @@ class FrameBatch {
   std::size_t end_ = 0;
 };
 
-/// Ordered, reliable frames between two processes: over a Unix socket, TCP, or the simulator's network.
-/// Created after the handshake, by whoever made the connection; shared by those who send.
-/// Threads: send(), flush() and close() from any; the handler's calls come in order, one at a time.
-/// Failure: the first error closes it, and the handler is told once. What was queued then is lost; whoever needs an
-/// answer keeps its own account of what is unanswered.
-/// Bounds: queues what the peer does not read. queued() says how much; whoever sends on a user's behalf holds back at
-/// kQueuedMax until Handler::on_room(), and the link closes itself at twice as much.
+/// A connection that carries ordered, reliable frames between two processes: over a Unix socket, TCP, or the
+/// simulator's network. Created after the handshake by the code that made the connection, and shared by all objects
+/// that send. Threads: any thread may call every member. The link calls on_frames() in order and never twice at once.
+/// Failure: the first error closes the link, and the handler is told once. Frames that are still queued are lost; a
+/// sender that needs answers must itself keep track of unanswered frames.
+/// Bounds: the link queues bytes that the peer has not read; queued() returns their number. Code that sends on a user's
+/// behalf must stop when more than kQueuedMax is queued, until Handler::on_room(). The link closes itself at twice
+/// kQueuedMax.
 class Link {
  public:
   static constexpr std::size_t kQueuedMax = std::size_t{64} << 20;
 
+  /// The receiver of a link's frames and events. Its owner keeps it alive; the link has only a weak reference.
   class Handler {
    public:
     virtual ~Handler() = default;
-    /// In the order of arrival, never two at once. Must be quick: nothing is read meanwhile.
+    /// Called with the frames in their order of arrival, never twice at once. Must be quick: the link reads no more
+    /// frames meanwhile. `descriptors` came with these frames, or belong to a frame that has not arrived completely.
     virtual void on_frames(FrameBatch frames, std::vector<Fd> descriptors) = 0;
-    /// False: nothing more is read until resume() is called, which whoever answers so must do.
+    /// If this returns false, the link reads no more until resume(). The handler must then call resume() later.
     virtual bool wants_more() { return true; }
-    /// After on_frames, on the same thread, while other threads may read on: the place for what takes long.
+    /// Called after on_frames(), on the same thread, while other threads may read the next frames. Long work belongs
+    /// here.
     virtual void on_idle() {}
-    /// More than kQueuedMax bytes were queued, and now it is no more than that. On a thread that writes, which calls
-    /// this without locks and then writes what was sent here.
+    /// Called when the queue has shrunk to kQueuedMax bytes or less, after it was larger. Runs on a thread that writes,
+    /// without locks; frames that the handler sends here are written afterwards.
     virtual void on_room() {}
-    /// The last call, unless close() was called here first.
+    /// Called once with the error that closed the link, as the last call. Never called after close().
     virtual void on_closed(Error why) = 0;
   };
 
   virtual ~Link() = default;
 
-  /// Delivers to this handler from now on, and does not keep it alive: when it is gone the link closes itself.
+  /// Begins to read and to call `handler`, which the link does not keep alive. If the handler is gone when data
+  /// arrives, the link closes itself.
   virtual void start(const std::shared_ptr<Handler>& handler) = 0;
-  /// Reads on, where reading stopped to let the handler work or because it wanted no more.
+  /// Continues reading after the link stopped to let the handler work, or because wants_more() returned false.
   virtual void resume() = 0;
 
-  /// Queues one frame; `header.payload_bytes` is filled in. False when closed, or about to be because a bound
-  /// was reached. The descriptors go with its first byte.
+  /// Queues one frame, which flush() writes. Fills in `header.payload_bytes`. The descriptors travel with the frame's
+  /// first byte. Returns false if the link is closed, or about to close because the payload or the queue is too large.
   virtual bool send(wire::FrameHeader header, std::span<const std::byte> payload, std::vector<Fd> descriptors) = 0;
   bool send(const wire::FrameHeader& header, std::span<const std::byte> payload) { return send(header, payload, {}); }
-  /// Writes what is queued, as far as the peer takes it; the rest goes when the peer has read.
+  /// Writes the queued frames as far as the peer accepts them. The rest is written when the peer has read more.
   virtual void flush() = 0;
-  /// Bytes that are queued and not written.
+  /// The number of bytes that are queued and not written.
   virtual std::size_t queued() const = 0;
-  /// Blocks this thread, which writes meanwhile, until at most so much is queued, the link is closed, or the deadline.
+  /// Blocks the calling thread until at most `queued_max` bytes are queued, the link is closed, or the deadline has
+  /// passed. The thread writes queued frames meanwhile.
   virtual void wait_for_room(std::size_t queued_max, async::Deadline deadline) = 0;
-  /// Ends it from here. Nothing more is sent or delivered, but a handler call that has begun may still run.
+  /// Closes the link from this side. Nothing more is sent or delivered, but a call of the handler that has begun may
+  /// still run.
   virtual void close() = 0;
-  /// As close(); and what has not arrived yet never does.
+  /// Like close(), but also discards bytes that were sent and have not arrived at the peer.
   virtual void drop() = 0;
 };
 

@@ -19,43 +19,48 @@
 
 namespace pharos::net {
 
-/// A control message and the descriptors that came beside it.
+/// A control message and the file descriptors that came with it.
 struct Parcel {
   wire::Message message;
   std::vector<Fd> descriptors;
 };
 
-/// The process at the other end of a control link: sends it messages and requests, and gives those that it sends to an
-/// owner. Made after the handshake; shared between its owner and requests under way.
-/// Threads: send() and respond() from any; everything else, and all that the owner is told, on the executor.
-/// What comes twice is taken once: both sides number what they send.
-/// Failure: the link's end, or a message that makes no sense, ends it: every request under way fails with kUnavailable
-/// and the owner is told once.
-/// Bounds: while `kUntakenMax` bytes of messages wait for the executor nothing is read, so that the sender queues.
+/// The process at the other end of a control link. Sends messages and requests to this process, and passes the messages
+/// and requests that arrive to an Owner. Made after the handshake; shared by its owner and the requests under way.
+/// Threads: any thread may call send(), respond() and queued(). request() and close() must run on the executor, and the
+/// Owner is called there too. The link calls the members of Handler on its own threads.
+/// Both sides number their messages, so that a message which arrives twice is delivered once.
+/// Failure: the end of the link, or a malformed message, ends the peer. Every request under way then fails (with
+/// kUnavailable when the other process closed the connection), and the owner is told once.
+/// Bounds: while `kUntakenMax` bytes of messages wait for the executor, nothing is read, so that the sender must queue.
 class Peer final : public Link::Handler, public std::enable_shared_from_this<Peer> {
  public:
   static constexpr std::size_t kUntakenMax = std::size_t{1} << 20;
 
-  /// Outlives the Peer, or calls close() before it goes.
+  /// The receiver of messages and requests. It must outlive the Peer, or call close() before it is destroyed.
   class Owner {
    public:
     virtual ~Owner() = default;
-    /// `request` is what to give to respond(), if an answer is expected.
+    /// If `request` has a value, the sender expects an answer: pass the value to respond().
     virtual void on_message(Peer& from, Parcel parcel, std::optional<std::uint64_t> request) = 0;
     virtual void on_peer_closed(Peer& peer, const Error& why) = 0;
   };
 
-  /// The link must be started with the Peer as its handler by whoever calls this.
+  /// Makes a Peer. The caller must then start the link with the Peer as its handler.
   static std::shared_ptr<Peer> make(async::Executor& executor, std::shared_ptr<Link> link, Owner& owner);
 
+  /// Sends a message without an answer. Returns false if the link is closed or the message is too large.
   bool send(const wire::Message& message, std::vector<Fd> descriptors = {});
+  /// Answers a request. If the answer is too large, sends an error instead. Returns false if the link is closed.
   bool respond(std::uint64_t request, const wire::Message& message, std::vector<Fd> descriptors = {});
   bool respond(std::uint64_t request, Error error) { return respond(request, wire::Failure{std::move(error)}); }
 
-  /// The answer; the peer's Failure as an error.
+  /// Sends a request and waits for the answer. A wire::Failure of the other process is returned as an error. Other
+  /// errors: kInvalidArgument if the message is too large, kDeadlineExceeded, kCancelled, and the error that ended the
+  /// link. For these, error().outcome() tells whether the request was sent.
   async::Async<Result<Parcel>> request(wire::Message message, std::vector<Fd> descriptors, async::Deadline deadline);
 
-  /// Ends it from here: requests fail, the owner hears nothing more.
+  /// Closes the link from this side. Requests under way fail with kUnavailable, and the owner gets no more calls.
   void close();
 
   std::size_t queued() const { return link_->queued(); }
@@ -80,10 +85,10 @@ class Peer final : public Link::Handler, public std::enable_shared_from_this<Pee
   const std::shared_ptr<Link> link_;
   std::atomic<std::size_t> untaken_bytes_ = 0;
   std::mutex told_mutex_;
-  std::uint64_t last_told_ = 0;  // what asks for no answer has numbers of its own
-  std::vector<Fd> unclaimed_;    // the reading thread's: descriptors whose frame has not come
+  std::uint64_t last_told_ = 0;  // messages without an answer have their own sequence of numbers
+  std::vector<Fd> unclaimed_;    // descriptors whose frame has not arrived; only the reading thread uses them
 
-  // The executor's.
+  // Only the executor uses the members below.
   Owner* owner_;  // null once closed
   std::uint64_t last_number_ = 0;
   std::uint64_t last_request_heard_ = 0;

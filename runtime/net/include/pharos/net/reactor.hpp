@@ -17,67 +17,72 @@ struct epoll_event;
 
 namespace pharos::net {
 
-/// Waits for descriptors and timers, and runs what is posted: the epoll set of one daemon, driver or worker.
+/// Waits for descriptors and timers, and runs posted callbacks. It wraps the epoll set of one daemon, driver or worker.
 ///
-/// Any number of threads may poll. Every registration is edge-triggered, so an event goes to one thread; and the kernel
-/// wakes the thread that came to wait last. Three things follow, and the speed of a call rests on them:
-///   1. A thread that blocks for a result polls by itself and receives its reply without a hand-off, although a
-///      background thread waits on the same set: the background thread came earlier.
-///   2. While one thread is inside a long callback, the next event wakes another one at once.
-///   3. Where calls follow each other closely, a thread that spins for some microseconds before it sleeps finds the
-///      next event without being woken, which between two CPUs costs more than all the rest of a call. Spinning stops
-///      by itself where it finds nothing. Other threads stay out of the set meanwhile, or each event would wake them;
-///      they look every 50 us to 1 ms whether the spinning thread is held up in a callback, and then take over.
-/// As an Executor it is a strand: posted work and timers run one after the other, on whichever thread polls.
+/// Any number of threads may poll. Every registration is edge-triggered, so that each event goes to one thread, and the
+/// kernel wakes the thread that began to wait last. The speed of a call depends on three consequences:
+///   1. A thread that blocks for a result polls the set itself and receives its reply without a hand-off. A background
+///      thread that waits on the same set does not get the reply, because it began to wait earlier.
+///   2. While one thread is inside a long callback, the next event wakes another thread at once.
+///   3. Where calls follow each other closely, a thread spins for some microseconds before it sleeps and finds the next
+///      event without being woken. A wake-up between two CPUs costs more than the rest of a call. Threads stop spinning
+///      when spinning finds no events. Other threads stay out of the set while one spins, because otherwise each event
+///      would wake them. They check every 50 us to 1 ms whether a callback holds the spinning thread up, and then take
+///      over.
+/// As an Executor the reactor is a strand: posted work and timers run one after the other, on any thread that polls.
 ///
-/// Owned by the object that composes the process; outlives every descriptor registered in it.
+/// Owned by the object that composes the process; outlives every descriptor that is registered in it.
+/// Threads: any thread may call every member, except abandon_after_fork(). Failure: a failed system call is a bug and
+/// aborts the process. Bounds: none, see Executor.
 class Reactor final : public async::Executor {
  public:
-  /// Told about a descriptor. Kept alive by the reactor while registered and while a callback runs.
+  /// The callback of a descriptor. The reactor keeps it alive while it is registered and while on_ready() runs.
   class Watcher {
    public:
     virtual ~Watcher() = default;
-    /// EPOLL* bits. May be called from several threads at once: one edge each.
+    /// `events` has EPOLL* bits. Several threads may be inside it at once, each for another event.
     virtual void on_ready(std::uint32_t events) = 0;
   };
 
   enum class Poller : std::uint8_t {
-    kBackground,  ///< never spins
-    kServer,      ///< spins: a worker's thread, for which the next call may be on its way
-    kLeader,      ///< spins: a user's thread that waits; at most one at a time, the one that interrupt() wakes
+    kBackground,  ///< a thread that never spins
+    kServer,      ///< a worker's thread; it spins, because the next call may be on its way
+    kLeader,      ///< a user's thread that waits for a result; it spins. At most one at a time; interrupt() wakes it
   };
 
   Reactor();
   ~Reactor() override;
 
-  /// `events` is EPOLLIN, EPOLLOUT or both. The descriptor stays the caller's.
+  /// Registers a descriptor. `events` is EPOLLIN, EPOLLOUT or both. The caller still owns the descriptor.
   void watch(int fd, std::uint32_t events, std::shared_ptr<Watcher> watcher);
+  /// Changes the events of a registered descriptor. Does nothing if the descriptor is not registered.
   void change(int fd, std::uint32_t events);
-  /// No event begins after it returns, but one that has begun may still be running.
+  /// Removes a descriptor. No on_ready() begins after unwatch() returns, but one that has begun may still be running.
   void unwatch(int fd);
 
-  /// Waits for one event, no longer than the deadline, and runs what it brings. Any thread.
+  /// Waits for one event until the deadline at most, and handles it: runs the watcher, then posted work and due timers.
+  /// May return without an event, for example while another thread spins.
   void poll_one(async::Deadline deadline, Poller role = Poller::kBackground);
 
-  /// Makes the leader's poll_one return, even if it begins only later.
+  /// Makes poll_one() of the leader return. If no leader is inside poll_one(), the next one returns at once.
   void interrupt();
 
-  /// What a descriptor's callback posts runs when that callback is done, or before if something else wakes a poller.
+  /// Work that a descriptor's callback posts runs after that callback, or earlier if another event wakes a thread.
   void post(async::Callback work) override;
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
   async::TimerId run_at(TimePoint when, async::Callback work) override;
   bool cancel(async::TimerId timer) override;
-  /// Also from inside a descriptor's callback: what is posted runs meanwhile, where another thread polls.
+  /// May also be called from inside a descriptor's callback: posted work then runs on another thread that polls.
   bool wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, async::Deadline deadline,
             async::UniqueFunction<bool()> done) override;
 
-  /// Inside a callback: from here to the end, this thread runs code that takes long or waits, and is not taken for one
-  /// that will soon be back to run what was posted. `left` is what the beginning gave.
+  /// A pair of calls inside a callback, around code that takes long or waits. In between, the reactor does not rely on
+  /// this thread to run posted work soon, and wakes another thread for it. `left` is the result of begin_detour().
   const void* begin_detour();
   void end_detour(const void* left);
 
-  /// In the child after a fork: closes this process's copies of everything, so that a peer sees the parent's end.
-  /// The reactor can only be destroyed afterwards.
+  /// For a child process after a fork: closes the child's copies of all descriptors, so that peers see when the parent
+  /// closes its own. Afterwards the reactor can only be destroyed.
   void abandon_after_fork();
 
  private:
@@ -101,18 +106,19 @@ class Reactor final : public async::Executor {
   std::shared_ptr<Watcher> find(std::uint64_t token);
 
   Fd epoll_;
-  Fd post_event_;       // edge-triggered: something was posted
-  Fd interrupt_event_;  // level-triggered: stays until the leader takes it
+  Fd post_event_;       // edge-triggered: work was posted
+  Fd interrupt_event_;  // level-triggered: stays readable until the leader drains it
   Fd timer_event_;
   std::atomic<bool> leader_waits_ = false;
-  std::atomic<bool> interrupted_ = false;  // when no leader was there to see the event
+  std::atomic<bool> interrupted_ = false;  // interrupt() was called while no leader polled
 
-  // The thread that spun last, until when the others leave the set to it, and since when it is inside a callback.
+  // The thread that spun last, the time until which other threads leave the set to it, and the time at which its
+  // present callback began (TimePoint::max() outside of callbacks).
   std::atomic<const void*> hot_thread_ = nullptr;
   std::atomic<TimePoint> hot_until_ = TimePoint{};
   std::atomic<TimePoint> in_callback_since_ = TimePoint::max();
   std::atomic<std::uint32_t> spins_failed_ = 0;   // in a row
-  std::atomic<std::uint32_t> spins_to_skip_ = 0;  // before the next try
+  std::atomic<std::uint32_t> spins_to_skip_ = 0;  // waits that do not spin, before the next try
 
   std::mutex watch_mutex_;
   std::vector<Slot> slots_;
@@ -124,8 +130,8 @@ class Reactor final : public async::Executor {
   async::TimerQueue timers_;
   TimePoint armed_for_ = TimePoint::max();
   bool strand_runs_ = false;
-  std::atomic<bool> strand_work_ = false;  // something was posted, or a timer may be due
-  bool woken_ = false;                     // a poller comes for what is posted
+  std::atomic<bool> strand_work_ = false;  // work was posted, or a timer may be due
+  bool woken_ = false;                     // post_event_ was signalled, so a thread will come for the posted work
 };
 
 }  // namespace pharos::net

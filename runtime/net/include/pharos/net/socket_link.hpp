@@ -7,12 +7,14 @@
 
 namespace pharos::net {
 
+/// Tells whether a link receives file descriptors from its peer.
 enum class Descriptors : std::uint8_t {
-  kRefused,   ///< a call link: whatever the peer attaches is closed by the kernel
-  kAccepted,  ///< a control link over a Unix socket
+  kRefused,   ///< for call links: the kernel closes descriptors that the peer attaches
+  kAccepted,  ///< for control links over a Unix socket
 };
 
-/// A Link over a connected stream socket, Unix or TCP. Takes the socket over, and reads from it once start() is called.
+/// A Link over a connected stream socket, Unix or TCP. Owns the socket, and reads from it once start() is called. The
+/// reactor must outlive the link.
 class SocketLink : public Link {
  public:
   static std::shared_ptr<SocketLink> make(Reactor& reactor, Fd socket, Descriptors descriptors);

@@ -6,49 +6,53 @@
 #include <string>
 #include <vector>
 
-/// What a thread was doing: the addresses of its stack, taken cheaply, and what they mean, found out later.
+/// Stack traces in two steps: the addresses of a stack are captured cheaply, and later turned into function names.
 namespace pharos::process {
 
-/// Where a call was made or a fault happened, and where the stack of that function ends: its callers' lies above.
+/// One function on a stack: the address of its call or fault, and the upper end of its stack frame. The frames of its
+/// callers are above that end.
 struct StackAddress {
   std::uintptr_t code = 0;
   std::uintptr_t end = 0;
 };
 
-/// This thread's, innermost first, from its caller on; through a signal handler into what was interrupted. Takes no
-/// lock and no memory. Returns how many; no more than fit.
+/// Captures the calling thread's stack, innermost function first, starting with the caller of capture_stack(). In a
+/// signal handler the capture continues into the interrupted code. Takes no lock and no memory. Returns the number of
+/// addresses, at most the size of `to`.
 std::size_t capture_stack(std::span<StackAddress> to);
 
-/// The address as a place in a file that was loaded: another process has the file elsewhere.
+/// A code address as an offset in a loaded file. Another process may have the same file loaded at another address.
 struct ModulePlace {
-  const char* module = nullptr;  ///< its path; "" is the program itself. Null: there is no code
-  std::uintptr_t offset = 0;
+  const char* module = nullptr;  ///< path of the file; "" for the program itself; null if no code is at the address
+  std::uintptr_t offset = 0;     ///< offset in the file; the address itself if `module` is null
 };
-/// Takes no lock and no memory.
+/// Finds the loaded file that contains the address. Takes no lock and no memory.
 ModulePlace find_module(std::uintptr_t address);
 
-/// A function that ran there. Several have one address where one was inlined into the other.
+/// A function on a stack. Where functions were inlined into each other, several frames have the same address.
 struct Frame {
-  std::string name;      ///< mangled, where the file knows it; else empty
-  std::string function;  ///< as people write it
-  std::string file;      ///< empty without debug information
+  std::string name;      ///< mangled name; empty if the file does not have it
+  std::string function;  ///< readable name
+  std::string file;      ///< source file; empty without debug information
   int line = 0;
   std::string module;
 
-  /// "step(int) at model.cpp:31"; without a name "libm.so.6+0x1f3a0".
+  /// "step(int) at model.cpp:31", or "libm.so.6+0x1f3a0" without a name.
   std::string to_string() const;
-  /// Of libpharos itself.
+  /// Returns true if the function is in libpharos.so.
   bool of_pharos() const;
-  /// Written neither by the user nor by a library of theirs: the C and C++ libraries, and Pharos.
+  /// Returns true for functions of Pharos and of the C and C++ libraries, which are neither the user's own code nor a
+  /// library that the user chose.
   bool of_runtime() const;
 };
 
-/// Innermost first. Reads the symbols of everything that is loaded when it is first called, which takes milliseconds,
-/// or a second where much is loaded. Any thread; not in a signal handler.
+/// Finds the functions at an address, innermost first. The first call reads the symbols of all loaded files, which
+/// takes milliseconds, or a second if many files are loaded. Never fails: without symbols it returns file and offset.
+/// Any thread, but not in a signal handler.
 std::vector<Frame> symbolize(std::uintptr_t address);
-/// The same for a place in a file; without a name when this process has not loaded that.
+/// The same for a place in a file. Returns no function names if this process has not loaded the file.
 std::vector<Frame> symbolize(const ModulePlace& place);
-/// What can be said without reading anything: file and offset.
+/// Makes a frame of file and offset only, without reading symbols.
 Frame without_symbol(const ModulePlace& place);
 
 }  // namespace pharos::process

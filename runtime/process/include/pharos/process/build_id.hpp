@@ -5,11 +5,12 @@
 
 namespace pharos::process {
 
-/// Of an open executable: its linker's build id, or a hash of all its bytes where it has none, which is read whole for
-/// that. Two processes with the same one have the same table of functions, on whatever machine they are.
+/// Returns the identity of an open executable: the build id from its linker, or a hash of all its bytes if it has no
+/// build id. Two processes with the same identity have the same function table, even on different machines. Blocks
+/// while it reads the file. Fails with the error of errno.
 Result<wire::BuildId> build_id_of(int executable);
 
-/// Of this process.
+/// Returns the identity of this process's executable. Aborts the process if the executable cannot be read.
 wire::BuildId own_build_id();
 
 }  // namespace pharos::process

@@ -11,35 +11,37 @@
 #include <pharos/process/stacks.hpp>
 #include <pharos/process/written_stack.hpp>
 
-/// How a worker that crashes says where. What can be done in a broken process is little, so it is: it writes down
-/// addresses, in memory that it shares with its zygote. The zygote, which has the same files loaded, finds out later
-/// what they mean, in a child that may take its time or fail.
+/// Crash reports of workers. Little code can run safely in a crashing process. So a signal handler only writes
+/// addresses to memory that the worker shares with its zygote. The zygote has the same files loaded. A child of the
+/// zygote, which may take long or fail, later turns the addresses into function names.
 namespace pharos::process {
 
-/// What a crash leaves. Fixed sizes and no pointers: it is written by a signal handler, and read by another process.
+/// The data of one crash. It has fixed sizes and no pointers, because a signal handler writes it and another process
+/// reads it.
 struct CrashRecord {
   enum State : std::uint32_t { kNone, kBegun, kWritten, kDescribed };
   std::atomic<std::uint32_t> state = kNone;
 
-  // By the process that crashes.
+  // Written by the process that crashes.
   std::int32_t signal = 0;
   std::int32_t code = 0;      ///< si_code
-  std::uint64_t address = 0;  ///< that could not be used; of SIGSEGV and SIGBUS
+  std::uint64_t address = 0;  ///< si_addr: the invalid address, for SIGSEGV and SIGBUS
   std::int32_t thread = 0;
-  char function[1024] = {};       ///< mangled name of the call that the thread ran; empty: none
-  char terminated_by[1024] = {};  ///< what ended in std::terminate
+  char function[1024] = {};       ///< mangled name of the user's function that the thread ran; empty if none
+  char terminated_by[1024] = {};  ///< type and message of the exception that led to std::terminate
   WrittenStack stack;
 
-  // By who describes it.
+  // Written by the process that describes the crash.
   char headline[2048] = {};
   char report[32 << 10] = {};
 };
 
-/// Memory for the records that a process shares with one that it starts. Owned by whoever made or received it.
+/// Shared memory for the records of one process, mapped by that process and by the process that started it. The object
+/// owns the mapping and the descriptor. Not thread-safe.
 class CrashPage {
  public:
   static Result<CrashPage> make();
-  /// The end of one that came from another process, as descriptor() there.
+  /// Maps a CrashPage of another process, from a copy of that process's descriptor().
   static Result<CrashPage> receive(Fd descriptor);
   CrashPage(CrashPage&& other) noexcept
       : records_{std::exchange(other.records_, nullptr)}, memory_{std::move(other.memory_)} {}
@@ -53,11 +55,11 @@ class CrashPage {
   CrashRecord& record() const { return records_->crash; }
   StackRecord& stacks() const { return records_->stacks; }
   int descriptor() const { return memory_.get(); }
-  /// From now on only the mapping is left, and children of this process do not get it.
+  /// Closes the descriptor, and keeps the mapping out of the children that are forked from now on.
   void keep_from_children();
-  /// Those that are forked from now on do.
+  /// Lets the children that are forked from now on inherit the mapping.
   void give_to_children();
-  /// It stays for as long as the process.
+  /// Leaves the memory mapped until the process ends; this object then no longer unmaps it.
   void release() { records_ = nullptr; }
 
  private:
@@ -70,27 +72,29 @@ class CrashPage {
   Fd memory_;
 };
 
-/// What the thread was at when it crashed.
+/// The user's function that a thread runs.
 struct RunningFunction {
-  const char* name = nullptr;  ///< mangled; null: no call
-  const void* frame =
-      nullptr;  ///< stack frames beyond this one are the worker's, and say nothing about the user's code
+  const char* name = nullptr;  ///< mangled name; null if the thread runs no call
+  /// Outer stack frames, beyond this address, belong to the worker and are not about the user's code. Null if unknown.
+  const void* frame = nullptr;
 };
 
-/// From now on SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT are written down before they end this process, and so is
-/// what ends in std::terminate. A signal that the program has a handler for, or ignores, is left alone. `running` is
-/// called in a signal handler. Once, when no other thread runs; `record` stays for as long as the process.
+/// Installs handlers that record SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT and std::terminate before they end this
+/// process. Signals that the program already handles or ignores are left alone. `running` is called in a signal
+/// handler. To be called once, while no other thread runs. `record` must stay valid until the process ends.
 void record_crashes(CrashRecord* record, RunningFunction (*running)());
 
-/// So that the calling thread's crashes are written down also where its stack is used up. For as long as the thread.
+/// Gives the calling thread a stack for signal handlers, so that its crashes are recorded even after a stack overflow.
+/// The stack stays until the process ends.
 void prepare_thread_for_crashes();
 
-/// How to read a record.
+/// How describe_crash() finds names.
 struct CrashReader {
-  std::string (*readable)(const char* mangled);  ///< a call's name for people
+  std::string (*readable)(const char* mangled);  ///< makes the name of a user's function readable
   bool with_symbols = true;
 };
-/// Fills `headline` (", in Model::step(int) at model.cpp:31") and `report` (several lines), in this process.
+/// Fills `headline` (", in Model::step(int) at model.cpp:31") and `report` (several lines). Finds the names in the
+/// files that the calling process has loaded.
 void describe_crash(CrashRecord& record, const CrashReader& reader);
 
 }  // namespace pharos::process

@@ -9,14 +9,15 @@
 
 namespace pharos::process {
 
-/// From now on, what is orphaned below this process becomes its child, even across setsid() and double forks.
+/// Makes this process a subreaper: orphaned descendants become its children, even after setsid() and double forks.
 void become_subreaper();
 
-/// Every process below this one, children and their children, in no order.
+/// Returns all descendants of this process (children, their children and so on) in no order. Empty if /proc cannot be
+/// read.
 std::vector<pid_t> descendants();
 
-/// Kills every process below this one, and what they start meanwhile, and reaps them. For a subreaper with one thread
-/// that waits for no child by other means.
+/// Kills and reaps all descendants, including those that they start meanwhile. For a subreaper with one thread, which
+/// must not wait for a child in another way. Fails with kDeadlineExceeded if processes do not end in time.
 Result<void> kill_descendants(async::Deadline deadline);
 
 }  // namespace pharos::process

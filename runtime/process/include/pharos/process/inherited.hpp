@@ -11,34 +11,39 @@
 #include <pharos/base/fd.hpp>
 #include <pharos/base/result.hpp>
 
-/// How a process learns that it was started in a role: it inherits one end of a socket pair, whose number stands in the
-/// environment variable PHAROS_ROLE. The first bytes on the socket are a Preamble with the process's credential; only
-/// who started it can have written them. libpharos.so takes both away when it is loaded, before user code runs.
+/// How a process learns that it was started as a zygote or worker. It inherits one end of a socket pair, whose number
+/// is in the environment variable PHAROS_ROLE. The first bytes on the socket are a Preamble with the process's key;
+/// only the process that started it can have written them. When libpharos.so is loaded, before user code runs, it
+/// removes the variable and sets the socket to close on exec.
 namespace pharos::process {
 
 enum class InheritedRole : std::uint8_t { kZygote, kWorker };
 
+/// The role of this process and the descriptors that it inherited.
 struct Inherited {
   InheritedRole role;
   Fd socket;
-  Fd crash;  ///< a worker's: memory for its CrashPage
+  Fd crash;  ///< for a worker: the memory of its CrashPage
 };
 
-/// What this process was started as; nothing in a driver. Once: the second call finds nothing.
+/// Returns the role and descriptors of this process. Returns nullopt in a driver, and after the first call. Not
+/// thread-safe.
 std::optional<Inherited> take_inherited();
 
-/// "PHAROS_ROLE=zygote:3", "PHAROS_ROLE=worker:3:4", for the environment of the process that is started.
+/// Returns the entry for the environment of a process to start: "PHAROS_ROLE=zygote:3" or "PHAROS_ROLE=worker:3:4".
 std::string role_variable(InheritedRole role, int socket, int crash = -1);
 
 /// The first bytes on an inherited socket.
 struct Preamble {
   std::array<std::byte, 32> key{};
   std::uint64_t id = 0;  ///< JobId of a zygote, WorkerId of a worker, NodeId of a daemon
-  char name[16] = {};    ///< for the process list
+  char name[16] = {};    ///< name of the process in process lists
 
   void set_name(std::string_view text);
 };
+/// Sends a preamble without waiting.
 Result<void> send_preamble(int socket, const Preamble& preamble);
+/// Receives a preamble; blocks until the deadline at most.
 Result<Preamble> receive_preamble(int socket, async::Deadline deadline);
 
 }  // namespace pharos::process

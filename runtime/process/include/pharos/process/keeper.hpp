@@ -7,19 +7,22 @@
 
 namespace pharos::process {
 
-/// What the daemon gets from its keeper.
+/// The data that a daemon gets from its keeper.
 struct Kept {
-  std::string run_folder;  ///< its name; the daemon makes it
-  Fd keeper_alive;         ///< reads as ended once the keeper is gone
+  std::string run_folder;  ///< path of the run folder, which the daemon makes
+  Fd keeper_alive;         ///< end of a pipe, which reads end-of-file once the keeper is gone
 };
 
-/// The keeper: forks the daemon, waits until it has ended in whatever way, kills every process that is left below,
-/// removes the run folder, and returns the exit status to end with. The daemon runs `daemon` and exits with what that
-/// returns.
+/// Makes this process a keeper, the process that cleans up after a daemon. The keeper forks the daemon, waits until the
+/// daemon has ended in any way, kills the descendants that are left, and removes the run folder. It passes SIGTERM,
+/// SIGINT and SIGHUP on to the daemon as SIGTERM. Returns the exit status for the keeper: that of the daemon, or 128
+/// plus the number of the signal that killed the daemon. In the daemon, `daemon` runs and its result is the exit
+/// status.
 ///
-/// Both are subreapers, one inside the other. So when the keeper is killed the daemon still has every process of the
-/// run below it, does the same and ends; when the daemon is killed the keeper has them.
-/// Must be called while the process has one thread. `base_folder` must be there.
+/// Keeper and daemon are both subreapers, one inside the other. If the keeper is killed, the daemon still has all
+/// processes of the run below it, cleans up in the same way, and ends. If the daemon is killed, the keeper has them.
+/// Must be called while the process has one thread. `base_folder` must exist. May be called again after the daemon has
+/// ended; returns 0 at once if a signal to end came during an earlier call.
 int run_keeper(const std::string& base_folder, async::UniqueFunction<int(Kept)> daemon);
 
 }  // namespace pharos::process

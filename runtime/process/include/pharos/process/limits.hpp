@@ -2,13 +2,15 @@
 
 namespace pharos::process {
 
-/// Lets this process open as many descriptors as the system allows it: a node has several for each worker.
+/// Raises this process's limit of open descriptors to the maximum that the system allows, because a node needs several
+/// for each worker. Does nothing if that fails.
 void raise_descriptor_limit();
 
-/// When memory runs out, the kernel takes this process before daemons and drivers.
+/// Makes the kernel kill this process before daemons and drivers when memory runs out. Does nothing if that fails.
 void offer_to_out_of_memory_killer();
 
-/// Signals as a program expects them at its start: nothing blocked, nothing ignored but what was ignored for it.
+/// Sets signals to the state that a program expects at its start. No signal is blocked, and SIGCHLD, SIGPIPE, SIGINT,
+/// SIGTERM, SIGHUP and SIGQUIT have their default action.
 void reset_signals();
 
 }  // namespace pharos::process

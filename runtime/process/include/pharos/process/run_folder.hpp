@@ -6,24 +6,25 @@
 
 namespace pharos::process {
 
-/// One cluster's or node's folder on this machine: sockets, token, lock. It exists as long as its daemon or keeper
-/// does; both know its name before it is made, so that whichever is left removes it. Where both were killed at once, or
-/// the power went, the next start on the machine does.
+/// A run folder is the folder of one cluster or node on this machine, with its sockets, token and lock. It exists as
+/// long as its daemon or keeper. Both processes know its name before it is made, so that the one which is left removes
+/// it. If both were killed at once, or after a power failure, the next start on the machine removes the folder.
 
-/// `<PHAROS_FOLDER, else TMPDIR, else /tmp>/pharos-<uid>`, made if need be, 0700. kPermissionDenied when it is not this
-/// user's alone.
+/// Makes the base folder `<PHAROS_FOLDER, else TMPDIR, else /tmp>/pharos-<uid>` with mode 0700 if it does not exist,
+/// and returns its path. Fails with kPermissionDenied if other users own it or may enter it.
 Result<std::string> ensure_base_folder();
 
-/// A name below the base folder that nobody has; nothing is made.
+/// Returns an unused random name below the base folder. Makes no folder.
 std::string new_run_folder_name(const std::string& base);
 
-/// Makes it, 0700, with a lock that this process holds until it ends.
+/// Makes a run folder with mode 0700, and a lock in it that this process holds until it ends.
 Result<void> make_run_folder(const std::string& path);
 
-/// Removes it with what is in it; no error when it is gone already.
+/// Removes a run folder and its content. Never fails: a part that cannot be removed is left for sweep_run_folders().
 void remove_run_folder(const std::string& path);
 
-/// Removes the run folders whose processes are gone.
+/// Removes the run folders whose processes are gone: those whose lock is free, and those without a lock that are older
+/// than a minute.
 void sweep_run_folders(const std::string& base);
 
 }  // namespace pharos::process

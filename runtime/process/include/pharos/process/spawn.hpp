@@ -11,21 +11,23 @@
 
 namespace pharos::process {
 
-/// A program to start. Descriptors other than those named are closed in it.
+/// A program to start. The new process has the descriptors in `moved` and this process's standard input, output and
+/// error; all other descriptors are closed.
 struct Program {
-  std::string path;                        ///< what is executed, unless `executable` is open; and what is shown
-  Fd executable;                           ///< executed by descriptor: the file may have been replaced meanwhile
-  std::vector<std::string> arguments;      ///< with argv[0]
-  std::vector<std::string> environment;    ///< "NAME=value"
-  std::vector<std::pair<int, int>> moved;  ///< (descriptor here, descriptor there)
-  std::string folder;                      ///< empty: this process's
-  bool new_session = false;                ///< no terminal, so no Ctrl-C
+  std::string path;                        ///< file to execute if `executable` is empty; also named in errors
+  Fd executable;                           ///< if open, executed instead, because the file at `path` may be replaced
+  std::vector<std::string> arguments;      ///< the arguments, beginning with argv[0]
+  std::vector<std::string> environment;    ///< entries "NAME=value"
+  std::vector<std::pair<int, int>> moved;  ///< pairs (descriptor here, descriptor in the new process), at most 16
+  std::string folder;                      ///< working folder; empty for this process's folder
+  bool new_session = false;                ///< start a session without a terminal, and so without Ctrl-C
 };
 
-/// Starts it; safe in a process with threads. The caller reaps it.
+/// Starts a program and returns its process id. Safe in a process with threads. Returns the error of errno if the
+/// program cannot be executed. The caller must reap the process.
 Result<pid_t> spawn(const Program& program);
 
-/// This process's environment, as spawn() takes it.
+/// Returns a copy of this process's environment for Program::environment.
 std::vector<std::string> own_environment();
 
 }  // namespace pharos::process

@@ -10,11 +10,11 @@
 
 #include <pharos/process/written_stack.hpp>
 
-/// Where the threads of a process are, while it goes on. Like a crash (crash.hpp) it is written down by signal
-/// handlers, as addresses, in memory that the process shares with its zygote, and read by a child of that.
+/// Takes the stacks of a running process's threads. As with crashes (crash.hpp), signal handlers write addresses to
+/// memory that the process shares with its zygote, and a child of the zygote reads them.
 namespace pharos::process {
 
-/// Of one process: the stacks that it was asked for. Fixed sizes and no pointers.
+/// The requested stacks of one process. It has fixed sizes and no pointers, because two processes share it.
 struct StackRecord {
   static constexpr std::size_t kThreadsMax = 64;
 
@@ -25,30 +25,32 @@ struct StackRecord {
     WrittenStack stack;
   };
   std::array<Thread, kThreadsMax> threads;
-  std::uint32_t more_threads = 0;  ///< that there was no room for
+  std::uint32_t more_threads = 0;  ///< number of threads that have no entry, because all entries are used
 
-  /// By who describes them; ends with a zero.
+  /// Text for people, written by the process that describes the stacks. Ends with a zero.
   std::array<char, 64 << 10> text = {};
 };
 
-/// From now on this process answers: by a signal of its own (kStackSignal), whose handler takes no lock and no memory,
-/// and is gone before a system call that can be taken up again is. Not if the program has a handler for that signal.
-/// Once, when no other thread runs; `record` stays for as long as the process.
+/// Installs the handler of stack_signal(), with which this process answers. The handler takes no lock and no memory,
+/// and interrupted system calls are restarted where the kernel can do that. If the program has a handler for the
+/// signal, the process does not answer. To be called once, while no other thread runs. `record` must stay valid until
+/// the process ends.
 void answer_stack_questions(StackRecord* record);
 
-/// Far from those that programs and libraries use.
+/// The number of the signal: a real-time signal that programs and libraries hardly use.
 int stack_signal();
 
-/// Where a walk along a stack that makes no sense ends, instead of the process: on a signal handler's way to it. Does
-/// not return if this thread is on such a walk.
+/// For handlers of crashes. If the calling thread crashed while the handler of stack_signal() walked a broken stack,
+/// this function ends that walk with a jump and does not return, so that the process goes on. Otherwise it does
+/// nothing.
 void leave_stack_walk();
 
-/// Asks all threads of a process that has not been reaped. One that is stopped, that blocks the signal, or whose
-/// handler is another's by now is left alone.
+/// Asks all threads of a process that has not been reaped. Sends no signal to threads that are stopped, block the
+/// signal, or have no handler for it.
 void ask_for_stacks(StackRecord& record, pid_t process);
 
-/// Waits for those that were asked, for 2 s at most, and fills `text`, in this process: a thread each, with its name,
-/// its functions, innermost first, and of one that has not answered why it may not.
+/// Waits for the answers, 2 s at most, and fills `text`: for each thread its name and its functions, innermost first,
+/// or the probable reason why it has not answered. Finds the names in the files that the calling process has loaded.
 void describe_stacks(StackRecord& record, pid_t process);
 
 }  // namespace pharos::process

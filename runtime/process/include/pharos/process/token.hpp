@@ -7,11 +7,11 @@
 
 namespace pharos::process {
 
-/// A cluster's token: 32 bytes in a file of mode 0600. kPermissionDenied when it is not this user's alone, or has
-/// another size.
+/// Reads a cluster's token: 32 bytes in a file of mode 0600. Fails with kPermissionDenied if the file cannot be opened,
+/// if other users own it or may read it, or if it has another size.
 Result<net::Key> read_token(const std::string& path);
 
-/// Makes the file; kAlreadyExists if it is there.
+/// Writes the token to a new file of mode 0600. Fails with kAlreadyExists if the file exists.
 Result<void> write_token(const std::string& path, const net::Key& token);
 
 }  // namespace pharos::process

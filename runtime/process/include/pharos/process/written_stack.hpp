@@ -11,7 +11,8 @@
 
 namespace pharos::process {
 
-/// A stack for another process, which has the same files loaded elsewhere: written by a signal handler.
+/// A stack that a signal handler writes and another process reads. The reader has the same files loaded, possibly at
+/// other addresses, so code addresses are stored as offsets in files.
 struct WrittenStack {
   static constexpr std::size_t kFramesMax = 64;
   static constexpr std::size_t kModulesMax = 24;
@@ -22,24 +23,25 @@ struct WrittenStack {
     std::uint8_t module;
   };
   std::uint32_t depth = 0;
-  bool deeper = false;  ///< there were more
+  bool deeper = false;  ///< the stack had more than kFramesMax frames
   Place frames[kFramesMax] = {};
   std::uint32_t modules = 0;
   char module_names[kModulesMax][256] = {};
 
-  /// What the signal interrupted, down to where stacks begin that say nothing about the user's code; null: all. Takes
-  /// no lock and no memory.
+  /// Writes the stack of the interrupted code. Frames beyond the address `outermost` are left out, because they are not
+  /// about the user's code; null keeps all frames. Takes no lock and no memory.
   void write(ucontext_t& context, const void* outermost);
-  /// Innermost first.
+  /// Returns the frames, innermost first.
   std::vector<Frame> read(bool with_symbols) const;
 };
 
-/// Without what Pharos put between the process's begin and the user's function, and of what lies further in all.
+/// Removes the frames of Pharos between the start of the process and the user's functions. Keeps all frames that are
+/// further in than the user's functions.
 void cut_to_users(std::vector<Frame>& frames);
-/// A line each, "  #0 step(int) at model.cpp:31".
+/// Returns a line for each frame, "  #0 step(int) at model.cpp:31". Equal frames in a row share a line.
 std::string describe_frames(const std::vector<Frame>& frames);
 
-/// As much as fits, and a zero.
+/// Copies as much of a text as fits, and ends it with a zero. A null `from` counts as empty.
 template <std::size_t N>
 void copy_text(char (&to)[N], const char* from) {
   std::size_t i = 0;

@@ -9,28 +9,29 @@
 
 namespace pharos::process {
 
-/// The zygote has ended: exit with this.
+/// The zygote has ended: the process must exit with this status.
 struct ZygoteEnded {
   int status = 0;
 };
-/// This is a worker now, the control socket's Preamble not yet read.
+/// This process is a forked worker. The Preamble on its control socket is not read yet.
 struct BecomeWorker {
   Fd control;
   CrashPage crash;
 };
-/// What a zygote has to know about the program.
+/// The facts about the program that a zygote needs.
 struct ZygoteProgram {
-  std::uint32_t functions = 0;                ///< the size of its table, for the node to compare
-  std::string (*readable)(const char* name);  ///< a function's name for people
+  std::uint32_t functions = 0;                ///< size of the function table, which the node compares
+  std::string (*readable)(const char* name);  ///< makes the name of a function readable
 };
 
-/// The program, loaded once and waiting before main: forks a worker for each request of the node, and says how each
-/// ended. Before a fork it checks that it has one thread and no GPU open, since a fork would inherit broken locks or a
-/// dead GPU context; otherwise it executes the program anew for each worker, which is slow, and the node is told why.
-/// A worker that crashed is reported once more, when a child has found out where: the zygote has loaded what the worker
-/// had.
-/// Returns when the node is gone, or, in the forked child, to become a worker there.
-/// One thread. `socket` is what was inherited, its Preamble not yet read.
+/// Runs this process as a zygote: the user's program, loaded once and stopped before main. It forks a worker for each
+/// request of the node, and reports how each worker ended. At its start it checks that the program has one thread and
+/// no open GPU, because a forked worker would inherit broken locks or a dead GPU context. If the check fails, it
+/// executes the program anew for each worker, which is slow, and tells the node the reason. A crashed worker is
+/// reported twice: at once, and when a child of the zygote has found the names of the functions on the stack. The
+/// zygote can do that because it has the same files loaded as the worker. Returns ZygoteEnded when the node is gone,
+/// and BecomeWorker in a forked child. Must run on the process's only thread. `socket` is the inherited socket; its
+/// Preamble is not read yet.
 std::variant<ZygoteEnded, BecomeWorker> run_zygote(Fd socket, const ZygoteProgram& program);
 
 }  // namespace pharos::process

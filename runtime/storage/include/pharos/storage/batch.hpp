@@ -10,22 +10,23 @@
 
 namespace pharos::storage {
 
-/// Puts and deletes that are applied together or not at all, in the order in which they were added: of two changes of
-/// one key the later one stands. A value; keys and values are any bytes, the empty string included.
+/// Puts and deletes that are applied all together or not at all. They are applied in the order in which they were
+/// added, so that the last change of a key counts. A plain value. Keys and values may be any bytes, including empty
+/// strings.
 class Batch {
  public:
   struct Change {
     std::string key;
-    std::optional<std::string> value;  ///< none: the key is deleted
+    std::optional<std::string> value;  ///< nullopt deletes the key
   };
 
   Batch& put(std::string key, std::string value) { return add({std::move(key), std::move(value)}); }
-  /// Deleting what is not there is no error.
+  /// Deleting a key that does not exist is not an error.
   Batch& erase(std::string key) { return add({std::move(key), std::nullopt}); }
 
   const std::vector<Change>& changes() const { return changes_; }
   bool empty() const { return changes_.empty(); }
-  /// Of all keys and values.
+  /// The size of all keys and values together.
   ByteCount bytes() const { return bytes_; }
 
  private:

@@ -21,34 +21,36 @@ struct KeyValue {
   friend bool operator==(const KeyValue&, const KeyValue&) = default;
 };
 
-/// Byte strings by byte strings, ordered by the keys' bytes (unsigned).
+/// A store that maps byte strings to byte strings, ordered by the keys' bytes (unsigned).
 ///
-/// Owned by the object graph; outlives the calls that were made to it. Threads: call it on any executor; nothing blocks
-/// it, and the coroutine goes on there. What a write() changed is seen by every read that starts after it succeeded,
-/// and by none before it is durable.
-/// Failure: kOverloaded (too many calls at once), kDeadlineExceeded, kCancelled, and what the backend adds. A write
-/// that failed says in outcome() whether it may have happened.
-/// Bounds: each call holds what it was given; how many, says the backend.
+/// The owner keeps the store alive until all calls to it have ended. Threads: coroutines on any executor may call it.
+/// No call blocks the executor, and the coroutine continues on its own executor. A read that starts after a write() has
+/// succeeded sees the write; no read sees a write before the write is durable.
+/// Failure: kOverloaded (too many calls at once), kDeadlineExceeded, kCancelled, and the errors of the backend. If a
+/// write fails, error().outcome() tells whether the write may have happened.
+/// Bounds: each call keeps its arguments in memory; the backend limits the number of calls.
 class KvStore {
  public:
   virtual ~KvStore() = default;
 
-  /// The key's value, or none.
+  /// Returns the key's value, or nullopt if the key does not exist.
   virtual async::Async<Result<std::optional<std::string>>> get(std::string key, Deadline deadline) = 0;
 
-  /// At most `limit` pairs whose keys begin with `prefix`, in the order of their keys, all of one moment.
+  /// Returns at most `limit` pairs whose keys begin with `prefix`, in the order of their keys. The pairs are a
+  /// consistent snapshot.
   async::Async<Result<std::vector<KeyValue>>> scan(std::string prefix, std::size_t limit, Deadline deadline) {
     return scan_after(std::move(prefix), std::nullopt, limit, deadline);
   }
-  /// The same, but only keys after that one: the last of the page before.
+  /// Like scan(), but only with keys after the key `after`, which is the last key of the previous page.
   virtual async::Async<Result<std::vector<KeyValue>>> scan_after(std::string prefix, std::optional<std::string> after,
                                                                  std::size_t limit, Deadline deadline) = 0;
 
-  /// Succeeds once the whole batch is durable. Batches are applied in the order in which write() was awaited by the
-  /// coroutines of one executor.
+  /// Applies a batch. Succeeds when the whole batch is durable. Batches from the coroutines of one executor are applied
+  /// in the order in which the coroutines awaited write().
   virtual async::Async<Result<void>> write(Batch batch, Deadline deadline) = 0;
 
-  /// What its disk has left. A look at the file system, without a wait.
+  /// Returns the free space on the store's disk, from the file system, without waiting. Returns the largest number if
+  /// the store has no disk.
   virtual ByteCount free_space() const { return ByteCount{std::numeric_limits<std::uint64_t>::max()}; }
 
  protected:

@@ -6,8 +6,9 @@
 
 namespace pharos::storage {
 
-/// A store that lasts as long as the object: for embedded clusters without a folder, tests and the simulator, which
-/// keeps it while it restarts the head. No call waits, so none reaches its deadline. Bounds: memory.
+/// Makes a store in memory, which is lost with the object. For embedded clusters without a folder, for tests, and for
+/// the simulator, which keeps the store when it restarts the head. No call waits, so that no call exceeds its deadline;
+/// the only error is kCancelled. Only the memory of the process limits it.
 std::unique_ptr<KvStore> make_memory_kv_store();
 
 }  // namespace pharos::storage

@@ -10,28 +10,31 @@
 
 namespace pharos::storage {
 
+/// The bounds of a store. A call beyond a bound fails with kOverloaded.
 struct RocksDbOptions {
-  /// Writes that wait for the disk, beyond those that are being synced; then kOverloaded.
+  /// Number of writes that may wait for the disk, not counting the writes that are being synced.
   std::size_t queued_writes_max = 8192;
-  /// Of their keys and values together. A batch that is larger by itself is refused as kInvalidArgument.
+  /// Size of the keys and values of the waiting writes. A single batch above this limit fails with kInvalidArgument.
   ByteCount queued_bytes_max{64ull << 20};
   std::size_t read_threads = 2;
-  /// Reads that wait for a thread; then kOverloaded.
+  /// Number of reads that may wait for a thread.
   std::size_t queued_reads_max = 8192;
 };
 
-/// A store in a folder, which is made if it is not there.
+/// Opens a store in a folder, or makes it if the folder has none. The caller owns the store.
 ///
-/// Blocks while it opens and checks all that is there: call it before the event loop runs, or on a pool.
-/// Writes are synced by one thread, as many at once as have come in meanwhile; they are durable in the order in which
-/// they came in, so what is found after a crash is a prefix with every acknowledged write in it.
-/// A write that fails at the disk fails all that come after it with kFailedPrecondition, until the store is opened
-/// again: after a failed sync nobody knows what the disk holds. Reads go on.
-/// The destructor writes what has come in and closes; the files of a store that is open belong to it alone.
+/// Blocks while it opens and checks all files: call it before the event loop runs, or on a pool.
+/// One thread writes and syncs all batches that have come in since its last sync. Batches become durable in the order
+/// in which they came in. After a crash the store therefore has a prefix of the batches, which includes every
+/// acknowledged batch. After a write has failed at the disk, all later writes fail with kFailedPrecondition until the
+/// store is opened again, because the content of the disk is unknown after a failed sync. Reads continue. The
+/// destructor writes the batches that have come in, and closes the store. No other code may touch the files of an open
+/// store.
 ///
-/// Opening fails with kAlreadyExists (open already, here or in another process), kPermissionDenied, kExhausted, or
-/// kCorrupt, which names the file: bytes that were synced and have changed since are refused, never skipped. Only the
-/// incomplete record that a crash leaves at the end of a log, which nobody was told of, is dropped.
+/// Opening fails with kAlreadyExists (the store is open already, in this or another process), kPermissionDenied,
+/// kExhausted, or kCorrupt, whose message names the file. Synced bytes that have changed are reported as kCorrupt,
+/// never skipped. Only the incomplete record that a crash leaves at the end of a log is dropped; it was never
+/// acknowledged.
 Result<std::unique_ptr<KvStore>> open_rocksdb(std::filesystem::path folder, RocksDbOptions options = {});
 
 }  // namespace pharos::storage

@@ -10,17 +10,17 @@
 
 namespace pharos {
 
-/// Bytes that never change, shared by all copies of this value: a block of data. As an argument or a result it travels
-/// like a vector of bytes, but encoding and decoding a large one copies nothing: what is received is a part of what it
-/// arrived in (and keeps the whole of that alive; it may lie at any alignment). Between processes of one machine those
-/// of more than kInlineBytesMax lie in the object store, where they are written once, however far they are passed on.
-/// May be copied and read in any thread.
+/// A block of immutable bytes, which all copies of this value share. As an argument or a result it travels like a
+/// vector of bytes, but encoding and decoding a large block copies nothing. A received block is a part of the memory in
+/// which it arrived, and keeps all of that memory alive; its address may have any alignment. Between processes of one
+/// machine blocks of more than kInlineBytesMax are in the object store, where they are written once, even if they are
+/// passed on many times. Any thread may copy and read it. The bytes are freed with the last copy.
 class PHAROS_API Bytes {
  public:
   Bytes() = default;
   explicit Bytes(std::vector<std::byte> bytes);
   explicit Bytes(std::string text);
-  /// `bytes` must stay where and as they are for as long as anybody holds `owner`.
+  /// `bytes` must not move or change as long as a copy of `owner` exists.
   Bytes(std::shared_ptr<const void> owner, std::span<const std::byte> bytes)
       : owner_{std::move(owner)}, bytes_{bytes} {}
   static Bytes copy_of(std::span<const std::byte> bytes);
@@ -31,7 +31,7 @@ class PHAROS_API Bytes {
   bool empty() const { return bytes_.empty(); }
   const std::shared_ptr<const void>& owner() const { return owner_; }
 
-  /// Whether they hold the same bytes, wherever these lie.
+  /// Compares the contents, not the addresses.
   friend PHAROS_API bool operator==(const Bytes& a, const Bytes& b);
 
  private:

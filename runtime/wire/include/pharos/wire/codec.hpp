@@ -26,26 +26,26 @@ template <class T, Kind kind>
 struct KindCodec;
 }  // namespace detail
 
-/// How a T becomes bytes and comes back: `static void encode(const T&, Encoder&)` and `static T decode(Decoder&)`.
+/// Converts a T to bytes and back: `static void encode(const T&, Encoder&)` and `static T decode(Decoder&)`.
 ///
-/// Known without a word from their author: numbers, bool, enums, strings, the standard containers, optional, variant,
-/// tuple, pair, unique_ptr, complex, durations and time points, paths, Bytes, and structs of up to 64 of these, nested
-/// as you like. A class whose members are private, or that has a base class, says what travels, all in one function
-/// that encoding reads and decoding fills:
+/// These types need no code: numbers, bool, enums, strings, the standard containers, optional, variant, tuple, pair,
+/// unique_ptr, complex, durations and time points, paths, Bytes, and structs of up to 64 fields of such types, with any
+/// nesting. A class with private members or a base class lists its fields in one function, through which encoding reads
+/// the fields and decoding writes them:
 ///
 ///   auto pharos_fields() { return std::tie(name_, weights_); }
 ///   auto pharos_fields() { return std::tuple_cat(Base::pharos_fields(), std::tie(depth_)); }
 ///
-/// For other types specialise Codec. It writes at least one byte (a container's count is checked against the bytes that
-/// are left), calls `from.fail()` on bytes that are no value, and has a `static constexpr std::string_view kFormat =
-/// "my.Type/1"` if the type is to be given to to_bytes(). An enum may have a `constexpr bool pharos_valid(Colour)`
-/// beside it, which arriving values must satisfy.
+/// For other types specialise Codec. The specialisation must write at least one byte (a container's count is checked
+/// against the bytes that are left), and must call `from.fail()` on bytes that are not a value. It needs a `static
+/// constexpr std::string_view kFormat = "my.Type/1"` if to_bytes() is to accept the type. An enum may have a function
+/// `constexpr bool pharos_valid(Colour)` in its namespace; values that arrive must satisfy it.
 ///
-/// Encoding fails (`Encoder::failed()`) on values nested deeper than kNestingMax and on a variant without a value.
+/// Encoding fails (`Encoder::failed()`) for values nested deeper than kNestingMax and for a variant without a value.
 template <class T>
 struct Codec : detail::KindCodec<T, detail::kKind<T>> {};
 
-/// For a trivially copyable class that has no pointers and no padding: its bytes are its value.
+/// The Codec of a trivially copyable class without pointers and padding: copies its bytes.
 /// `template <> struct pharos::Codec<Version> : pharos::PlainCodec<Version> {};`
 template <class T>
 struct PlainCodec {
@@ -68,12 +68,13 @@ namespace detail {
 
 static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory, lowest byte first");
 
-/// The Codec is the one that Pharos has for types of this kind.
+/// The base of the Codecs that Pharos provides; a Codec that a user wrote does not have it.
 struct OfPharos {};
 template <class T>
 inline constexpr bool kOwnCodec = !std::is_base_of_v<OfPharos, Codec<T>>;
 
-/// Whether bytes of T can be copied to the wire and back as they are: all of them are value, and any are valid.
+/// True if the bytes of a T can be copied to the wire and back unchanged: no byte is padding, and all byte patterns are
+/// valid values.
 template <class T>
 consteval bool is_plain();
 template <class T>
@@ -87,14 +88,14 @@ concept CheckedEnum = requires(T value) {
 template <class T, class... Fields>
 consteval bool are_plain(Types<Fields...>) {
   if constexpr ((kPlain<std::remove_cv_t<Fields>> && ...)) {
-    constexpr bool kUnique = (std::has_unique_object_representations_v<Fields> && ...);  // a bit-field leaves gaps
+    constexpr bool kUnique = (std::has_unique_object_representations_v<Fields> && ...);  // bit-fields may leave gaps
     return (0 + ... + sizeof(Fields)) == sizeof(T) && (!kUnique || std::has_unique_object_representations_v<T>);
   } else {
     return false;
   }
 }
 
-// NOLINTBEGIN(bugprone-branch-clone): each branch asks what only its own kind of type has.
+// NOLINTBEGIN(bugprone-branch-clone): each branch uses members that only its own kind of type has.
 template <class T>
 consteval bool is_plain() {
   if constexpr (std::is_array_v<T>) {
@@ -127,7 +128,7 @@ consteval bool is_plain() {
 }
 // NOLINTEND(bugprone-branch-clone)
 
-// C arrays are fields, though never values of their own.
+// C arrays may be fields, but a Codec cannot return them. So they are handled here.
 
 template <class T>
 void encode_value(const T& value, Encoder& to) {
@@ -151,7 +152,7 @@ void decode_into(T& value, Decoder& from) {
   }
 }
 
-// Nothing is a byte of zero, so that every value has a byte.
+// An empty list of fields is encoded as one zero byte, because every value must have at least one byte.
 
 inline void encode_fields(Encoder& to) {
   to.write("", 1);
@@ -166,7 +167,7 @@ inline void decode_nothing(Decoder& from) {
   if (byte != 0) from.fail();
 }
 
-/// A byte that is zero or one.
+/// Reads a byte that must be zero or one.
 inline bool decode_flag(Decoder& from) {
   std::uint8_t byte = 0;
   from.read(&byte, 1);
@@ -179,10 +180,10 @@ inline void encode_count(std::size_t count, Encoder& to) {
   to.write(&wide, sizeof wide);
 }
 
-/// What an element may take in memory for each byte that arrived, before it has been decoded.
+/// How much memory may be reserved for elements that are not decoded yet, per byte that is left.
 inline constexpr std::size_t kMemoryPerByte = 16;
 
-/// Makes room for `count` elements if the container can, as far as the bytes that are left account for it.
+/// Reserves memory for `count` elements if the container supports it, but not more than kMemoryPerByte allows.
 template <class T>
 void reserve(T& container, std::size_t count, const Decoder& from) {
   if constexpr (requires { container.reserve(count); }) {
@@ -199,7 +200,7 @@ void encode_elements(const T& container, Encoder& to) {
   for (const auto& element : container) Codec<typename T::value_type>::encode(element, to);
 }
 
-/// Types that cannot travel.
+/// For types that cannot be encoded: fails to compile with the reason.
 template <class T, Kind kind>
 struct KindCodec : OfPharos {
   static void encode(const T&, Encoder&) { check_kind<T>(); }
@@ -286,7 +287,7 @@ struct KindCodec<T, Kind::kArray> : OfPharos {
   }
 };
 
-/// Strings, vectors, deques, lists.
+/// For strings, vectors, deques and lists.
 template <class T>
 struct KindCodec<T, Kind::kSequence> : OfPharos {
   using Element = typename T::value_type;
@@ -320,8 +321,8 @@ struct KindCodec<T, Kind::kSequence> : OfPharos {
  private:
   static constexpr std::size_t kPiece = 4096 / sizeof(Element) + 1;
 
-  // A container cannot grow without writing all its elements first: those of a large one come by way of the first
-  // cache, so that its memory is written once.
+  // resize() would write all elements of a large container to memory before read() overwrites them. So the elements are
+  // appended in pieces that fit into the first-level cache, and the memory is written once.
   static void read_pieces(T& value, std::size_t count, Decoder& from) {
     if (count <= kPiece) {
       value.resize(count);
@@ -339,7 +340,7 @@ struct KindCodec<T, Kind::kSequence> : OfPharos {
   }
 };
 
-/// Ordered and hashed, of unique keys or not: that shows in what insert() returns.
+/// True for sets and maps with unique keys, whose insert() returns a pair.
 template <class T>
 inline constexpr bool kUniqueKeys = requires(T& container, const typename T::value_type& value) {
   container.insert(value).second;
@@ -409,7 +410,7 @@ struct KindCodec<T, Kind::kUniquePtr> : OfPharos {
   static T decode(Decoder& from) {
     const Nested nested{from};
     if (!decode_flag(from)) return nullptr;
-    return T{new Element(Codec<Element>::decode(from))};  // made in place: a large object is never on the stack
+    return T{new Element(Codec<Element>::decode(from))};  // constructed in place: a large object is never on the stack
   }
 };
 
@@ -420,7 +421,7 @@ struct KindCodec<std::tuple<Ts...>, Kind::kTuple> : OfPharos {
   }
   static std::tuple<Ts...> decode(Decoder& from) {
     if constexpr (sizeof...(Ts) == 0) decode_nothing(from);
-    return std::tuple<Ts...>{Codec<std::remove_const_t<Ts>>::decode(from)...};  // braces: from left to right
+    return std::tuple<Ts...>{Codec<std::remove_const_t<Ts>>::decode(from)...};  // braces evaluate from left to right
   }
 };
 template <class A, class B>
@@ -491,7 +492,7 @@ struct KindCodec<T, Kind::kAggregate> : OfPharos {
       return value;
     } else {
       if constexpr (sizeof...(Fields) == 0) decode_nothing(from);
-      return T{Codec<std::remove_cv_t<Fields>>::decode(from)...};  // braces: from left to right
+      return T{Codec<std::remove_cv_t<Fields>>::decode(from)...};  // braces evaluate from left to right
     }
   }
 #pragma GCC diagnostic pop
@@ -500,7 +501,7 @@ struct KindCodec<T, Kind::kAggregate> : OfPharos {
 template <class T>
 struct KindCodec<T, Kind::kNamedFields> : OfPharos {
   static void encode(const T& value, Encoder& to) {
-    // Named by a function that is not const, so that one will do; only read here.
+    // pharos_fields() is not const, so that one function serves for reading and writing. The fields are only read here.
     std::apply([&to](const auto&... fields) { encode_fields(to, fields...); }, const_cast<T&>(value).pharos_fields());
   }
   static T decode(Decoder& from) {
@@ -512,14 +513,14 @@ struct KindCodec<T, Kind::kNamedFields> : OfPharos {
   }
 };
 
-/// Whether T has a Codec that can be used; what is in it is looked at when it is.
+/// True if T has a usable Codec. Does not examine the types inside T.
 template <class T>
 inline constexpr bool kTravels = kOwnCodec<T> || travels(kKind<T>);
 
 template <class... Fields>
 Types<std::remove_reference_t<Fields>...> types_of(const std::tuple<Fields...>&);
 
-/// Types<...> of what lies directly in a T.
+/// The types of the direct parts of a T, as Types<...>.
 template <class T>
 consteval auto parts_of() {
   constexpr Kind kFound = kKind<T>;
@@ -546,8 +547,9 @@ consteval auto parts_of() {
 template <class... Parts>
 constexpr void check_parts(Types<Parts...>);
 
-/// Stops the compiler at the innermost part of T that cannot travel, with the reason and what to do instead. Before
-/// anything is encoded: the compiler then names the parts that led there, and not the functions that encode them.
+/// Fails to compile if T or a part of T cannot be encoded, with the reason and an alternative. It runs before the
+/// codecs are instantiated, so that the compiler's messages name the path of types to the innermost such part, not the
+/// functions that encode them.
 template <class T>
 constexpr void check_travels() {
   if constexpr (!kOwnCodec<T>) {
@@ -557,7 +559,7 @@ constexpr void check_travels() {
 }
 template <class... Parts>
 constexpr void check_parts(Types<Parts...>) {
-  // Compiled, not called: a type may be a part of itself.
+  // The functions are instantiated, but not called, because a type may be a part of itself.
   (static_cast<void>(&check_travels<std::remove_cv_t<std::remove_all_extents_t<Parts>>>), ...);
 }
 

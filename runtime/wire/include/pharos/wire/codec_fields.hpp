@@ -4,8 +4,8 @@
 #include <type_traits>
 #include <utility>
 
-/// The fields of aggregates, without a word from their author: how many there are is found by trying how many
-/// initialisers they take, what they are by structured bindings.
+/// Finds the fields of aggregates without help from their author. The number of fields is found by trying how many
+/// initialisers the aggregate accepts; the fields themselves are reached with structured bindings.
 namespace pharos::detail {
 
 template <class... Ts>
@@ -15,7 +15,7 @@ struct Types {
 
 inline constexpr std::size_t kFieldsMax = 64;
 
-/// The aggregates of `count` fields.
+/// The operations on aggregates with `count` fields.
 template <std::size_t count>
 struct BoundFields {
   template <class T, class... More>
@@ -36,7 +36,7 @@ struct BoundFields<0> {
   }
 };
 
-// Lists of up to 64 fields: full rows of eight, named a1 to a8, b1 to b8 and so on, then a part of a row.
+// The macros make lists of up to 64 fields: full rows of eight, named a1 to a8, b1 to b8 and so on, then a partial row.
 // clang-format off
 #define PHAROS_1(X, row) X(row##1)
 #define PHAROS_2(X, row) PHAROS_1(X, row), X(row##2)
@@ -114,9 +114,10 @@ PHAROS_BIND(7, h, 5); PHAROS_BIND(7, h, 6); PHAROS_BIND(7, h, 7); PHAROS_BIND(7,
 #undef PHAROS_1
 // clang-format on
 
-// Neither is ever called; clang wants bodies, for types that have no linkage.
+// The conversion operators of AnyField and AnyBaseOf are never called. They have bodies because clang requires bodies
+// for types without linkage.
 
-/// Becomes any field that is made from a value.
+/// Converts to any type, and so fits any field that can be initialised from a value.
 struct AnyField {
   template <class T>
   operator T() const {
@@ -124,7 +125,7 @@ struct AnyField {
   }
 };
 
-/// Becomes the bases of T.
+/// Converts to any base class of T.
 template <class T>
 struct AnyBaseOf {
   template <class Base>
@@ -145,8 +146,8 @@ consteval bool fits_any(std::index_sequence<indexes...>) {
 
 inline constexpr std::size_t kFieldsUnknown = kFieldsMax + 2;
 
-/// How many `{}` T takes. That is the number of fields, C arrays being one each, unless one of them cannot be made from
-/// nothing.
+/// Returns how many `{}` initialisers T accepts. This is the number of fields (a C array is one field), unless a field
+/// cannot be initialised with `{}`.
 template <class T, std::size_t count = 0, bool fitted = false>
 consteval std::size_t count_braces() {
   constexpr bool kFits = BoundFields<count>::template kFits<T>;
@@ -159,7 +160,8 @@ consteval std::size_t count_braces() {
   }
 }
 
-/// How many AnyField T takes: the number of fields, unless there are C arrays, whose elements count.
+/// Returns how many AnyField initialisers T accepts. This is the number of fields, unless there are C arrays, whose
+/// elements are counted one by one.
 template <class T, std::size_t count = 0, bool fitted = false>
 consteval std::size_t count_values() {
   constexpr bool kFits = fits_any<T>(std::make_index_sequence<count>{});
@@ -172,29 +174,30 @@ consteval std::size_t count_values() {
   }
 }
 
-// NOLINTBEGIN(bugprone-branch-clone): the second condition makes sense only where the first does not hold.
+// NOLINTBEGIN(bugprone-branch-clone): the second condition is only valid code if the first condition is false.
 template <class T>
 consteval std::size_t count_fields() {
   constexpr std::size_t kBraces = count_braces<T>();
   if constexpr (kBraces > kFieldsMax) {
     return count_values<T>();
   } else if constexpr (BoundFields<kBraces>::template kFits<T, AnyField>) {
-    return count_values<T>();  // the next field cannot be made from nothing, or is the 65th
+    return count_values<T>();  // the next field cannot be initialised with `{}`, or is the 65th field
   } else {
     return kBraces;
   }
 }
 // NOLINTEND(bugprone-branch-clone)
 
-/// The number of fields of an aggregate; above kFieldsMax where there are more, or one that nothing can be made into.
+/// The number of fields of an aggregate. More than kFieldsMax if there are more fields; kFieldsUnknown if the number
+/// cannot be found, because a field fits no initialiser.
 template <class T>
 inline constexpr std::size_t kFieldCount = count_fields<T>();
 
-/// Types<...> of an aggregate's fields, as they are declared.
+/// The declared types of an aggregate's fields, as Types<...>.
 template <class T>
 using FieldTypes = decltype(BoundFields<kFieldCount<T>>::types(std::declval<T&>()));
 
-/// visitor(fields...)
+/// Calls visitor(fields...) and returns its result.
 template <class T, class Visitor>
 decltype(auto) visit_fields(T& value, Visitor&& visitor) {
   return BoundFields<kFieldCount<std::remove_const_t<T>>>::visit(value, visitor);

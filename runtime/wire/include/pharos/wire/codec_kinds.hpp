@@ -14,13 +14,14 @@
 
 #include <pharos/wire/codec_fields.hpp>
 
-/// What kind of type a T is, and so how it travels, or why it does not. The standard library's larger headers are not
-/// included for that: a map is known by its member types, which fits other libraries' maps too.
+/// Classifies types: the kind of a type T decides how T is encoded, or why it cannot be. The larger headers of the
+/// standard library are not included for this. A map, for example, is recognised by its member types, so that the maps
+/// of other libraries are recognised too.
 namespace pharos::detail {
 
 enum class Kind : std::uint8_t {
   kNone,
-  // They travel.
+  // Kinds that can be encoded.
   kBool,
   kNumber,
   kEnum,
@@ -37,8 +38,8 @@ enum class Kind : std::uint8_t {
   kVariant,
   kUniquePtr,
   kAggregate,
-  kNamedFields,  // those that pharos_fields() names
-  // They do not. What their users are told is in codec_refusals.hpp.
+  kNamedFields,  // a class with pharos_fields()
+  // Kinds that cannot be encoded. codec_refusals.hpp has the messages for users.
   kPointer,
   kReference,
   kFunction,
@@ -64,7 +65,7 @@ inline constexpr bool travels(Kind kind) {
   return kind != Kind::kNone && kind < Kind::kPointer;
 }
 
-/// Types that are known by their name.
+/// The kind of types that are recognised by their name; kNone for other types.
 template <class T>
 inline constexpr Kind kNamedKind = Kind::kNone;
 template <class... Ts>
@@ -90,7 +91,7 @@ template <class T>
 inline constexpr Kind kNamedKind<std::weak_ptr<T>> = Kind::kSharedPtr;
 template <class T>
 inline constexpr Kind kNamedKind<std::initializer_list<T>> = Kind::kView;
-template <template <class> class F, class R, class... Args>  // std::function and its like
+template <template <class> class F, class R, class... Args>  // std::function and similar templates
 inline constexpr Kind kNamedKind<F<R(Args...)>> = Kind::kFunction;
 
 template <class T>
@@ -101,7 +102,7 @@ template <template <class...> class C, class... Args>
 struct ArgumentsOf<C<Args...>> {
   using Are = Types<Args...>;
 };
-/// T is a template's instance with these arguments: a class that derives from a vector is not a vector.
+/// T is an instance of a template with exactly these arguments. A class that derives from a vector does not match.
 template <class T, class... Args>
 concept MadeOf = std::same_as<typename ArgumentsOf<T>::Are, Types<Args...>>;
 
@@ -124,7 +125,7 @@ template <class T>
 concept HashedMap = MadeOf<T, typename T::key_type, typename T::mapped_type, typename T::hasher, typename T::key_equal,
                            typename T::allocator_type>;
 
-/// A comparison or hash that is the same in every process.
+/// True for a comparison or hash without state, which is therefore the same in every process.
 template <class F>
 inline constexpr bool kStateless = std::is_empty_v<F>&& std::is_default_constructible_v<F>;
 
@@ -177,7 +178,7 @@ concept ReferenceWrapper = requires(const T& value) {
   requires MadeOf<T, typename T::type>;
   { value.get() } -> std::same_as<typename T::type&>;
 };
-/// A mutex, lock, thread, atomic, condition, future.
+/// A mutex, lock, thread, atomic, condition variable or future.
 template <class T>
 concept Synchronization = requires(T& value) {
   value.lock();
@@ -206,7 +207,7 @@ template <class T>
 concept HasFields = requires(T& value) {
   value.pharos_fields();
 };
-/// `Owner` itself has the function, not a base of it.
+/// Returns true if the function is a member of `Owner` itself, not of a base class.
 template <class Owner, class Fields, class C>
 consteval bool is_own(Fields (C::*)()) {
   return std::is_same_v<Owner, C>;
@@ -285,7 +286,8 @@ consteval Kind class_kind() {
   }
 }
 
-/// Any number may be cast to an enum whose underlying type is given; for others that is undefined behaviour.
+/// True if the enum has an explicit underlying type, so that every number may be cast to the enum. For other enums such
+/// a cast can be undefined behaviour.
 template <class T>
 inline constexpr bool kAnyNumberIsValid = requires {
   T{std::underlying_type_t<T>{}};

@@ -9,25 +9,26 @@
 
 namespace pharos {
 
-/// What is said when bytes cannot be made of a value, or a value of bytes.
+/// Why a value could not be encoded or decoded.
 enum class CodecFailure : std::uint8_t {
   kNone,
-  kTruncated,  ///< the bytes end before the value does, or claim more elements than they can hold
-  kInvalid,    ///< no value of the type looks like that: a bool of 2, a key twice, a variant without a value
-  kTooDeep,    ///< values inside each other beyond kNestingMax
-  kNoRoom,     ///< a large value, and no room for it
+  kTruncated,  ///< the bytes end before the value ends, or claim more elements than they can hold
+  kInvalid,    ///< not a value of the type: a bool of 2, a key that comes twice, a variant without a value
+  kTooDeep,    ///< values are nested deeper than kNestingMax
+  kNoRoom,     ///< the value is large, and the LargeRoom has no memory for it
   kChanged,    ///< a large value had another size when it was encoded the second time
 };
 PHAROS_API std::string_view to_string(CodecFailure failure);
 
-/// How deep values may lie in each other through unique_ptr and containers: a bound on the stack, whoever wrote the
-/// bytes. A list of more nodes travels as a vector.
+/// How deep values may be nested through unique_ptr and containers. It bounds the use of the stack, even for bytes from
+/// a malicious sender. A longer linked list must travel as a vector.
 inline constexpr std::uint16_t kNestingMax = 256;
 
-/// More is not encoded at all, shared Bytes aside: EncodedTooLarge is thrown before memory is taken for it. What may
-/// travel is less.
+/// The largest encoded value, not counting shared Bytes. EncodedTooLarge is thrown before memory is allocated for more.
+/// The limit of one message is lower.
 inline constexpr std::size_t kEncodedBytesMax = std::size_t{2} << 30;
 
+/// Thrown when a value has more than kEncodedBytesMax bytes.
 class PHAROS_API EncodedTooLarge : public std::length_error {
  public:
   explicit EncodedTooLarge(std::size_t bytes);
@@ -36,34 +37,35 @@ class PHAROS_API EncodedTooLarge : public std::length_error {
 /// Bytes of at least this size are sent and received in place; smaller ones are cheaper to copy.
 inline constexpr std::size_t kSharedBytesMin = 4096;
 
-/// Values of more encoded bytes than this are no part of a message: they lie in the object store, where there is one.
+/// Values with more encoded bytes than this are not part of a message. They are in the object store, if there is one.
 inline constexpr std::size_t kInlineBytesMax = 100 << 10;
 
-/// So many bytes in one piece are copied by the room.
+/// Single writes of at least so many bytes are copied by the LargeRoom, which may use several threads.
 inline constexpr std::size_t kLargeWriteMin = std::size_t{4} << 20;
 
 class Bytes;
 
-/// Where a value is encoded to that is larger than kInlineBytesMax.
+/// Provides the memory for encoded values that are larger than kInlineBytesMax, for example in the object store. Owned
+/// by the code that sets it in an Encoder, and used by the Encoder's thread only.
 class LargeRoom {
  public:
-  /// Memory for a value of so many bytes, which is written once, the longest piece of it by `longest` bytes. Null:
-  /// there is none, and whoever made this knows why.
+  /// Provides memory for a value of `bytes` bytes. `longest` is the size of the longest single write. Returns null if
+  /// there is no memory; the implementation then knows the reason.
   virtual std::byte* make(std::size_t bytes, std::size_t longest) = 0;
-  /// Copies many bytes (kLargeWriteMin) to a place in that memory.
+  /// Copies at least kLargeWriteMin bytes to a place in that memory.
   virtual void write(std::byte* to, const void* from, std::size_t count) = 0;
-  /// Large Bytes may lie there already: true if they need not be written, since whoever reads the value will be shown
-  /// that they belong after its first `at` bytes.
+  /// Returns true if these large Bytes are in the object store already and need not be written. The receiver is then
+  /// told that they belong after the first `at` bytes of the value.
   virtual bool has(const Bytes&, std::size_t /*at*/) { return false; }
 
  protected:
   ~LargeRoom() = default;
 };
 
-/// What codecs of handles (Ref, Actor) need to know of the program around them. Defined above this module.
+/// The surroundings that the codecs of handles (Ref, Actor) need. Defined in the module actors.
 class CodecContext;
 
-/// Counts one value inside another for as long as it lives.
+/// Counts one level of nesting in an Encoder or Decoder during its own lifetime.
 template <class Coder>
 class Nested {
  public:

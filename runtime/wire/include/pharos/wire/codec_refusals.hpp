@@ -4,7 +4,7 @@
 
 namespace pharos::detail {
 
-/// Stops the compiler at a type that cannot travel, with the reason and what to do instead.
+/// Fails to compile for a type that cannot be encoded. The message has the reason and an alternative.
 template <class T>
 constexpr void check_kind() {
   constexpr Kind kFound = kKind<T>;

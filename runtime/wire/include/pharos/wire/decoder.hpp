@@ -13,19 +13,20 @@
 
 namespace pharos {
 
-/// Bytes that arrived. Every read is checked against what is left; after one that asks for more, `failed()` stays true
-/// and every later read gives zeros, so that a decoder of many fields may look once, at the end.
+/// Reads received bytes. Every read is checked against the number of bytes that are left. After a read that asks for
+/// more, failed() stays true and every later read gives zeros, so that code which decodes many fields can check once,
+/// at the end. Belongs to one thread at a time; the bytes must stay valid as long as the Decoder is used.
 class PHAROS_API Decoder {
  public:
-  /// Bytes that lie together, and what keeps them alive, if they are to be shared with values.
+  /// Contiguous bytes, and an owner that keeps them alive (null if decoded values must copy the bytes).
   struct Part {
     std::span<const std::byte> bytes;
     std::shared_ptr<const void> owner;
   };
-  /// With an owner, which keeps `bytes` alive, large Bytes are shared with it instead of copied.
+  /// With an owner, which must keep `bytes` alive, decoded large Bytes share the owner instead of copying.
   explicit Decoder(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr)
       : bytes_{bytes}, owner_{std::move(owner)} {}
-  /// Of bytes that lie in several places, none of them empty. A value lies in one part.
+  /// For bytes in several parts, none of them empty. No single read may span two parts.
   explicit Decoder(std::span<const Part> parts) : bytes_{}, parts_{parts} {
     for (const Part& part : parts) in_parts_ += part.bytes.size();
   }
@@ -40,7 +41,7 @@ class PHAROS_API Decoder {
     in_parts_ = 0;
   }
 
-  /// The next `count` bytes, in place; empty after a failure.
+  /// Returns a view of the next `count` bytes, without a copy; empty after a failure.
   std::span<const std::byte> take(std::size_t count) {
     if (count > bytes_.size()) [[unlikely]]
       return take_next(count);
@@ -56,10 +57,11 @@ class PHAROS_API Decoder {
       std::memset(to, 0, count);
     }
   }
-  /// The next `count` bytes, shared with the owner where there is one and they are many.
+  /// Returns the next `count` bytes. They share the owner if there is one and count is at least kSharedBytesMin;
+  /// otherwise they are copied.
   Bytes take_shared(std::size_t count);
-  /// How many elements follow, each of at least `bytes_min` bytes. Zero, and a failure, if there is no room for them:
-  /// so nothing is allocated for elements that cannot come.
+  /// Reads the number of elements that follow, each of at least `bytes_min` bytes. Fails and returns 0 if the bytes
+  /// that are left cannot hold so many elements, so that no memory is allocated for elements that cannot follow.
   std::size_t read_count(std::size_t bytes_min = 1) {
     std::uint64_t count = 0;
     read(&count, sizeof count);
@@ -80,7 +82,8 @@ class PHAROS_API Decoder {
   void set_context(CodecContext* context) { context_ = context; }
 
  protected:
-  /// Before anything is read: these come before what is there, which moves to `rest`.
+  /// Puts bytes in front of the Decoder's bytes, which move to `rest`. To be called before the first read; `rest` must
+  /// outlive the Decoder.
   void precede(std::span<const std::byte> before, Part& rest) {
     rest = {bytes_, std::move(owner_)};
     in_parts_ = bytes_.size();
@@ -93,8 +96,8 @@ class PHAROS_API Decoder {
   std::span<const std::byte> take_next(std::size_t count);
 
   std::span<const std::byte> bytes_;
-  std::span<const Part> parts_;  // that come after
-  std::size_t in_parts_ = 0;     // bytes
+  std::span<const Part> parts_;  // the parts after bytes_
+  std::size_t in_parts_ = 0;     // number of bytes in parts_
   CodecFailure failure_ = CodecFailure::kNone;
   std::uint16_t depth_ = 0;
   CodecContext* context_ = nullptr;

@@ -13,15 +13,19 @@
 
 namespace pharos {
 
-/// Bytes that grow at the end: arguments and results on their way out. What is written is copied to one piece of
-/// memory; large Bytes stay where they are and are woven in between. Not shared between threads.
-/// With a room for large values, a value is encoded in a loop: `do Codec<T>::encode(value, encoder); while
-/// (encoder.again());`. The first time round, what comes after kInlineBytesMax is only counted; if there was such, the
-/// second time everything is written into the room, which has the right size.
+/// Collects the bytes of encoded arguments and results. Written bytes are copied to one growing buffer, but large Bytes
+/// are not copied: the encoder remembers where they belong between the copied bytes. Belongs to one thread at a time.
+///
+/// With a LargeRoom (memory for large values), a value is encoded in a loop: `do Codec<T>::encode(value, encoder);
+/// while (encoder.again());`. In the first pass, bytes after the first kInlineBytesMax are only counted. If there are
+/// such bytes, a second pass writes the whole value into the room, which then has exactly the right size.
+///
+/// Failure: failed() is true after a value that cannot be encoded. Without a room, EncodedTooLarge is thrown for values
+/// above kEncodedBytesMax.
 class PHAROS_API Encoder {
  public:
-  /// A stretch of what was written. `shared` is null where the bytes are the encoder's own, which stay until the next
-  /// write or clear(); otherwise it says who keeps them.
+  /// A contiguous part of the written bytes. If `shared` is null, the bytes belong to the encoder and are valid until
+  /// the next write or clear(). Otherwise `shared` keeps them alive.
   struct Segment {
     std::span<const std::byte> bytes;
     const Bytes* shared;
@@ -32,12 +36,12 @@ class PHAROS_API Encoder {
       return;
     if (count >= kLargeWriteMin && in_room_) [[unlikely]] {
       room_->write(begin_ + size_, bytes, count);
-    } else if (count != 0) {  // an empty view may point nowhere
+    } else if (count != 0) {  // with count 0 the pointer may be null, which memcpy does not allow
       std::memcpy(begin_ + size_, bytes, count);
     }
     size_ += count;
   }
-  /// Writes bytes without copying them, if they are many.
+  /// Writes bytes, without copying them if there are at least kSharedBytesMin.
   void write_shared(const Bytes& bytes) {
     if (bytes.size() < kSharedBytesMin) {
       write(bytes.data(), bytes.size());
@@ -46,7 +50,7 @@ class PHAROS_API Encoder {
     }
   }
 
-  /// Everything, where nothing is shared.
+  /// All written bytes. Aborts the process if has_shared() is true.
   std::span<const std::byte> bytes() const {
     if (!shared_.empty()) [[unlikely]]
       refuse_bytes();
@@ -54,9 +58,9 @@ class PHAROS_API Encoder {
   }
   bool has_shared() const { return !shared_.empty(); }
   std::size_t size() const { return size_ + elsewhere_; }
-  /// Everything, in order, to be gathered by the sender.
+  /// All written bytes in order, as parts that the sender puts together.
   std::vector<Segment> segments() const;
-  /// Copies everything to `to`, where there is room for size().
+  /// Copies all written bytes to `to`, which must have room for size() bytes.
   void copy_to(std::byte* to) const {
     if (!has_shared()) [[likely]] {
       if (size_ != 0) std::memcpy(to, begin_, size_);
@@ -66,7 +70,7 @@ class PHAROS_API Encoder {
   }
   std::vector<std::byte> flattened() const;
 
-  /// Forgets what was written and that it failed; keeps its memory and its context.
+  /// Forgets the written bytes and a failure. Keeps the memory and the context.
   void clear() {
     size_ = 0;
     depth_ = 0;
@@ -77,12 +81,12 @@ class PHAROS_API Encoder {
 
   LargeRoom* large_room() const { return room_; }
   void set_large_room(LargeRoom* room) { room_ = room; }
-  /// The value is large: it must be encoded once more, into the room.
+  /// Returns true if the value is large and must be encoded once more, into the room.
   bool again() { return size() > kInlineBytesMax && enter_room(); }
-  /// What was written is in the room, all of it.
+  /// Returns true if all written bytes are in the room.
   bool in_room() const { return in_room_; }
 
-  /// A value that cannot be encoded: what was written is worthless, and must not be sent.
+  /// Records that a value cannot be encoded. The written bytes are then incomplete and must not be sent.
   void fail(CodecFailure failure) {
     if (failure_ == CodecFailure::kNone) failure_ = failure;
   }
@@ -100,7 +104,7 @@ class PHAROS_API Encoder {
 
  private:
   struct Shared {
-    std::size_t at;  // how many of the encoder's own bytes come before
+    std::size_t at;  // number of the encoder's own bytes before these
     Bytes bytes;
   };
 
@@ -111,15 +115,15 @@ class PHAROS_API Encoder {
   void gather_to(std::byte* to) const;
   [[noreturn]] void refuse_bytes() const;
 
-  std::byte* begin_ = nullptr;  // of the encoder's own storage, or of the room
+  std::byte* begin_ = nullptr;  // begin of the encoder's own storage, or of the room
   std::size_t size_ = 0;
   std::size_t capacity_ = 0;
   CodecFailure failure_ = CodecFailure::kNone;
   std::uint16_t depth_ = 0;
   bool in_room_ = false;
   std::vector<Shared> shared_;
-  std::size_t elsewhere_ = 0;  // bytes that are shared, or only counted
-  std::size_t longest_ = 0;    // piece of these
+  std::size_t elsewhere_ = 0;  // number of bytes that are shared, or only counted
+  std::size_t longest_ = 0;    // size of the longest write among these
   CodecContext* context_ = nullptr;
   LargeRoom* room_ = nullptr;
   std::unique_ptr<std::byte[]> storage_;

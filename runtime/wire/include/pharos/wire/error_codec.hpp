@@ -5,8 +5,8 @@
 
 namespace pharos {
 
-/// An Error between processes, whole: code, outcome, message, remedy, context, the exception. Bytes that make no sense
-/// give kCorrupt.
+/// Encodes all parts of an Error: code, outcome, message, remedy, context (64 lines at most), and the user's exception.
+/// Bytes that are no encoded Error decode as an Error with kCorrupt.
 template <>
 struct Codec<Error> {
   static constexpr std::string_view kFormat = "pharos.Error/1";

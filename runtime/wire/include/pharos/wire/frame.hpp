@@ -10,66 +10,71 @@
 
 namespace pharos::wire {
 
-/// Both sides of a connection must speak the same one; the hello says which.
+/// The version of the protocol. Both sides of a connection must have the same version; the handshake compares them.
 inline constexpr std::uint32_t kProtocolVersion = 1;
 
+/// The kinds of frames. The comments name the fields of the FrameHeader that have a special meaning.
 enum class FrameKind : std::uint8_t {
-  kCall = 2,         ///< a method call or a task: arguments
-  kReply = 3,        ///< the result, or an encoded error
-  kCancel = 4,       ///< the call of this number is wanted no more
-  kControl = 5,      ///< a control message (message.hpp) that asks for no answer
-  kRequest = 6,      ///< a control message that does
-  kResponse = 7,     ///< its answer, under the same number
-  kAcknowledge = 8,  ///< of replies; the payload is a list of more numbers, 8 bytes each
-  kRetry = 9,        ///< run the call of this number, which follows, again for what `function` lists, up to `attempt`
-  kReceived = 10,    ///< the receiver of this reply has told its node of the actors that it carries
-  kGiveBack = 11,    ///< of tasks: what has not begun may run elsewhere sooner
+  kCall = 2,         ///< a method call or a task; the payload has the arguments
+  kReply = 3,        ///< the answer to a call: the result, or an encoded error
+  kCancel = 4,       ///< the caller no longer wants the result of the call `number`
+  kControl = 5,      ///< a control message (message.hpp) without an answer
+  kRequest = 6,      ///< a control message with an answer
+  kResponse = 7,     ///< the answer to a request, with the same number
+  kAcknowledge = 8,  ///< replies have arrived: all below `acknowledged`, and the numbers in the payload (8 bytes each)
+  /// Sent before the call `number`: the worker runs the call again after an exception of a type in the list `function`
+  /// (an index), until the attempt with the number `attempt`.
+  kRetry = 9,
+  kReceived = 10,  ///< the caller owns the object and has told its node of the actors that came with reply `number`
+  kGiveBack = 11,  ///< for task workers: return the tasks that have not begun, because they may run sooner elsewhere
 };
 
 /// How a call ended, in a reply.
 enum class ReplyStatus : std::uint8_t {
   kOk = 0,
   kError = 1,       ///< the payload is an encoded Error
-  kReturned = 2,    ///< not begun, and the caller may run it elsewhere: the task that runs here waits, or takes long
-  kTurnedAway = 3,  ///< not begun, and nothing that comes later will be: the worker is to end
+  kReturned = 2,    ///< not begun; the caller may run it elsewhere, because this worker's present task waits or is long
+  kTurnedAway = 3,  ///< not begun; the worker is about to end and begins no more calls
 };
 
+/// Bits of FrameHeader::flags.
 enum FrameFlags : std::uint8_t {
   kNoFlags = 0,
-  kUnordered = 1,      ///< may overtake earlier calls of its caller
+  kUnordered = 1,      ///< the call may overtake earlier calls of its caller
   kByName = 2,         ///< the payload begins with the function's name: caller and callee are different programs
-  kInPieces = 4,       ///< the payload begins with a list of objects, whose bytes belong between the others
-  kCarriesActors = 8,  ///< a reply; before anything else its payload lists the actors that the result has handles of
-  kMayRunAgain = 16,   ///< a task; its caller sends it again where the worker dies
+  kInPieces = 4,       ///< the payload begins with a list of objects, whose bytes belong between the payload's bytes
+  kCarriesActors = 8,  ///< a reply; the payload begins with a list of the actors whose handles are in the result
+  kMayRunAgain = 16,   ///< a task; its caller sends it again if the worker dies
 };
 
-/// What goes before every payload, on Unix sockets and TCP alike. Little-endian, as it lies in memory.
+/// The header of every frame, on Unix sockets and on TCP. Sent exactly as it is in memory, little-endian.
 struct FrameHeader {
   std::uint32_t payload_bytes = 0;
   FrameKind kind{};
   std::uint8_t flags = kNoFlags;
-  std::uint8_t attempt = 0;  ///< 0 the first time that a call is sent to be run, then one more for each retry
+  std::uint8_t attempt = 0;  ///< 0 when a call is first sent to be run, then one more for each retry
   ReplyStatus status = ReplyStatus::kOk;
-  std::uint64_t caller = 0;  ///< CallerId, by which numbers are counted
-  std::uint64_t number = 0;  ///< of this caller's calls; rises from each to the next to one callee. a reply repeats it
+  std::uint64_t caller = 0;  ///< CallerId; each caller numbers its own calls
+  std::uint64_t number = 0;  ///< number of the call, which rises with each call to one callee; a reply repeats it
   std::uint64_t actor = 0;   ///< ActorId, or 0 for a task
   std::uint32_t incarnation = 0;
-  std::uint32_t function = 0;      ///< index in the sorted table of the build that both sides are
-  std::uint64_t trace = 0;         ///< TraceId of the call tree
-  std::int64_t time = 0;           ///< call: nanoseconds left before its deadline, 0 for none. reply: how long it ran
-  std::uint64_t acknowledged = 0;  ///< call: the replies to all numbers below this have come
+  std::uint32_t function = 0;  ///< index in the sorted function table, which is the same in caller and callee
+  std::uint64_t trace = 0;     ///< TraceId of the call tree
+  std::int64_t time = 0;       ///< call: nanoseconds left until its deadline, 0 for none; reply: duration of the call
+  std::uint64_t acknowledged = 0;  ///< call: the replies to all lower numbers have arrived
 };
 static_assert(sizeof(FrameHeader) == 64);
 
-/// Above this a payload is refused before anything is allocated for it.
+/// Limits of a frame's payload. A larger payload is refused before memory is allocated for it.
 inline constexpr ByteCount kCallPayloadMax{std::uint64_t{1} << 30};
 inline constexpr ByteCount kControlPayloadMax{std::uint64_t{4} << 20};
 inline constexpr ByteCount kAcknowledgePayloadMax{std::uint64_t{64} << 10};
 
-/// What a payload of this header may claim, by its kind; an error when the header makes no sense.
+/// Checks a received header: its kind, its status, and the size of its payload, which is limited by the kind. Returns
+/// kCorrupt if the header makes no sense.
 Result<void> check(const FrameHeader& header);
 
-/// One received frame. The payload lies in the receive buffer and is valid as long as the FrameView's batch is.
+/// One received frame. The payload is in the receive buffer, and valid as long as the batch from which the frame came.
 struct FrameView {
   FrameHeader header;
   std::span<const std::byte> payload;

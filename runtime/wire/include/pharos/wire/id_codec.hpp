@@ -7,7 +7,7 @@
 
 namespace pharos {
 
-/// An identity travels as its number.
+/// An Id is encoded as its number.
 template <class Tag>
 struct Codec<Id<Tag>> : PlainCodec<Id<Tag>> {
   static constexpr std::string_view kFormat = "pharos.Id/1";

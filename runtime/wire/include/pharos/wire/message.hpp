@@ -19,15 +19,20 @@
 
 namespace pharos::wire {
 
-/// Control messages as plain values. On the wire they are Cap'n Proto (src/control.capnp, which says who sends which to
-/// whom, and which descriptors travel beside each); nothing outside this folder sees that.
+/// Control messages: everything between processes that is not a call. A message is described by its struct alone:
+/// Codec<T> writes and reads its fields, and its name is that of the struct (docs/decisions/0031). The comment of each
+/// says which process sends it to which, and how it is answered. File descriptors that travel with a message are sent
+/// beside it, in the order in which its comment names them; kDescriptors says how many. An id of 0 means "none" unless
+/// the comment says something else.
 
-/// 20 bytes of the executable's build id, or of a hash of it.
+/// The first 20 bytes of the executable's build id, or of a hash of the executable.
 using BuildId = std::array<std::uint8_t, 20>;
 
+/// The answer to a request that could not be met.
 struct Failure {
   Error error;
 };
+/// Driver to node, with the driver's executable. Answered by JobRegistered.
 struct RegisterJob {
   static constexpr std::size_t kDescriptors = 1;
   std::string executable;
@@ -36,66 +41,72 @@ struct RegisterJob {
   std::string folder;
   BuildId build_id{};
 };
+/// Node to driver. Also node to worker, as the first message: a caller is a driver or a worker.
 struct JobRegistered {
   JobId job;
   CallerId caller;
   NodeId node;
   std::uint32_t cpus = 0;
-  std::string warning;  ///< empty, or why workers of this program start slowly
-  std::string address;  ///< where the node's Unix socket is
+  std::string warning;  ///< the reason if workers of this program start slowly, else empty
+  std::string address;  ///< address of the node's Unix socket
 };
-/// Who asks the head. Filled in by its node, which passes the question on.
+/// The process that asks the head something. Its node fills this in when it passes the question on to the head.
 struct Asker {
   JobId job;
   CallerId caller;
-  std::uint64_t number = 0;  ///< of the question; the node's own
+  std::uint64_t number = 0;  ///< number of the question, which the node has chosen
 };
-/// Of resources, by name, in steps of 1/10000.
+/// Amounts of resources by name, in units of 1/10000.
 using Amounts = std::map<std::string, std::int64_t>;
-/// One thing that has to be true of a node's labels.
+/// One condition on a node's labels.
 struct LabelRule {
   std::string name;
-  std::vector<std::string> values;  ///< the node's is one of these
-  bool is_not = false;              ///< it is none of them, or the node has none
+  std::vector<std::string> values;  ///< the node's label must have one of these values
+  bool is_not = false;              ///< instead: the label has none of these values, or the node lacks the label
   friend bool operator==(const LabelRule&, const LabelRule&) = default;
 };
-/// What somebody asks of a node, and which one.
+/// The resources that a task, an actor or a bundle needs, and the nodes that it accepts.
 struct Demand {
   Amounts amounts{};
-  NodeId only{};                    ///< no other
-  std::vector<LabelRule> labels{};  ///< all of them hold
-  NodeId near{};                    ///< this one, if it has room
-  bool spread = false;              ///< the least used one
-  GroupId group{};                  ///< with what a bundle of this group has
-  std::int32_t bundle = -1;         ///< which one; negative: any
+  NodeId only{};                    ///< if set, the only node that is accepted
+  std::vector<LabelRule> labels{};  ///< all of these conditions must hold
+  NodeId near{};                    ///< if set, the preferred node, if it has room
+  bool spread = false;              ///< prefer the least used node
+  GroupId group{};                  ///< if set, use the resources of a bundle of this group
+  std::int32_t bundle = -1;         ///< index of the bundle; any bundle if negative
   friend bool operator==(const Demand&, const Demand&) = default;
 };
+/// A share of one GPU.
 struct GpuShare {
-  std::uint32_t index = 0;  ///< among the node's
+  std::uint32_t index = 0;  ///< index among the node's GPUs
   std::int64_t amount = 0;
   friend bool operator==(const GpuShare&, const GpuShare&) = default;
 };
-/// What the code of a worker may use.
+/// The resources that the code of a worker may use.
 struct Holding {
   Amounts amounts;
-  std::vector<std::string> gpus;  ///< as CUDA_VISIBLE_DEVICES names them
+  std::vector<std::string> gpus;  ///< names as in CUDA_VISIBLE_DEVICES
 };
+/// Caller to node, which passes it on to the head if need be. Answered by WorkerReady.
 struct LeaseWorker {
   Demand demand;
   Asker asker{};
-  bool nested = false;    ///< for a worker; filled in by its node
-  bool only_now = false;  ///< between nodes: where there is room at this moment, else refused with kOverloaded
+  bool nested = false;    ///< the caller is itself a worker; its node fills this in
+  bool only_now = false;  ///< between nodes: refused with kOverloaded unless there is room at this moment
 };
+/// Caller to node.
 struct ReturnLease {
   WorkerId worker;
-  CallerId caller{};    ///< filled in by its node
-  bool broken = false;  ///< its connection ended first, so what it runs is for nobody
+  CallerId caller{};    ///< the caller's node fills this in
+  bool broken = false;  ///< the caller's connection to the worker broke, so the result of a running task is lost
 };
-/// Others wait: the caller gives so many of these back, those whose tasks end first.
+/// Node to caller, by way of the head if the caller is at another node.
+/// Other callers wait: the caller must return `count` of these workers, those whose tasks end first.
 struct RecallLeases {
-  std::vector<WorkerId> workers;  ///< of one node; leased by one caller
+  std::vector<WorkerId> workers;  ///< all of one node, and leased by one caller
   std::uint32_t count = 0;
 };
+/// Caller to node. Answered by WorkerReady once it is constructed.
 struct StartActor {
   ActorId actor;
   std::string label{};
@@ -107,14 +118,15 @@ struct StartActor {
   std::int32_t max_restarts = 0;
   bool detached = false;
   std::int32_t max_task_retries = 0;
-  bool in_pieces = false;  ///< as a call's payload: FrameFlags::kInPieces
+  bool in_pieces = false;  ///< the arguments begin with a list of objects, as with FrameFlags::kInPieces
   Demand demand{};
   Asker asker{};
-  TraceId trace{};         ///< of each incarnation's constructor
-  bool exclusive = false;  ///< its process ends when it does not hear from the head
-  bool leaves = false;     ///< where its node drains it is stopped, with notice
+  TraceId trace{};         ///< trace of the constructor of each incarnation
+  bool exclusive = false;  ///< the actor's process ends if it does not hear from the head
+  bool leaves = false;     ///< if its node drains, the actor is stopped with notice, not moved
 };
-/// It will be started: its name is its own, and others may have handles meanwhile.
+/// Caller to node, which tells the head. Answered by ActorFound.
+/// Announces an actor that will be started later. Its name is taken at once, and other callers may get handles.
 struct PromiseActor {
   ActorId actor;
   std::string label{};
@@ -123,43 +135,50 @@ struct PromiseActor {
   std::string type{};
   std::int32_t max_restarts = 0;
   bool detached = false;
-  bool get_if_exists = false;  ///< one of that name, instead
+  bool get_if_exists = false;  ///< if an actor of that name exists, return that actor instead
   Asker asker{};
 };
-/// It will not be started after all.
+/// Caller to node, which tells the head. Not answered.
+/// Cancels a PromiseActor: the actor will not be started.
 struct BreakPromise {
   ActorId actor;
   Error why;
   Asker asker{};
 };
+/// Caller to node.
 struct KillActor {
   ActorId actor;
   Asker asker{};
-  bool gently = false;         ///< the call that runs may go on, for so long
-  std::uint32_t grace_ms = 0;  ///< of a gentle end
-  std::string why{};           ///< of the same
+  bool gently = false;         ///< stop the actor instead: the call that runs may finish
+  std::uint32_t grace_ms = 0;  ///< with `gently`: time for the call that runs
+  std::string why{};           ///< with `gently`: the reason
 };
+/// Caller to node. Answered by WorkerReady.
 struct ConnectActor {
   ActorId actor;
-  std::uint32_t seen = 0;  ///< the incarnation that the caller has lost, 0 for none
+  std::uint32_t seen = 0;  ///< the incarnation to which the caller has lost its connection; 0 if none
   Asker asker{};
 };
+/// Caller to node. Answered by ActorFound.
 struct FindActor {
   std::string name_space;
   std::string name;
   std::string type;
   Asker asker{};
 };
+/// Node to caller, which holds it now.
 struct ActorFound {
   ActorId actor;
   std::string label;
-  std::uint64_t number = 0;  ///< from the head: the asker's
+  std::uint64_t number = 0;  ///< in an answer of the head: Asker::number of the question
 };
+/// Caller to node: it has `count` handles more, or fewer if negative.
 struct HoldActor {
   ActorId actor;
-  std::int32_t count = 0;
+  std::int32_t count = 0;  ///< how many more (or, if negative, fewer) handles the caller has
   Asker asker{};
 };
+/// Node to worker.
 struct ConstructActor {
   ActorId actor;
   std::uint32_t incarnation = 0;
@@ -171,30 +190,37 @@ struct ConstructActor {
   TraceId trace{};
   bool exclusive = false;
 };
+/// Worker to node, which tells the head.
 struct ActorConstructed {
   ActorId actor;
   std::uint32_t incarnation = 0;
   std::optional<Error> failure;
 };
+/// A job's node to the head, which tells those that are to run it.
 struct AddJob {
   JobId job;
   RegisterJob program;
-  NodeId node{};                 ///< its driver's
-  std::vector<NodeId> others{};  ///< that may send the executable, too
+  NodeId node{};                 ///< node of the job's driver
+  std::vector<NodeId> others{};  ///< other nodes that can send the executable
 };
+/// The job's node to the head, which tells the nodes that run it.
 struct EndJob {
   JobId job;
 };
-/// Its driver is about to end: its workers end, after their destructors.
+/// The job's node to the head, which tells the nodes that run it. Answered by JobStopped.
+/// The job's driver is about to end. The job's workers must end, after the destructors of their actors have run.
 struct StopJob {
   JobId job;
 };
+/// The same way back, when all workers of the job are gone.
 struct JobStopped {
   JobId job;
 };
+/// The caller's node to the head, which tells the nodes whose workers the caller has leased.
 struct EndCaller {
   CallerId caller;
 };
+/// Head to node; ActorConstructed and IncarnationEnded say how it goes.
 struct StartIncarnation {
   ActorId actor;
   std::uint32_t incarnation = 0;
@@ -207,52 +233,58 @@ struct StartIncarnation {
   Amounts amounts;
   std::vector<GpuShare> gpus;
   TraceId trace{};
-  GroupId group{};  ///< of whose bundle that is a part
+  GroupId group{};  ///< if set, the amounts are a part of a bundle of this group
   std::uint32_t bundle = 0;
   bool exclusive = false;
-  bool may_restart = false;  ///< there is a restart left after this one
+  bool may_restart = false;  ///< the actor may be restarted once more after this incarnation
 };
+/// Head to node.
 struct EndIncarnation {
   ActorId actor;
   std::uint32_t incarnation = 0;
-  bool kill = false;           ///< at once, without its destructor
-  std::uint32_t grace_ms = 0;  ///< else: for the call that runs
-  bool moves = false;          ///< it goes on elsewhere: calls that it has not begun go there, too
+  bool kill = false;           ///< end the process at once, without the actor's destructor
+  std::uint32_t grace_ms = 0;  ///< without `kill`: time for the call that runs
+  bool moves = false;          ///< the actor continues on another node, and so do calls that have not begun
 };
+/// Node to head: the process is gone, or could not be started. Also head to node to caller: the node is lost.
 struct IncarnationEnded {
   ActorId actor;
   std::uint32_t incarnation = 0;
   std::string reason;
-  bool out_of_memory = false;  ///< killed because its node had too little
+  bool out_of_memory = false;  ///< the process was killed because its node had too little memory
 };
+/// Head to node: answers StartActor and ConnectActor.
 struct ActorAlive {
   std::uint64_t number = 0;
   ActorId actor;
   std::uint32_t incarnation = 0;
   NodeId node;
   std::int32_t max_task_retries = 0;
-  std::string ended{};         ///< how the incarnation before this one ended; empty for the first
-  std::string address{};       ///< of its node, for other nodes; empty: the head's
-  bool out_of_memory = false;  ///< that was why
+  std::string ended{};         ///< how the previous incarnation ended; empty for the first
+  std::string address{};       ///< address of its node for other nodes; empty if it is the head's node
+  bool out_of_memory = false;  ///< the previous incarnation was killed because its node had too little memory
 };
+/// Node to head, once, over TCP. Answered by ClusterJoined.
 struct JoinCluster {
   NodeId node;
-  std::string address;  ///< where other nodes reach it
-  Amounts amounts;      ///< that it gives; nothing: it runs nothing
+  std::string address;  ///< address at which other nodes reach this node; empty if it has no workers
+  Amounts amounts;      ///< resources of this node; empty if it runs no workers
   std::map<std::string, std::string> labels{};
-  bool again = false;         ///< it has joined this cluster before
-  std::uint64_t session = 0;  ///< the session that it had with the head and wants to go on with; 0: none
-  std::uint64_t heard = 0;    ///< how many messages of that session have come from the head
+  bool again = false;         ///< the node has joined this cluster before
+  std::uint64_t session = 0;  ///< the earlier session with the head that the node wants to resume; 0 if none
+  std::uint64_t heard = 0;    ///< number of messages of that session that have come from the head
 };
+/// Head to node.
 struct ClusterJoined {
-  std::uint32_t cpus = 0;  ///< of all nodes
-  bool lost = false;       ///< the cluster has given it up: it has not joined, and may do so as another node
-  bool lasts = false;      ///< if the head ends, another one will go on
+  std::uint32_t cpus = 0;  ///< CPUs of all nodes together
+  bool lost = false;       ///< refused: the cluster has given this node up, and it may only join as a new node
+  bool lasts = false;      ///< if the head ends, another head will continue its work
   std::uint64_t session = 0;
-  bool resumed = false;     ///< the session that the node asked for goes on
-  std::uint64_t heard = 0;  ///< how many messages of that session have come from the node
+  bool resumed = false;     ///< the session that the node asked for continues
+  std::uint64_t heard = 0;  ///< number of messages of that session that have come from the node
 };
-/// Resources that are had together or not at all.
+/// Caller to node, which tells the head. Answered by GroupReady.
+/// Asks for a placement group: bundles of resources that are all reserved, or none of them.
 struct PlaceGroup {
   GroupId group;
   std::string label{};
@@ -260,220 +292,256 @@ struct PlaceGroup {
   std::vector<Demand> bundles{};
   Asker asker{};
 };
-/// All nodes have set aside what it asks for.
+/// The answer to PlaceGroup.
+/// All nodes have reserved the resources of the group's bundles.
 struct GroupReady {
-  std::uint64_t number = 0;     ///< from the head: the asker's
-  std::vector<NodeId> nodes{};  ///< of each bundle
+  std::uint64_t number = 0;     ///< in an answer of the head: Asker::number of the question
+  std::vector<NodeId> nodes{};  ///< the node of each bundle
 };
+/// Caller to node, which tells the head.
 struct RemoveGroup {
   GroupId group;
   Asker asker{};
 };
-/// For the actors of one bundle, before all tasks.
+/// Head to node. Answered by BundleHeld, when tasks have left what it needs.
+/// Tells a node to reserve resources for one bundle. The bundle gets them before tasks that wait.
 struct HoldBundle {
   GroupId group;
   std::uint32_t bundle = 0;
   Amounts amounts{};
   std::vector<GpuShare> gpus{};
 };
+/// Node to head.
 struct BundleHeld {
   GroupId group;
   std::uint32_t bundle = 0;
 };
+/// Head to node.
 struct ReleaseBundle {
   GroupId group;
   std::uint32_t bundle = 0;
 };
+/// Node to head, and head to the node that asked: answers LeaseWorker.
 struct LeaseGranted {
   std::uint64_t number = 0;
   WorkerId worker;
   NodeId node;
-  std::string address;  ///< as in ActorAlive
+  std::string address;  ///< like ActorAlive::address
 };
+/// Head to node: the answer to a request that could not be met. Also node to head, for a lease.
 struct Refused {
   std::uint64_t number = 0;
   Error why;
 };
+/// Node to caller, with the socket for calls.
 struct WorkerReady {
   static constexpr std::size_t kDescriptors = 1;
   WorkerId worker;
-  ActorId actor;  ///< which one is meant, where there is a choice; none for a task worker
+  ActorId actor;  ///< the worker's actor; none if the worker runs tasks
   std::uint32_t incarnation = 0;
   std::int32_t pid = 0;
   std::int32_t max_task_retries = 0;  ///< how often a call may be sent to a new incarnation
-  bool remote = false;                ///< on another machine; an actor's connection may end although both live
-  std::string ended{};                ///< how the incarnation before this one ended; empty for the first
-  bool out_of_memory = false;         ///< that was why
+  bool remote = false;         ///< on another machine: an actor's connection may end although both processes live
+  std::string ended{};         ///< how the previous incarnation ended; empty for the first
+  bool out_of_memory = false;  ///< the previous incarnation was killed because its node had too little memory
 };
+/// Node to caller.
 struct WorkerEnded {
   WorkerId worker;
   std::string reason;
-  bool out_of_memory = false;  ///< killed because its node had too little
+  bool out_of_memory = false;  ///< the worker was killed because its node had too little memory
 };
+/// Node to driver, which says Done when it is shown.
 struct Output {
   std::string label;
   std::int32_t pid = 0;
   bool error = false;
   std::string lines;
-  bool report = false;  ///< about the worker, not by it
+  bool report = false;  ///< the lines are a report about the worker, not its own output
   JobId job{};
-  bool last = false;  ///< its process has ended: there will be no more of either stream
+  bool last = false;  ///< the process has ended: neither of its streams has more output
 };
+/// Driver to node. Answered by Done when every worker is gone.
 struct Stop {};
+/// The answer to several requests.
 struct Done {};
+/// Zygote to node.
 struct ZygoteReady {
   BuildId build_id{};
   std::uint32_t functions = 0;
-  std::string cannot_fork;  ///< empty, or what makes a fork of this program unsafe
+  std::string cannot_fork;  ///< the reason if this program cannot be forked safely, else empty
 };
+/// Node to zygote, with control socket, standard output, standard error.
 struct ForkWorker {
   static constexpr std::size_t kDescriptors = 3;
   WorkerId worker;
   std::vector<std::string> variables{};  ///< "NAME=value", set before user code runs
 };
+/// Zygote to node, and worker to node, with the worker's pidfd.
 struct WorkerForked {
   static constexpr std::size_t kDescriptors = 1;
   WorkerId worker;
   std::int32_t pid = 0;
 };
+/// Zygote to node.
 struct WorkerReaped {
   WorkerId worker;
-  std::int32_t status = 0;  ///< as waitpid gives it
-  bool crashed = false;     ///< WorkerCrashed follows
+  std::int32_t status = 0;  ///< the status from waitpid()
+  bool crashed = false;     ///< a WorkerCrashed message follows
 };
+/// Zygote to node, after a WorkerReaped that announced it.
 struct WorkerCrashed {
   WorkerId worker;
-  std::string headline;  ///< goes on after "killed by SIGSEGV"
-  std::string report;    ///< several lines
+  std::string headline;  ///< text to append to "killed by SIGSEGV"
+  std::string report;    ///< the report, several lines
 };
+/// Node to worker, with the socket for calls.
 struct ServeCaller {
   static constexpr std::size_t kDescriptors = 1;
   CallerId caller;
   ActorId actor;
   std::uint32_t incarnation = 0;
-  bool remote = false;  ///< as in WorkerReady
-  Holding holding{};    ///< of its tasks; an actor has its own
+  bool remote = false;  ///< like WorkerReady::remote
+  Holding holding{};    ///< resources of the caller's tasks; empty for an actor, which has its own
 };
+/// Node to worker: destroy the actor, flush, exit.
 struct EndWorker {
-  std::uint32_t grace_ms = 0;  ///< for the call that runs
-  bool moves = false;          ///< its actor goes on elsewhere
+  std::uint32_t grace_ms = 0;  ///< time for the call that runs
+  bool moves = false;          ///< the worker's actor continues on another node
 };
+/// Worker to node: its task waits for something, or goes on.
 struct WorkerBlocked {
-  bool blocked = false;
+  bool blocked = false;  ///< the worker's task waits for something; false: it continues
 };
+/// Caller to node. Answered by StoreOpened.
 struct OpenStore {};
+/// Node to caller, with the ledger, the memory of objects, and a descriptor that stays open while it uses them.
 struct StoreOpened {
   static constexpr std::size_t kDescriptors = 3;
-  std::uint32_t table = 0;  ///< of pins, in the ledger
+  std::uint32_t table = 0;  ///< index of the process's table of pins in the ledger
 };
+/// Caller to node. Answered by SlabLeased.
 struct LeaseSlab {
   std::uint64_t slot_bytes = 0;
 };
+/// Node to caller.
 struct SlabLeased {
   std::uint64_t offset = 0;
   std::uint64_t slot_bytes = 0;
   std::uint32_t first_slot = 0;
   std::uint32_t slots = 0;
 };
+/// Caller to node.
 struct ReturnSlab {
   std::uint32_t first_slot = 0;
 };
+/// Node to caller: others need memory, so give back what is free.
 struct TrimStore {};
+/// Caller to node: bring the object to memory. Answered by Done or Failure.
 struct BringObject {
   ObjectLocation object;
 };
+/// Caller to node, for an object of another node. Answered by ObjectImported, or not if sent ahead of the need.
 struct ImportObject {
   ObjectLocation object;
 };
+/// Node to caller: where it is here.
 struct ObjectImported {
   ObjectLocation object;
 };
+/// Node to the node that has the object, which keeps the object from then on. Answered by ObjectClaimed.
 struct ClaimObject {
   ObjectLocation object;
 };
+/// The answer to ClaimObject.
 struct ObjectClaimed {
   std::uint64_t size = 0;
   std::string label{};
-  ObjectLocation elsewhere{};  ///< with a node: that one has it, and nothing was claimed
+  ObjectLocation elsewhere{};  ///< if its node is set, that node has the object, and nothing was claimed
 };
+/// Node to the node that has the object.
 struct ReleaseObject {
-  ObjectLocation object;  ///< none: all that was claimed by earlier connections, and not again by this one
+  /// The object to release. None: release all objects that earlier connections have claimed and this one has not.
+  ObjectLocation object;
 };
+/// Node to head. Answered by NodeFound.
 struct FindNode {
   NodeId node;
-  std::uint64_t number = 0;  ///< of the question; the asking node's own
+  std::uint64_t number = 0;  ///< number of the question, which the asking node has chosen
 };
+/// Head to node.
 struct NodeFound {
-  std::uint64_t number = 0;  ///< of the question
-  std::string address{};     ///< as in ActorAlive
+  std::uint64_t number = 0;  ///< number of the question
+  std::string address{};     ///< like ActorAlive::address
 };
 
-/// What runs and what waits in a job, or in one of its workers.
+/// Caller to node, which asks its workers and the head. Answered by Inspected.
+/// Asks for the running and waiting calls of a job, or of one of its workers.
 struct Inspect {
   Asker asker{};
 };
 
-/// No function: of a field that may hold one's index.
+/// The value of a function's index that means "no function".
 constexpr std::uint32_t kNoFunction = ~std::uint32_t{0};
 
-/// A result that is not there, as the process sees it that waits for it.
+/// A result that is not available yet, as seen by the process that waits for it.
 struct PendingResult {
   enum class Stage : std::uint8_t {
-    kNoCall,     ///< no call brings it, but this process itself, later
+    kNoCall,     ///< the result comes from no call; this process sets it later
     kArguments,  ///< the call waits for its arguments
-    kUnsent,     ///< it waits for a worker: of its own, or its actor's
-    kSent,
+    kUnsent,     ///< the call waits for a worker, or for its actor
+    kSent,       ///< the call was sent
   };
   friend constexpr bool pharos_valid(Stage stage) { return stage <= Stage::kSent; }
-  std::int32_t argument_of = -1;  ///< which of the results beside it; none: a thread waits for it
+  std::int32_t argument_of = -1;  ///< index of the result whose call needs this one; -1 if a thread waits for it
   Stage stage = Stage::kNoCall;
   std::uint32_t function = kNoFunction;
-  ActorId actor{};  ///< that is called; none: a task
+  ActorId actor{};  ///< the called actor; none if the call is a task
   std::string label{};
-  WorkerId worker{};                   ///< that a task was sent to
-  std::uint64_t number = 0;            ///< of a call that was sent, among the calls of its caller
-  std::int32_t thread = 0;             ///< that waits; 0: a coroutine
-  std::uint32_t inside = kNoFunction;  ///< what the waiting thread runs
-  Amounts amounts{};                   ///< that a task asks for
+  WorkerId worker{};                   ///< the worker to which a task was sent
+  std::uint64_t number = 0;            ///< FrameHeader::number of a call that was sent
+  std::int32_t thread = 0;             ///< the waiting thread; 0 if a coroutine waits
+  std::uint32_t inside = kNoFunction;  ///< the function that the waiting thread runs
+  Amounts amounts{};                   ///< resources that a task needs
   friend bool operator==(const PendingResult&, const PendingResult&) = default;
 };
 /// An actor, or a worker that runs tasks.
 struct InspectedWorker {
-  WorkerId worker{};  ///< none: it has no process
+  WorkerId worker{};  ///< none if the actor has no process
   ActorId actor{};
   std::string label{};
-  std::string state{};  ///< for people
+  std::string state{};  ///< text for people
   std::int32_t pid = 0;
-  bool answered = false;                 ///< what follows is known
-  std::uint32_t function = kNoFunction;  ///< that it runs
-  std::int64_t nanoseconds = 0;          ///< for so long
-  CallerId caller{};                     ///< whose call that is
+  bool answered = false;  ///< the worker has answered; if false, the fields below about its call are unknown
+  std::uint32_t function = kNoFunction;  ///< the function that runs
+  std::int64_t nanoseconds = 0;          ///< how long the function has been running
+  CallerId caller{};                     ///< the caller of the running call
   std::uint64_t number = 0;
   std::vector<PendingResult> waits{};
-  Amounts amounts{};           ///< that it holds
-  std::string elsewhere{};     ///< for people: which other node it is on; empty: here, or nowhere
-  bool may_run_again = false;  ///< what runs, where a worker dies
+  Amounts amounts{};           ///< resources that the worker holds
+  std::string elsewhere{};     ///< text for people: the other node that it is on; empty if on this node or on none
+  bool may_run_again = false;  ///< the running task is run again if a worker dies
   friend bool operator==(const InspectedWorker&, const InspectedWorker&) = default;
 };
-/// A process and an object of the store.
+/// How a process uses an object of the store.
 struct ObjectUse {
   CallerId process{};
-  bool holds = false;  ///< it belongs to it
-  bool reads = false;  ///< it must stay in memory for it
+  bool holds = false;  ///< the process holds the object
+  bool reads = false;  ///< the process reads the object, which must therefore stay in memory
   friend bool operator==(const ObjectUse&, const ObjectUse&) = default;
 };
 struct InspectedObject {
   CallerId maker{};
   std::uint64_t number = 0;
   std::uint64_t size = 0;
-  std::string label{};  ///< where it comes from
-  bool sealed = false;  ///< it is not being written
-  bool out = false;     ///< not in memory
-  bool copied = false;  ///< another node's: it is there, when it is out here
+  std::string label{};  ///< origin of the object, for people
+  bool sealed = false;  ///< the object is completely written
+  bool out = false;     ///< the object is not in memory
+  bool copied = false;  ///< a copy of another node's object; if it is out here, only that node has it
   std::vector<ObjectUse> uses{};
   friend bool operator==(const InspectedObject&, const InspectedObject&) = default;
 };
-/// A process that has a part in them.
+/// A process that uses some of the store's objects.
 struct InspectedProcess {
   CallerId caller{};
   std::int32_t pid = 0;
@@ -481,107 +549,125 @@ struct InspectedProcess {
   friend bool operator==(const InspectedProcess&, const InspectedProcess&) = default;
 };
 struct InspectedStore {
-  std::uint64_t capacity = 0;  ///< in bytes; 0: nobody has used it
-  std::uint64_t used = 0;      ///< memory of objects, and of slots that processes keep
-  std::uint64_t idle = 0;      ///< memory that is free, and soon the system's
-  std::uint64_t on_disk = 0;
-  std::uint64_t objects = 0;               ///< so many there are
-  std::vector<InspectedObject> largest{};  ///< of these
+  std::uint64_t capacity = 0;              ///< bytes; 0 if no process has used the store
+  std::uint64_t used = 0;                  ///< bytes of memory of objects, and of free slots that processes keep
+  std::uint64_t idle = 0;                  ///< bytes of free memory, which are returned to the system soon
+  std::uint64_t on_disk = 0;               ///< bytes of objects on disk
+  std::uint64_t objects = 0;               ///< number of objects
+  std::vector<InspectedObject> largest{};  ///< the largest objects
   std::vector<InspectedProcess> processes{};
   friend bool operator==(const InspectedStore&, const InspectedStore&) = default;
 };
+/// The answer to Inspect.
 struct Inspected {
-  Amounts total{};  ///< of the node
-  Amounts in_use{};
-  Amounts cluster{};  ///< of all nodes; none: the head has not answered
+  Amounts total{};    ///< resources of the node
+  Amounts in_use{};   ///< resources of the node that are in use
+  Amounts cluster{};  ///< resources of all nodes; empty if the head has not answered
   std::vector<InspectedWorker> workers{};
-  std::uint64_t number = 0;  ///< from the head: the asker's
-  InspectedStore store{};    ///< for one who has no job here
+  std::uint64_t number = 0;  ///< in an answer of the head: Asker::number of the question
+  InspectedStore store{};    ///< only for an asker without a job
 };
 
-/// Workers for tasks that wait at a node until there is so much for each.
+/// A number of workers for which tasks wait at a node, each with these resources.
 struct WaitingTasks {
   Amounts amounts{};
   std::uint32_t workers = 0;
   friend bool operator==(const WaitingTasks&, const WaitingTasks&) = default;
 };
-/// What tasks have of a node, and wait for there. Said when it has changed.
+/// Node to head.
+/// The resources that tasks use at a node and wait for. A node sends it when it has changed.
 struct NodeLoad {
-  Amounts tasks{};
-  std::vector<WaitingTasks> waiting{};  ///< the longest lines first
+  Amounts tasks{};                      ///< resources that tasks use
+  std::vector<WaitingTasks> waiting{};  ///< the longest queues first
   friend bool operator==(const NodeLoad&, const NodeLoad&) = default;
 };
 
-/// What is asked of a row's cell.
+/// A condition on one cell of a row.
 struct RowFilter {
   std::string column;
   std::string value;
   bool is_not = false;
   friend bool operator==(const RowFilter&, const RowFilter&) = default;
 };
-/// For people: rows of one of the head's tables, or of a node's own.
+/// A command to any node, which asks the head or the node that is meant. Answered by Rows.
+/// Asks for rows of a table of the head or of a node. For the console.
 struct ListRows {
   std::string table;
   std::vector<RowFilter> filters{};
   std::uint32_t limit = 0;
-  std::uint64_t number = 0;  ///< of the question; filled in by the node that passes it on
-  NodeId node{};             ///< whose table is meant; none: the head's
-  bool passed_on = false;    ///< by another node, which says that this is that one
+  std::uint64_t number = 0;  ///< number of the question; the node that passes it on fills this in
+  NodeId node{};             ///< the node that has the table; none for a table of the head
+  bool passed_on = false;    ///< another node passed this on, and asserts that the receiver is `node`
 };
+/// The answer to ListRows and DrainNode.
 struct Rows {
   std::vector<std::string> columns{};
-  std::vector<std::vector<std::string>> rows{};  ///< as many cells each
-  std::uint64_t matching = 0;                    ///< rows, also those past the limit
+  std::vector<std::vector<std::string>> rows{};  ///< each row has one cell per column
+  std::uint64_t matching = 0;                    ///< number of matching rows, including rows beyond the limit
   std::uint64_t number = 0;
 };
 
-/// For people: a part of a log that a node keeps.
+/// A command to any node, which asks the node that is meant. Answered by LogPart.
+/// Asks for a part of a log that a node keeps. For the console.
 struct ReadLog {
-  NodeId node{};  ///< none: the one that is asked
+  NodeId node{};  ///< the node that keeps the log; none for the receiver
   std::string log{};
-  std::uint64_t from = 0;  ///< byte of all that was ever written; past the end: the end
-  std::uint32_t most = 0;  ///< bytes
-  bool passed_on = false;  ///< as in ListRows
+  std::uint64_t from =
+      0;  ///< offset of the first byte, counted from the start of the log; beyond the end means the end
+  std::uint32_t most = 0;  ///< maximum number of bytes
+  bool passed_on = false;  ///< like ListRows::passed_on
 };
+/// The answer to ReadLog.
 struct LogPart {
-  std::uint64_t from = 0;  ///< later than asked when what was there is gone
+  std::uint64_t from = 0;  ///< larger than asked if the older part of the log is deleted
   std::string text{};
-  std::uint64_t size = 0;  ///< of all that was ever written
-  bool ended = false;      ///< nothing more will be
+  std::uint64_t size = 0;  ///< number of bytes ever written to the log
+  bool ended = false;      ///< the log will not grow
 };
-/// What a process does, and what its get()s wait for.
+/// Node to caller. Answered by Explained.
+/// Asks a caller which function it runs and what its get() calls wait for.
 struct Explain {};
+/// The answer to Explain.
 struct Explained {
   std::int32_t pid = 0;
-  std::string function{};        ///< that it runs; empty: none
-  std::int64_t nanoseconds = 0;  ///< for so long
-  std::string waits{};           ///< for people, a line each; empty: no get() waits
+  std::string function{};        ///< the function that runs; empty if none
+  std::int64_t nanoseconds = 0;  ///< how long the function has been running
+  std::string waits{};           ///< text for people, a line for each wait; empty if no get() waits
 };
-/// Where a worker's threads are.
+/// Node to zygote. Answered by Stacks.
+/// Asks for the stacks of a worker's threads.
 struct ReadStacks {
   WorkerId worker;
 };
+/// The answer to ReadStacks.
 struct Stacks {
-  std::string text{};  ///< for people
+  std::string text{};  ///< text for people
 };
 
-/// All is well. The head sends a node's beat back to it with the same time, so that the node knows since when.
+/// Node to head, and back; and from the node on to its exclusive actors.
+/// A heartbeat. The head sends a node's beat back with the same time. The node then knows that the head was alive at
+/// that time.
 struct Beat {
-  TimePoint sent{};         ///< by the node's clock, which its workers share
-  std::uint64_t heard = 0;  ///< how many messages of their session the sender of this beat has heard
+  TimePoint sent{};         ///< time by the node's clock, which its workers share
+  std::uint64_t heard = 0;  ///< number of messages of the session that the sender of this beat has received
 };
-/// It is to end. Of the head's: with all others.
+/// A command to a node, which ends. From the head's node on to all other nodes.
+/// Tells a node to end. If the receiver is the head's node, all nodes end.
 struct EndNode {};
+/// A command to a node, which tells the head. Answered by Rows. Also head to the node that is to be drained.
 struct DrainNode {
   NodeId node{};
-  std::uint32_t limit_ms = 0;  ///< then what is there still is killed; 0: never
-  std::uint64_t number = 0;    ///< of the question; filled in by the node that passes it on
+  std::uint32_t limit_ms = 0;  ///< time after which the actors and tasks that are left are killed; 0 for no limit
+  std::uint64_t number = 0;    ///< number of the question; the node that passes it on fills this in
 };
-/// So many of the messages that a node would say again to a head that starts again need not be.
+/// Head to node.
+/// Tells a node how many of its messages to the head are durable. The node need not send these again if a new head
+/// starts.
 struct Confirmed {
   std::uint64_t count = 0;
 };
-/// What there is on a node, for a head that has started again. In several, when it is much.
+/// Node to a head that has started again.
+/// A node's report of its jobs, actors and leases to a new head. A long report is split into several messages.
 struct Report {
   struct Caller {
     CallerId caller;
@@ -605,51 +691,52 @@ struct Report {
     std::uint32_t bundle = 0;
     friend bool operator==(const Bundle&, const Bundle&) = default;
   };
-  /// Of one of its workers, to a caller of another node.
+  /// A lease of one of this node's workers by a caller of another node.
   struct Lease {
     WorkerId worker;
     CallerId caller;
     JobId job;
     friend bool operator==(const Lease&, const Lease&) = default;
   };
-  std::vector<JobId> jobs{};  ///< of other nodes' drivers
+  std::vector<JobId> jobs{};  ///< all jobs that the node knows
   std::vector<Caller> callers{};
   std::vector<Hold> holds{};
   std::vector<Incarnation> incarnations{};
-  std::vector<Bundle> bundles{};  ///< that it has set aside, or will
-  std::vector<Bundle> unheld{};   ///< of those: tasks have what they need
+  std::vector<Bundle> bundles{};  ///< bundles that the node has reserved or will reserve
+  std::vector<Bundle> unheld{};   ///< the bundles among these whose resources tasks still use
   std::vector<Lease> lent{};
-  std::vector<WorkerId> borrowed{};  ///< other nodes' workers
-  bool more = false;                 ///< another one follows
+  std::vector<WorkerId> borrowed{};  ///< workers of other nodes that callers of this node lease
+  bool more = false;                 ///< another part of the report follows
 };
-/// What somebody has of a node.
+/// The resources of a node that an actor or a bundle has.
 struct Share {
   NodeId node{};
   Amounts amounts{};
   std::vector<GpuShare> gpus{};
   friend bool operator==(const Share&, const Share&) = default;
 };
-/// What the head writes down about an actor, beside StartActor or PromiseActor.
+/// The head's stored record of an actor, in addition to its StartActor or PromiseActor. Never sent.
 struct ActorLife {
   ActorId actor;
-  std::uint32_t incarnation = 0;  ///< 0: it is promised
+  std::uint32_t incarnation = 0;  ///< 0 while the actor is only promised
   std::uint32_t restarts = 0;
   std::uint32_t backoff = 0;
-  bool waits = false;  ///< for its restart
-  Share has{};         ///< its process; without a node: it has none
-  GroupId group{};     ///< of whose bundle that is a part
+  bool waits = false;  ///< the actor waits for its restart
+  Share has{};         ///< resources of its process; without a node if it has no process
+  GroupId group{};     ///< if set, the resources are a part of a bundle of this group
   std::uint32_t bundle = 0;
-  std::optional<Error> over{};  ///< why it ended for good
+  std::optional<Error> over{};  ///< the reason if the actor has ended for good
   std::string label{};
   JobId job{};
-  std::string last_end{};      ///< of the incarnation before
-  bool out_of_memory = false;  ///< that was why
+  std::string last_end{};      ///< how the previous incarnation ended
+  bool out_of_memory = false;  ///< the previous incarnation was killed because its node had too little memory
 };
-/// The same about a group, beside PlaceGroup: of each bundle.
+/// The head's stored record of a placement group, in addition to its PlaceGroup: the resources of each bundle. Never
+/// sent.
 struct GroupPlaces {
   GroupId group;
   std::vector<Share> places{};
-  bool removed = false;  ///< actors have some of them still
+  bool removed = false;  ///< the group is removed, but actors still use some of the resources
 };
 
 using Message =
@@ -664,15 +751,17 @@ using Message =
                  NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces, EndNode, DrainNode, ReadLog,
                  LogPart, Explain, Explained, ReadStacks, Stacks, RecallLeases>;
 
-/// The alternative's name, for logs and errors.
+/// The name of the message's type, for logs and errors.
 std::string_view name_of(const Message& message);
 
-/// How many descriptors travel beside it.
+/// The number of file descriptors that travel with the message.
 std::size_t descriptors_of(const Message& message);
 
+/// Encodes a message. Never fails; the sender checks the size. Any thread.
 std::vector<std::byte> encode(const Message& message);
 
-/// kCorrupt when the bytes are no message of this protocol version.
+/// Decodes a message. Returns kCorrupt if the bytes are no message, and kUnsupported if another version of Pharos wrote
+/// them. Any thread.
 Result<Message> decode(std::span<const std::byte> bytes);
 
 }  // namespace pharos::wire

@@ -12,9 +12,10 @@
 
 namespace pharos {
 
-/// Numbers (or structs of numbers) that never change, shared by all copies of this value: like Bytes, for elements. It
-/// travels as a std::vector<T> does, so a Ref of one may be the argument where a function takes the other. Where it
-/// arrives out of the object store it is the object itself, which lives as long as any copy of this.
+/// Immutable numbers (or structs of numbers), which all copies of this value share: like Bytes, but with elements. Its
+/// encoding is that of std::vector<T>, so that a Ref of a SharedSpan may be the argument of a function that takes a
+/// vector, and the other way round. A SharedSpan that arrives from the object store refers to the object itself, which
+/// stays alive as long as a copy of the SharedSpan. Any thread may copy and read it.
 template <class T>
 class SharedSpan {
   static_assert(detail::kPlain<T>, "the elements of a SharedSpan are numbers, or structs of numbers without padding");
@@ -28,7 +29,7 @@ class SharedSpan {
     elements_ = *owner;
     owner_ = std::move(owner);
   }
-  /// `elements` must stay where and as they are for as long as anybody holds `owner`.
+  /// `elements` must not move or change as long as a copy of `owner` exists.
   SharedSpan(std::shared_ptr<const void> owner, std::span<const T> elements)
       : owner_{std::move(owner)}, elements_{elements} {}
 
@@ -67,7 +68,7 @@ struct Codec<SharedSpan<T>> {
 
 namespace detail {
 
-/// What encodes a From, a To can be decoded from.
+/// True if the encoding of a From can be decoded as a To.
 template <class From, class To>
 inline constexpr bool kSameBytes = std::is_same_v<From, To>;
 template <class T, class Allocator>

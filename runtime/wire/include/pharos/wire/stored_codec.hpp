@@ -11,12 +11,12 @@
 #include <pharos/base/result.hpp>
 #include <pharos/wire/codec.hpp>
 
-/// Values that outlive the program: in files, or for another program. The bytes begin with what they are: the codec's
-/// version, and a number for the structure of the type (its fields' kinds and nesting, not its names), so that they are
-/// never taken for something else.
+/// Encodes values for files or for other programs. The bytes begin with a header: the version of the codec, and a hash
+/// of the structure of the type (the kinds and the nesting of its fields, not their names). The header keeps the bytes
+/// from being read as another type.
 namespace pharos {
 
-/// Raised when the bytes of a value change their meaning.
+/// The version of the encoding. It is increased when the bytes of a value change their meaning.
 inline constexpr std::uint32_t kCodecVersion = 1;
 
 namespace detail {
@@ -56,7 +56,7 @@ consteval std::uint64_t shape_of_variant(Types<Ts...>) {
   return shape_from("variant", sizeof...(Ts), shape_of<Ts, Outer...>()...);
 }
 
-/// How far outside T lies in itself.
+/// For a type that contains itself: the number of levels from the inner T to the outer T.
 template <class T, class... Outer>
 consteval std::uint64_t levels_up() {
   std::uint64_t levels = 0;
@@ -64,7 +64,7 @@ consteval std::uint64_t levels_up() {
   return levels;
 }
 
-/// The structure of T, which lies in Outer.
+/// The hash of the structure of T. `Outer` are the types that contain T, innermost first.
 template <class T, class... Outer>
 consteval std::uint64_t shape_of() {
   constexpr Kind kFound = kKind<T>;
@@ -132,13 +132,14 @@ struct StoredHeader {
 
 PHAROS_API void begin_stored(std::uint64_t shape, Encoder& to);
 PHAROS_API Result<std::vector<std::byte>> end_stored(const Encoder& encoder);
-/// Reads the header and says why these are not bytes of that shape.
+/// Reads the header. Returns an error with the reason if the bytes are not a value of this shape.
 PHAROS_API Result<void> check_stored(std::uint64_t shape, Decoder& from);
 PHAROS_API Error stored_error(const Decoder& decoder);
 
 }  // namespace detail
 
-/// A value as bytes to keep. Fails on values that no Codec can encode (see Codec).
+/// Encodes a value with a header. Fails with kInvalidArgument for values that their Codec cannot encode (see Codec),
+/// and throws EncodedTooLarge above kEncodedBytesMax. Any thread.
 template <class T>
 Result<std::vector<std::byte>> to_bytes(const T& value) {
   Encoder encoder;
@@ -147,8 +148,8 @@ Result<std::vector<std::byte>> to_bytes(const T& value) {
   return detail::end_stored(encoder);
 }
 
-/// The value back. kUnsupported: another version of Pharos wrote it; kInvalidArgument: it is a value of another type;
-/// kCorrupt: it is none at all.
+/// Decodes bytes of to_bytes(). Fails with kUnsupported if they were written with another version of the codec, with
+/// kInvalidArgument if they are a value of another type, and with kCorrupt if they are not a value. Any thread.
 template <class T>
 Result<T> from_bytes(std::span<const std::byte> bytes) {
   Decoder decoder{bytes};
