@@ -13,7 +13,7 @@ namespace detail {
 
 void GroupHandle::remove() {
   const auto caller = caller_.lock();
-  if (caller != nullptr && !removed_.exchange(true)) caller->tell_node(wire::RemoveGroup{id_});
+  if (caller != nullptr && !caller->abandoned() && !removed_.exchange(true)) caller->tell_node(wire::RemoveGroup{id_});
 }
 
 std::shared_ptr<GroupHandle> Caller::reserve(const GroupOptions& options) {

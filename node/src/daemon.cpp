@@ -231,10 +231,6 @@ class Daemon final {
     host_ = std::make_unique<ReactorHost>(
         reactor_,
         ReactorHost::Settings{.node = identity(), .token = token_, .programs_folder = kept_.run_folder + "/programs"});
-    // 0.0.0.0 stands for every address of this machine, so it is no place where others could reach this node.
-    if (const std::string here = listening_at_.substr(0, listening_at_.rfind(':')); here != "0.0.0.0") {
-      host_->set_place(here);
-    }
     const Node::Settings settings{
         .id = id_,
         .address = "unix:" + kept_.run_folder + "/node.sock",
@@ -293,6 +289,8 @@ class Daemon final {
     if (!address.unix_socket) {
       PHAROS_TRY(const net::Address bound, net::bound_address(socket.get()));
       listening_at_ = bound.to_string();
+      // 0.0.0.0 stands for every address of this machine, so it is no place where others could reach this node.
+      if (bound.place != "0.0.0.0") host_->set_place(bound.place);
     }
     const int number = socket.get();
     listening_.push_back(std::move(socket));

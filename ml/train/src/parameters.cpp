@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <span>
 #include <sstream>
 #include <string_view>
@@ -101,10 +102,15 @@ std::optional<std::string> first_difference(Communicator& ranks, const std::stri
 
 void on_all(Communicator& ranks, const std::function<void()>& work) {
   std::optional<Error> own;
+  std::exception_ptr thrown;
   try {
     work();
   } catch (const Exception& error) {
     own = error.error();
+    thrown = std::current_exception();
+  } catch (const std::exception& error) {  // of libtorch, or there is no memory
+    own = Error{ErrorCode::kInternal, error.what()};
+    thrown = std::current_exception();
   }
   constexpr std::int64_t kNone = -1;
   const std::int64_t code = own ? static_cast<std::int64_t>(own->code()) : kNone;
@@ -114,7 +120,7 @@ void on_all(Communicator& ranks, const std::function<void()>& work) {
   if (first == codes.end()) return;
   const auto rank = static_cast<std::size_t>(first - codes.begin());
   const std::vector<std::string> texts = gather_texts(ranks, own ? own->to_string() : "");
-  if (own) throw_error(*std::move(own));
+  if (thrown) std::rethrow_exception(thrown);
   throw_error(Error{static_cast<ErrorCode>(*first), "rank " + std::to_string(rank) + ": " + texts[rank]});
 }
 

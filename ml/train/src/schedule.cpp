@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <string>
 #include <utility>
 
+#include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/schedule.hpp>
 
 namespace pharos::ml {
@@ -36,6 +38,10 @@ Schedule warm_up(std::uint64_t steps, Schedule then) {
   };
 }
 Schedule one_cycle(std::uint64_t steps, double share_up, double begin, double end) {
+  if (!(share_up >= 0 && share_up <= 1)) {
+    throw_error(Error{ErrorCode::kInvalidArgument, "one_cycle() with share_up = " + std::to_string(share_up),
+                      "Give the share of the steps in which the learning rate rises: from 0 to 1."});
+  }
   const auto up = static_cast<std::uint64_t>(std::llround(static_cast<double>(steps) * share_up));
   return [=](std::uint64_t step) {
     if (step < up) return along_cosine(begin, 1, done(step, up));

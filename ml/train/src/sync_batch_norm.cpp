@@ -170,6 +170,10 @@ Tensor SyncBatchNormImpl::forward(const Tensor& x) {
                           std::to_string(running_mean.numel()) + " features",
                       "Give (batch, features, …)."});
   }
+  if (!x.is_cpu()) {
+    throw_error(Error{ErrorCode::kUnsupported, "SyncBatchNorm was given a batch on " + x.device().str(),
+                      "It works on the CPU only. On a GPU take torch::nn::BatchNorm, or a norm over features."});
+  }
   if (!is_training()) {
     return at::batch_norm(x, weight, bias, running_mean, running_var, false, 0, options_.eps, false);
   }

@@ -64,13 +64,20 @@ class Asha final : public TrialScheduler {
     rung.all.insert(came);
     if (options_.promotes) {
       rung.waiting.insert(came);
+      paused_.emplace(trial, std::pair{&rung, came});
       return {DecisionKind::kPause};
     }
     const std::size_t rank = rung.all.order_of_key(came);
     return {rank < std::max<std::size_t>(best_of(rung), 1) ? DecisionKind::kGoOn : DecisionKind::kStop};
   }
 
-  void ended(std::uint64_t) override {}
+  /// A trial may also end while it is paused.
+  void ended(std::uint64_t trial) override {
+    const auto found = paused_.extract(trial);
+    if (found.empty()) return;
+    const auto& [rung, came] = found.mapped();
+    rung->waiting.erase(came);
+  }
 
   // Looks at the highest rung first, because its trials have come furthest.
   std::optional<std::uint64_t> next() override {
@@ -78,7 +85,7 @@ class Asha final : public TrialScheduler {
       if (rung->waiting.empty()) continue;
       const Came best = *rung->waiting.begin();
       if (rung->all.order_of_key(best) >= best_of(*rung)) continue;
-      rung->waiting.erase(best);
+      ended(best.second);
       return best.second;
     }
     return std::nullopt;
@@ -101,7 +108,8 @@ class Asha final : public TrialScheduler {
 
   const AshaOptions options_;
   std::vector<Rung> rungs_;
-  std::map<std::uint64_t, std::size_t> next_rung_;  // by trial
+  std::map<std::uint64_t, std::size_t> next_rung_;              // by trial
+  std::map<std::uint64_t, std::pair<Rung*, Came>> paused_;  // by trial: where it waits to be promoted
 };
 
 class HyperBand final : public TrialScheduler {
@@ -136,6 +144,8 @@ class HyperBand final : public TrialScheduler {
     if (found == bracket_of_.end()) return;
     Bracket& bracket = brackets_[found->second];
     bracket.running.erase(trial);
+    std::erase_if(bracket.came, [trial](const auto& each) { return each.second == trial; });
+    std::erase(resumed_, trial);
     go_up(bracket);
   }
 
