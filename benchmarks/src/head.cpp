@@ -1,7 +1,7 @@
 // The head by itself, as it is shipped, with one node that answers at once: how much it changes in a second when all of
 // it must be durable first, how soon it is back, and what an actor costs it.
 
-#include "head.hpp"
+#include "head/head.hpp"
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -25,7 +25,7 @@
 
 #include "figures.hpp"
 #include "folder.hpp"
-#include "records.hpp"
+#include "head/records.hpp"
 
 namespace bench {
 namespace {

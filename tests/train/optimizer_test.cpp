@@ -13,8 +13,8 @@
 #include <pharos/ml/schedule.hpp>
 #include <pharos/ml/training.hpp>
 
+#include "optimizer/updates_on_device.hpp"
 #include "says.hpp"
-#include "updates_on_device.hpp"
 
 namespace pharos::ml {
 namespace {

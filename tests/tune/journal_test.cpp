@@ -1,4 +1,4 @@
-#include "journal.hpp"
+#include "run/journal.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>

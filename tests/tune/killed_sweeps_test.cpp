@@ -11,7 +11,7 @@
 
 #include "child_program.hpp"
 #include "durable_head.hpp"
-#include "journal.hpp"
+#include "run/journal.hpp"
 #include "seed.hpp"
 #include "temporary_folder.hpp"
 

@@ -14,8 +14,8 @@
 #include <pharos/ml/searcher.hpp>
 
 #include "bbob.hpp"
-#include "random.hpp"
 #include "recorded.hpp"
+#include "search/random.hpp"
 
 namespace pharos::ml {
 namespace {

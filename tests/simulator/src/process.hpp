@@ -17,7 +17,7 @@
 #include <pharos/async/timer_queue.hpp>
 
 #include "fibre.hpp"
-#include "platform.hpp"
+#include "program/platform.hpp"
 #include "world.hpp"
 
 namespace pharos::detail {

@@ -107,7 +107,7 @@ class Reactor final : public async::Executor {
 
   Fd epoll_;
   std::shared_ptr<const Fd> post_event_;  // edge-triggered: work was posted
-  Fd interrupt_event_;  // level-triggered: stays readable until the leader drains it
+  Fd interrupt_event_;                    // level-triggered: stays readable until the leader drains it
   Fd timer_event_;
   std::atomic<bool> leader_waits_ = false;
   std::atomic<bool> interrupted_ = false;  // interrupt() was called while no leader polled
