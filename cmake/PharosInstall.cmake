@@ -1,11 +1,11 @@
-# What `cmake --install` puts where: libpharos.so, libpharos_ml.so and libpharos_nccl.so where they were built, the start
-# object, the pharos executable, the public headers, and the package that find_package(pharos CONFIG) reads.
+# Rules for `cmake --install`. It installs libpharos.so, libpharos_ml.so and libpharos_nccl.so (those that were built), the
+# start object, the pharos executable, the public headers, and the package that find_package(pharos CONFIG) reads.
 
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/pharos)
 
-# The libraries, the components of the package beside pharos::pharos, and the modules that programs see.
+# The libraries, the components of the package beside pharos::pharos, and the modules that programs use directly.
 set(libraries pharos)
 set(pharos_components "")
 set(to_install pharos_actors pharos_checkpoint pharos_collective pharos_data pharos_reports pharos_trainer pharos_tune pharos_xgboost)
@@ -19,7 +19,7 @@ if(PHAROS_HAS_NCCL)
   list(APPEND pharos_components nccl)
   list(APPEND to_install pharos_nccl)
 endif()
-# Headers of these modules, and of those that they name as DEPS: what public headers include.
+# Installs the headers of these modules and of the modules in their DEPS, because public headers include them.
 set(modules "")
 while(to_install)
   list(POP_FRONT to_install module)
@@ -32,10 +32,11 @@ while(to_install)
   endif()
 endwhile()
 
-# Before 1.0 a new minor version may break programs.
+# Before 1.0 a new minor version may break programs. The libraries find libpharos.so beside them, and find libtorch and
+# CUDA by the program's path.
 set_target_properties(${libraries} PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
-  INSTALL_RPATH "\$ORIGIN")  # the others find libpharos.so beside them, and libtorch and CUDA by the program's path
+  INSTALL_RPATH "\$ORIGIN")
 set_target_properties(pharos_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 install(TARGETS ${libraries} pharos_cli)
 install(FILES $<TARGET_OBJECTS:pharos_start> DESTINATION ${CMAKE_INSTALL_LIBDIR}/pharos RENAME start.o)

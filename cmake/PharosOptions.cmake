@@ -1,4 +1,4 @@
-# What can be chosen, and the flags that every target of ours is built with.
+# The options of the build, and the flags with which every target of this tree is built.
 
 option(PHAROS_TESTS "Build the tests" ON)
 set(PHAROS_SANITIZE "" CACHE STRING "address, thread, or nothing")
@@ -19,23 +19,23 @@ endif()
 
 find_program(PHAROS_CCACHE ccache)
 if(PHAROS_CCACHE)
-  # With this sloppiness, and GCC's -fpch-preprocess, ccache also keeps what is built with a precompiled header. Paths below
-  # the source folder are relative for it, so that two clones of the same tree share what it keeps.
+  # With this sloppiness and GCC's -fpch-preprocess, ccache also caches objects that are built with a precompiled header.
+  # ccache takes paths below the source folder as relative paths, so that two clones of the same tree share its cache.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
       CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true ${PHAROS_CCACHE})
 endif()
 
 find_package(Threads REQUIRED)
 
-# Flags of our own code; programs that use Pharos get none of them.
-# -Wno-restrict: GCC 12 warns of std::string's own copying (its bug 105651).
+# Flags for the code of this tree. Programs that use Pharos get none of them.
+# -Wno-restrict: GCC 12 warns wrongly about copies inside std::string (GCC's bug 105651).
 add_library(pharos_flags INTERFACE)
 target_compile_options(pharos_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror
                                               $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -fvisibility=hidden
                                               -fvisibility-inlines-hidden -fno-omit-frame-pointer)
 target_link_libraries(pharos_flags INTERFACE Threads::Threads)
 
-# With a sanitizer's code in between, GCC 12 takes members of a variant for uninitialized that are not.
+# -Wno-maybe-uninitialized: with a sanitizer, GCC 12 warns wrongly that members of a variant are uninitialized.
 if(PHAROS_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
                       $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
@@ -52,11 +52,12 @@ if(PHAROS_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     message(FATAL_ERROR "PHAROS_FUZZ=ON takes clang, for libFuzzer: use the fuzz preset, or set CMAKE_CXX_COMPILER")
   endif()
-  # Clang 14 cannot build coroutines with the sanitizer that looks at calls through pointers.
+  # Clang 14 cannot build coroutines with the sanitizer that checks calls through function pointers.
   add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize=function)
 endif()
 
-# Clang before 17 knows C++20's coroutines but does not say so, and the standard library's header asks.
+# Clang before 17 supports C++20's coroutines but does not define this macro, and the standard library's header asks for
+# the macro.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 17)
   add_compile_definitions(__cpp_impl_coroutine=201902L)
 endif()

@@ -1,5 +1,6 @@
-# Parts that the core builds without. PHAROS_<PART> is AUTO (used where it is found), ON (configuring stops without it)
-# or OFF. What was found is in PHAROS_HAS_<PART>, and in one table at the end of configuring.
+# Optional parts: the core builds without them. PHAROS_<PART> is AUTO (the part is used if it is found), ON (configuring
+# stops if the part is not found) or OFF. PHAROS_HAS_<PART> says whether the part is used. A table at the end of
+# configuring lists all parts.
 
 # pharos_part(<PART> FOUND <bool> DETAIL <version or place> MISSING <what is not there, and what to do>)
 function(pharos_part part)
@@ -39,7 +40,7 @@ endforeach()
 
 include(PharosTorch)
 
-# Loaded at run time by whoever trains with it: all that matters here is which versions its tests can run with.
+# Programs that train with XGBoost load it at run time. The build only checks whether the versions for the tests are there.
 set(PHAROS_XGBOOST_1_7 ${PROJECT_SOURCE_DIR}/third_party/xgboost-1.7.4/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
 set(PHAROS_XGBOOST_3_2 ${PROJECT_SOURCE_DIR}/third_party/xgboost-3.2/xgboost/lib)
 set(xgboost_found ON)

@@ -1,4 +1,4 @@
-# One folder, one target, one namespace.
+# Functions that make targets. Each folder is one target and one namespace.
 
 # pharos_library(<name> SOURCES … [HEADERS …] [DEPS …] [PRIVATE_DEPS …])
 # Makes pharos_<name>, a static library of position-independent code, from the folder that calls it. `HEADERS` are the
@@ -15,8 +15,8 @@ function(pharos_library name)
   set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 endfunction()
 
-# With PHAROS_UNITY the compiler reads several source files of the target at once, and so each header once for all of them.
-# GCC then takes each file's anonymous namespace for a header's, and warns of it.
+# With PHAROS_UNITY the compiler reads several source files of the target at once, and each header only once for all of
+# them. GCC then takes the anonymous namespace of a source file for one in a header, and warns wrongly.
 function(pharos_compile_together target)
   if(PHAROS_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
@@ -25,8 +25,8 @@ function(pharos_compile_together target)
 endfunction()
 
 # pharos_shared_library(<target> NAME <of the file> MODULES <target> … LINK <foreign library> …)
-# Makes a shared library beside libpharos.so, of whole modules, that exports the names of the namespace pharos alone.
-# The modules' own dependencies are not linked: all that they use of Pharos is what libpharos.so exports, so that no
+# Makes a shared library of whole modules, beside libpharos.so. The library exports only names of the namespace pharos.
+# The dependencies of the modules are not linked: of Pharos the modules use only what libpharos.so exports, so that no
 # program has a second copy of a module's code or state.
 function(pharos_shared_library target)
   cmake_parse_arguments(ARG "" "NAME" "MODULES;LINK" ${ARGN})
@@ -43,8 +43,8 @@ function(pharos_shared_library target)
 endfunction()
 
 # pharos_test(<name> LABEL fast|cluster|long SOURCES … [DEPS …] [TIMEOUT seconds])
-# A GoogleTest program, one ctest entry, called <name>. Those that start clusters run one at a time. TORCH: its files
-# include <torch/torch.h>.
+# Makes a GoogleTest program and one ctest entry, both called <name>. Tests with another label than fast run one at a time.
+# TORCH says that the sources include <torch/torch.h>.
 function(pharos_test name)
   cmake_parse_arguments(ARG "TORCH" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -63,12 +63,13 @@ function(pharos_test name)
   pharos_describe_test(${name} ${ARG_LABEL} ${ARG_TIMEOUT})
 endfunction()
 
-# What tests spend their time in are the libraries: at -O1 tests compile in four fifths of the time.
+# Tests spend their time in the libraries, so the tests themselves are compiled at -O1, in four fifths of the time.
 set(pharos_test_optimization $<$<CONFIG:Release>:-O1>)
 
-# One precompiled header for all tests, and one for those of libtorch: GoogleTest's takes a second of each test file's
-# compile time, libtorch's 25. It hides from GCC 12 that the standard library's headers are the system's, so that its
-# false warnings of std::string's copying show.
+# Gives a test a precompiled header. All tests share one, and the tests of libtorch share another one. Without it,
+# GoogleTest's headers take a second of each test file's compile time, and libtorch's take 25 seconds. With it, GCC 12 does
+# not know that the headers of the standard library are system headers, and shows its false warnings about copies of
+# std::string.
 function(pharos_precompile_tests name pch)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   if(NOT TARGET ${pch})
@@ -84,7 +85,7 @@ function(pharos_precompile_tests name pch)
     ${pharos_test_optimization} "$<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-Wno-stringop-overflow;-Wno-array-bounds>")
 endfunction()
 
-# What every ctest entry gets: its label, its time, and how the sanitizers report.
+# Sets the label and the timeout of a ctest entry, and how the sanitizers report.
 function(pharos_describe_test name label timeout)
   if(PHAROS_SANITIZE)
     math(EXPR timeout "4 * ${timeout}")
@@ -94,13 +95,13 @@ function(pharos_describe_test name label timeout)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
   # RocksDB and the other libraries of the system are not instrumented. Workers that crash on purpose must die of the
-  # signal, and those that end must not wait for late reports.
+  # signal, and workers that end must not wait for late reports.
   set_tests_properties(${name} PROPERTIES ENVIRONMENT
     "TSAN_OPTIONS=ignore_noninstrumented_modules=1:die_after_fork=0:second_deadlock_stack=1:atexit_sleep_ms=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0;ASAN_OPTIONS=handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0;UBSAN_OPTIONS=print_stacktrace=1")
 endfunction()
 
 # pharos_fuzzer(<name> SOURCES … [DEPS …] [CORPUS folder])
-# A libFuzzer program, where PHAROS_FUZZ is on (the fuzz preset: clang). Its ctest entry fuzzes for
+# Makes a libFuzzer program if PHAROS_FUZZ is on (the fuzz preset, with clang). Its ctest entry fuzzes for
 # PHAROS_FUZZ_SECONDS, starting from the files of CORPUS.
 function(pharos_fuzzer name)
   cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;DEPS" ${ARGN})
@@ -124,7 +125,7 @@ function(pharos_fuzzer name)
 endfunction()
 
 # pharos_programs_in(<folder> …)
-# Makes the target pharos_programs: every executable of these folders, and what they load, but no test.
+# Makes the target pharos_programs: every executable of these folders, and the libraries that they load, but no test.
 function(pharos_programs_in)
   add_custom_target(pharos_programs)
   foreach(folder IN LISTS ARGN)

@@ -1,4 +1,4 @@
-# libtorch from the wheels that tools/setup unpacked: the targets pharos_torch_cpu and pharos_torch_c10.
+# Makes the targets pharos_torch_cpu and pharos_torch_c10 of the libtorch that tools/setup has unpacked.
 
 include(PharosTorchTargets)
 

@@ -1,8 +1,9 @@
-# libtorch as targets of our own, in this tree and for those who use an installed copy. Never TorchConfig, which stops
-# where there is no CUDA: these load without any CUDA library from outside the folder.
+# Makes targets for libtorch, in this tree and for programs that use an installed copy of Pharos. libtorch's own
+# TorchConfig is not used, because it fails on a machine without CUDA. The targets here load no CUDA library from outside
+# of libtorch's folder.
 
-# pharos_torch_version(<folder> <variable>): sets the variable to the version of the libtorch in the folder, and to
-# nothing where there is none.
+# pharos_torch_version(<folder> <variable>): sets the variable to the version of the libtorch in the folder, or to
+# nothing if there is no libtorch.
 function(pharos_torch_version folder variable)
   set(version "")
   if(EXISTS ${folder}/lib/libtorch_cpu.so AND EXISTS ${folder}/include/ATen/ATen.h)
@@ -14,7 +15,7 @@ function(pharos_torch_version folder variable)
   set(${variable} "${version}" PARENT_SCOPE)
 endfunction()
 
-# pharos_add_torch(<cpu> <c10> <folder>): makes the imported targets <cpu>, which is what programs link, and <c10>.
+# pharos_add_torch(<cpu> <c10> <folder>): makes the imported targets <cpu>, which programs link, and <c10>.
 function(pharos_add_torch cpu c10 folder)
   add_library(${c10} SHARED IMPORTED)
   set_target_properties(${c10} PROPERTIES

@@ -1,6 +1,6 @@
-// A pool of actors: each was made once, which may be expensive (a model, a connection), and the next piece of work goes
-// to whichever is free. Some pieces take much longer than others here, and yet all actors are at work until the end.
-// Draws the Mandelbrot set, line by line, and says who drew how many.
+// A pool of actors. Each actor is made once, which may be expensive (a model, a connection), and the next piece of work
+// goes to an actor that is free. Some pieces take much longer than others here, and yet all actors work until the end.
+// Draws the Mandelbrot set line by line, and prints how many lines each actor drew.
 
 #include <complex>
 #include <cstddef>
@@ -19,7 +19,7 @@ constexpr int kLines = 2 * kMiddle + 1;
 constexpr int kColumns = 79;
 constexpr int kTurnsMax = 50'000;
 
-/// One line of the picture, and by whom.
+/// One line of the picture, and the number of the painter that drew the line.
 struct Line {
   std::size_t painter = 0;
   int number = 0;
@@ -40,7 +40,7 @@ class Painter {
   }
 
  private:
-  /// How long a point stays near zero: for ever, if it belongs to the set.
+  /// Returns how many turns a point stays near zero, at most kTurnsMax. A point of the set stays near zero for ever.
   static int turns(std::complex<double> c) {
     std::complex<double> z = 0;
     int turn = 0;
@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
   std::vector<pharos::Actor<Painter>> painters;
   for (std::size_t i = 0; i < kPainters; ++i) painters.push_back(runtime.spawn<Painter>(i, " .:-=+*#%@"));
 
-  // Each gets one line to begin with; whoever has done one, the next.
+  // Each painter gets one line at first. A painter that has finished a line gets the next one.
   pharos::RefSet<Line> at_work;
   int next = 0;
   for (const auto& painter : painters) at_work.add(painter.call<&Painter::paint>(next++));
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
   for (const int count : painted) std::printf(" %d", count);
   std::printf("\n");
 
-  // The set is its own mirror image, whoever painted what.
+  // The set is its own mirror image, so the picture must be symmetric.
   int wrong = 0;
   for (std::size_t i = 0; i < picture.size(); ++i) {
     if (picture[i].size() != kColumns || picture[i] != picture[picture.size() - 1 - i]) ++wrong;

@@ -1,5 +1,5 @@
-// A sweep over networks: ASHA gives each a few epochs, and more only to the best. They learn to tell the arms of three
-// spirals apart; the data lies in shared memory once, and every trial reads it there.
+// A sweep over networks: ASHA gives each trial a few epochs, and more epochs to the best trials only. The networks
+// learn to tell the three arms of a spiral apart. The data lies in shared memory once, and every trial reads it there.
 //
 //   pharos-asha-mlp --trials 40 --folder sweeps/mlp
 //   pharos tune show sweeps/mlp
@@ -27,12 +27,12 @@ using torch::Tensor;
 
 constexpr std::int64_t kArms = 3;
 constexpr std::int64_t kPoints = 3072;
-constexpr std::int64_t kTrained = 2048;  // the others say how good it is
+constexpr std::int64_t kTrained = 2048;  // the other points are for validation
 constexpr std::int64_t kColumns = 3;     // x, y, arm
 constexpr std::uint64_t kEpochs = 27;
 constexpr std::int64_t kBatch = 64;
 
-/// What is tried.
+/// The parameters that the sweep searches, with their ranges.
 struct Config {
   double rate = 0;
   double decay = 0;
@@ -49,7 +49,7 @@ struct Config {
   }
 };
 
-/// Filled where it lies.
+/// Draws the points directly into shared memory.
 pharos::Ref<pharos::SharedSpan<float>> make_spirals(pharos::Runtime& runtime) {
   auto rows = runtime.create<float>(kPoints, kColumns);
   torch::manual_seed(1);
@@ -77,7 +77,7 @@ torch::nn::Sequential make_network(const Config& config) {
   return network;
 }
 
-/// Its parameters as they were saved, one behind the other.
+/// Returns all parameters of the network, one behind the other, as checkpoints have them.
 std::vector<float> numbers_of(const torch::nn::Sequential& network) {
   const Tensor all = torch::nn::utils::parameters_to_vector(network->parameters()).detach();
   return {all.data_ptr<float>(), all.data_ptr<float>() + all.numel()};

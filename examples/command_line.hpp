@@ -16,11 +16,11 @@
 
 #include <pharos/pharos.hpp>
 
-/// What the larger examples have alike around what they show: options by name, files, and ends that say why.
+/// Code that the larger examples share: options by name, files, and exit statuses with a message.
 namespace examples {
 
-/// Where an option's value goes. A bool has none: it is true when it is named. Numbers are above 0. A function says
-/// whether it takes the value.
+/// The variable that an option sets. A bool takes no value and becomes true. A number must be above 0. A function gets
+/// the value and returns whether it accepts the value.
 using Option = std::variant<bool*, std::uint64_t*, double*, std::string*, std::function<bool(std::string_view)>>;
 using Options = std::map<std::string_view, Option>;
 
@@ -46,7 +46,8 @@ inline bool set(const Option& option, std::string_view value) {
   return std::visit(Set{value}, option);
 }
 
-/// False: they make no sense. Those of the Runtime are its own business.
+/// Sets the variables of all options. Returns false if an option is unknown or has no valid value. Skips the options of
+/// the Runtime.
 inline bool read(std::span<char*> arguments, const Options& options) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string_view name = arguments[i];
@@ -60,15 +61,16 @@ inline bool read(std::span<char*> arguments, const Options& options) {
   return true;
 }
 
-/// Throws when not all of it can be written.
+/// Writes the text to a file. Throws if not all of the text can be written.
 inline void write(const std::string& path, std::string_view text) {
   std::ofstream file{path, std::ios::binary};
   file << text << std::flush;
   if (!file) throw std::runtime_error{path + " cannot be written"};
 }
 
-/// What main() returns: what `run` does, 1 when it throws, which is said, 2 with the usage for options that make no
-/// sense.
+/// Reads the options and calls `run`. Returns the exit status for main(): the status that `run` returns; 1, after the
+/// message of the exception, if `run` throws; 2, after the usage, if the options are wrong; 0, after the usage, for
+/// --help.
 inline int run_program(int argc, char** argv, std::string_view usage, const Options& options,
                        const std::function<int(pharos::Runtime&)>& run) {
   const bool asks = argc > 1 && std::string_view{argv[1]} == "--help";

@@ -1,5 +1,5 @@
-// The first page: a function that runs in another process, an object that lives in one, and a result that is passed on
-// before it is there.
+// The first page: a function that runs in another process, an object that lives in another process, and a result that
+// is passed on before it is there.
 
 #include <iostream>
 

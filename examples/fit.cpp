@@ -1,4 +1,4 @@
-// The shortest training: two processes fit a line together, each with a copy of it and half of the points.
+// The shortest training: two processes fit a line together. Each has a copy of the line and half of the points.
 
 #include <torch/torch.h>
 

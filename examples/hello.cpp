@@ -1,5 +1,5 @@
-// The first page of Pharos: a function that runs in another process, an object that lives in one, and a result that is
-// passed on before it is there.
+// The first page of Pharos: a function that runs in another process, an object that lives in another process, and a
+// result that is passed on before it is there.
 
 #include <iostream>
 #include <string>
@@ -39,7 +39,8 @@ int main(int argc, char** argv) {
   // An actor: a Greeter in a process of its own, which keeps its members from call to call.
   const pharos::Actor<Greeter> greeter = runtime.spawn<Greeter>("Hello");
 
-  // A Ref is an argument like any other, whether its result is there or not. An actor's calls run in their order.
+  // A Ref is an argument like any other, whether its result is there or not. An actor runs calls in the order in which
+  // they were made.
   const pharos::Ref<std::string> first = greeter.call<&Greeter::greet>(ada);
   const pharos::Ref<std::string> second = greeter.call<&Greeter::greet>(grace);
 

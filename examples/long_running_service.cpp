@@ -1,9 +1,10 @@
-// A service that trains: an actor with a name, which owns a training that goes on in the background, on two ranks,
-// while it is asked how that goes, and stops and resumes it. When its process dies another one takes its place by
-// itself, and goes on from the newest checkpoint; when a rank's does, the others go on with the same step.
+// A service that trains: an actor with a name, which owns a training on two ranks. The training runs in the background,
+// while the service answers questions about it, stops it and resumes it. If the process of the service dies, another
+// process takes its place without help and continues the training from the newest checkpoint. If the process of a rank
+// dies, the rank is replaced, and the other rank continues with the same step.
 //
-// This program is its client. It does all that to a service, and then trains the same undisturbed: what is learned must
-// be the same, to the bit.
+// This program is the client of such a service. It stops, resumes and kills the service, and then trains the same model
+// undisturbed. The results of both trainings must be equal to the last bit.
 //
 //   pharos-long-running-service --folder runs/service
 
@@ -42,7 +43,7 @@ namespace ml = pharos::ml;
 using torch::Tensor;
 
 constexpr const char* kName = "training-service";
-constexpr const char* kCheckpoints = "checkpoints";  // in a training's folder
+constexpr const char* kCheckpoints = "checkpoints";  // folder of checkpoints in the folder of a training
 constexpr std::size_t kRanks = 2;
 constexpr std::uint64_t kSaveEvery = 50;  // steps
 constexpr std::uint64_t kStepsMin = 500;
@@ -53,9 +54,9 @@ constexpr std::int64_t kWidth = 256;
 constexpr std::chrono::milliseconds kAskEvery{10};
 constexpr std::chrono::seconds kSayEvery{1};
 
-// ---- What is trained
+// ---- The training
 
-/// To tell the arms of three spirals apart.
+/// Learns to tell the three arms of a spiral apart.
 class Spirals : public ml::Learner {
  public:
   torch::nn::Module& module() override { return *network_; }
@@ -85,7 +86,8 @@ class Spirals : public ml::Learner {
                                  torch::nn::Linear(kWidth, kArms)};
 };
 
-/// With `service` a rank says there who it is.
+/// Runs one rank's part of the training. If `service` is not empty, the rank first reports its process to the service
+/// of this name.
 void train_as_rank(ml::TrainContext& context, const std::string& service, std::uint64_t steps);
 
 ml::TrainerOptions trainer_options(const fs::path& folder) {
@@ -103,14 +105,14 @@ enum class Doing : std::uint8_t { kNothing, kTraining, kStopped, kFinished, kFai
 
 struct State {
   Doing doing = Doing::kNothing;
-  std::uint64_t step = 0;  // that it has done; of one that was stopped by another process, that which is saved
+  std::uint64_t step = 0;  // the last finished step; if an earlier process stopped the training, the saved step
   double loss = 0;
-  std::uint64_t from = 0;         // the step that it was last begun at
-  std::uint32_t incarnation = 0;  // of the service: how many processes it has had
-  std::uint32_t replaced = 0;     // ranks that had died
-  pid_t process = 0;              // the service's
+  std::uint64_t from = 0;         // the step from which the training was last continued
+  std::uint32_t incarnation = 0;  // number of processes that the service has had
+  std::uint32_t replaced = 0;     // number of ranks that died and were replaced
+  pid_t process = 0;              // process of the service
   std::array<pid_t, kRanks> ranks{};
-  std::string why{};  // it has failed
+  std::string why{};  // reason of a failure
 
   auto pharos_fields() { return std::tie(doing, step, loss, from, incarnation, replaced, process, ranks, why); }
 };
@@ -121,7 +123,7 @@ class Service {
     state_.process = ::getpid();
     state_.incarnation = pharos::context().incarnation;
     if (fs::exists(wanted_)) {
-      start();  // the process before this one has died at it
+      start();  // the process before this one died while it trained
     } else if (fs::exists(folder_)) {
       state_.doing = Doing::kStopped;
       const auto saved = ml::checkpoints_in(folder_ / kCheckpoints);
@@ -142,9 +144,9 @@ class Service {
     if (!fs::exists(folder_)) throw std::logic_error{"there is no training in " + folder_.string() + ": begin one"};
     start();
   }
-  /// Answered when it trains no more, and a checkpoint of the step that it was at is on disk: from then on that is so
-  /// whatever dies. A process that dies before that is followed by one that trains on, and has this call sent again.
-  /// Others are answered meanwhile.
+  /// Stops the training. Returns when the training has ended and a checkpoint of its last step is on disk; from then on
+  /// the training stays stopped, whichever process dies. If the process of the service dies before, the next process
+  /// continues the training, and this call is sent to it again. Other calls are answered meanwhile.
   pharos::Async<State> stop() {
     stops_ = true;
     while (stops_ && state().doing == Doing::kTraining) {
@@ -157,7 +159,7 @@ class Service {
     const std::lock_guard lock{mutex_};
     return state_;
   }
-  /// A rank says so when it begins.
+  /// A rank calls this when it begins.
   void rank_is(std::uint32_t rank, pid_t process) {
     const std::lock_guard lock{mutex_};
     if (state_.ranks.at(rank) != 0) ++state_.replaced;
@@ -178,7 +180,7 @@ class Service {
 
   void train() {
     try {
-      pharos::Runtime runtime;  // this worker's place in the cluster
+      pharos::Runtime runtime;  // the connection of this worker to the cluster
       ml::TrainerOptions options = trainer_options(folder_);
       bool is_first = true;
       options.callbacks.emplace_back([&](const ml::TrainReport& report) {
@@ -219,7 +221,7 @@ void train_as_rank(ml::TrainContext& context, const std::string& service, std::u
   ml::fit(context, spirals, {.batch = kBatch, .epochs = 0, .steps = steps, .strategy = ml::FitStrategy::kCopies});
 }
 
-// ---- Its client
+// ---- The client
 
 class Client {
  public:
@@ -229,7 +231,7 @@ class Client {
         checkpoints_{folder / kCheckpoints},
         steps_{steps} {}
 
-  /// The last step's loss.
+  /// Disturbs a training in all ways that this program knows, and returns the loss of its last step.
   double train_and_disturb() {
     say("the service begins to train");
     service_.call<&Service::begin>().get();
@@ -240,7 +242,7 @@ class Client {
     const State back = until([&](const State& now) { return now.step >= 3 * steps_ / 5; });
     say("it has come back by itself as process " + std::to_string(back.process) + ", and gone on from step " +
         std::to_string(back.from));
-    // The two newest checkpoints may not have been on disk yet.
+    // The two newest checkpoints may not have been on disk when the process was killed.
     expect(back.incarnation == killed.incarnation + 1 && back.from >= killed.from &&
                back.from + 3 * kSaveEvery > killed.step,
            "it has not gone on where it was saved");
@@ -252,7 +254,7 @@ class Client {
   }
 
  private:
-  /// Its process is killed when it is to stop, and the next one as soon as that has answered.
+  /// Tells the service to stop and kills its process at once, and kills the next process as soon as that has answered.
   void stop_and_resume() {
     const State told = service_.call<&Service::state>().get();
     const auto answer = service_.call<&Service::stop>();
@@ -275,7 +277,7 @@ class Client {
     ::kill(process, SIGKILL);
   }
 
-  /// Asks how it goes until it is so, and says that now and then.
+  /// Asks the service for its state until the condition is true, and prints the progress now and then.
   template <class Condition>
   State until(const Condition& condition) {
     for (;;) {
@@ -305,7 +307,7 @@ class Client {
   std::chrono::steady_clock::time_point said_ = began_;
 };
 
-/// A new one, which stays when its name was given.
+/// A new folder. The destructor removes the folder, unless the user has given its name.
 class Folder {
  public:
   explicit Folder(const fs::path& given) : is_kept_{!given.empty()}, path_{fs::absolute(is_kept_ ? given : unnamed())} {

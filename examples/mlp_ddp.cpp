@@ -1,12 +1,14 @@
-// Data-parallel training: each rank has a copy of a small network and a share of each batch, and Ddp makes their
-// gradients one. It tells the arms of three spirals apart, and draws what it has learnt. As members of a group,
+// Data-parallel training: each rank has a copy of a small network and a share of each batch, and Ddp averages the
+// gradients of all ranks. The network learns to tell the three arms of a spiral apart, and the program draws the
+// result. The ranks are members of a group:
 //
 //   pharos-mlp-ddp --ranks 2
 //
-// or as processes that a launcher starts, with the same lines of training:
+// Or they are processes that a launcher starts. The code of the training is the same:
 //
-//   torchrun --no-python --nproc-per-node 2 pharos-mlp-ddp      mpirun -n 2 pharos-mlp-ddp      srun -n 2
-//   pharos-mlp-ddp
+//   torchrun --no-python --nproc-per-node 2 pharos-mlp-ddp
+//   mpirun -n 2 pharos-mlp-ddp
+//   srun -n 2 pharos-mlp-ddp
 
 #include <torch/torch.h>
 
@@ -50,7 +52,7 @@ struct Spirals {
   Tensor arms;
 };
 
-/// The same on every rank.
+/// Returns the same points on every rank.
 Spirals make_spirals() {
   torch::manual_seed(1);
   const Tensor arms = torch::arange(kPoints).remainder(kArms);
@@ -72,7 +74,7 @@ struct Epoch {
   bool ranks_agree = false;
 };
 
-/// One rank's part of it.
+/// One rank's part of the training.
 class Training {
  public:
   Training(ml::Communicator& ranks, int epochs)
@@ -89,7 +91,7 @@ class Training {
     for (const Tensor& batch : torch::randperm(kPoints).split(kBatch)) {
       const Tensor share = batch.tensor_split(ranks_.size())[ranks_.rank()];
       optimizer_.zero_grad();
-      ddp_.weigh(static_cast<double>(share.size(0)));  // which may be one more than another rank's
+      ddp_.weigh(static_cast<double>(share.size(0)));  // shares may differ by one sample
       const Tensor of_share = torch::nn::functional::cross_entropy(network_->forward(data_.places.index({share})),
                                                                    data_.arms.index({share}));
       of_share.backward();
@@ -102,7 +104,7 @@ class Training {
     return {loss, accuracy(), static_cast<double>(kPoints) / took.count(), ranks_agree()};
   }
 
-  /// What it takes each place to be: a character for each arm.
+  /// Draws which arm the network finds at each place, with one character for each arm.
   std::string picture() {
     const torch::NoGradGuard no_grad;
     const Tensor y = torch::linspace(1.1, -1.1, kRows).view({-1, 1}).expand({kRows, kColumns});

@@ -1,6 +1,6 @@
-// Pi from random points: so many of those that fall into a square also fall into the quarter circle in it.
-// Shows tasks on all CPUs, and a RefSet, which hands out results in the order in which they come: each one makes the
-// estimate better while the others are still at work.
+// Estimates pi from random points in a square: the share of the points that also lie in the quarter circle is pi / 4.
+// Shows tasks on all CPUs, and a RefSet, which hands out results in the order in which they arrive. Each result
+// improves the estimate while other tasks still run.
 
 #include <cmath>
 #include <cstdint>
@@ -39,7 +39,7 @@ Estimate estimate(std::uint64_t inside, std::uint64_t tasks) {
   return {4 * share, 4 * std::sqrt(share * (1 - share) / points)};
 }
 
-// Written over the one before it.
+// Each line of progress overwrites the line before.
 void show_progress(std::uint64_t tasks, Estimate now) {
   const std::string done(tasks * 32 / kTasks, '#');
   std::printf("\r[%-32s] %2ju of %ju tasks   pi = %.5f +- %.5f", done.c_str(), tasks, kTasks, now.pi, now.deviation);

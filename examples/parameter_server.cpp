@@ -1,6 +1,6 @@
-// A parameter server: an actor holds the weights of a model; tasks, each with data of its own, ask it for them, and
-// push gradients whenever they have one, without waiting for each other. Shows a handle as a task's argument. The model
-// is linear, and the data are made from weights that are known, with noise: so the loss has a known floor.
+// A parameter server: an actor holds the weights of a model. Tasks, each with data of its own, ask the actor for the
+// weights and push a gradient whenever they have one, without waiting for each other. Shows a handle as the argument of
+// a task. The model is linear, and the data are made from known weights with noise, so the loss has a known floor.
 
 #include <algorithm>
 #include <array>
@@ -45,7 +45,7 @@ struct Row {
   double y = 0;
 };
 
-/// The same for the same seed: each worker makes its part of the data where it needs them.
+/// Returns the same rows for the same seed. So each worker makes its part of the data in its own process.
 std::vector<Row> make_rows(unsigned seed) {
   std::mt19937 random{seed};
   std::normal_distribution<double> normal;
@@ -75,7 +75,7 @@ std::vector<double> gradient(const std::vector<Row>& rows, const std::vector<dou
   return sum;
 }
 
-/// A worker's share of one round.
+/// Does a worker's share of one round.
 void train(const pharos::Actor<ParameterServer>& server, unsigned seed) {
   const std::vector<Row> rows = make_rows(seed);
   for (int step = 0; step < kStepsPerRound; ++step) {
@@ -91,7 +91,7 @@ double mean_squared_error(const std::vector<double>& weights) {
   return sum / kRowsPerWorker;
 }
 
-// On a logarithmic scale, which makes a good run a straight line.
+// Draws the loss on a logarithmic scale, on which a good run is a straight line.
 void show(int round, double loss) {
   const double length = std::clamp(12 * std::log10(loss / (kNoise * kNoise)), 0.0, 60.0);
   std::printf("round %2d   loss %8.4f  %s\n", round, loss, std::string(static_cast<std::size_t>(length), '#').c_str());

@@ -1,6 +1,6 @@
-// Population based training: trials change their learning rate as they go on, by copying who is better and changing a
-// little. What comes out is a schedule that no fixed rate reaches: large while there is far to go, small at the end,
-// where gradients are mostly noise.
+// Population based training: trials change their learning rate while they train. A trial copies a better trial and
+// changes the copied rate a little. The result is a schedule that is better than any fixed rate: the rate is large
+// while the goal is far, and small at the end, where gradients are mostly noise.
 //
 //   pharos-pbt-schedule --trials 12 --folder sweeps/pbt
 
@@ -27,13 +27,13 @@ namespace ml = pharos::ml;
 constexpr std::uint64_t kSteps = 100;
 constexpr std::size_t kSize = 20;
 
-/// Down a bowl, by gradients that are noisy.
+/// Descends a bowl by noisy gradients.
 class Descent {
  public:
   struct State {
     std::array<double, kSize> place{};
     std::uint64_t steps = 0;
-    std::vector<double> rates{};  // that it went with, from its beginning on
+    std::vector<double> rates{};  // the rate of each step, from the first one on
   };
 
   void setup(const ml::Params& params) {
@@ -64,7 +64,7 @@ ml::SweepResults sweep(pharos::Runtime& runtime, const ml::Space& space, std::ui
   ml::TunerOptions options{.space = space, .metric = "loss", .trials = trials, .steps = kSteps};
   options.searcher = ml::random_search(space, 2);
   options.scheduler = std::move(scheduler);
-  options.at_once = trials;  // a population lives together
+  options.at_once = trials;  // all trials of a population run together
   options.worker = {};
   options.save_every = 10;
   options.folder = folder;

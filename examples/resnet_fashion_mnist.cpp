@@ -1,11 +1,12 @@
-// A residual network learns to tell pictures of ten kinds apart, on ranks that each have a copy of it and a share of
-// every batch. The pictures are those of FashionMNIST, where its files are, or figures that are drawn here.
+// A residual network learns to tell pictures of ten kinds apart, on ranks that each have a copy of the network and a
+// share of every batch. The pictures are those of FashionMNIST, if its files are given, or figures that this program
+// draws.
 //
 //   pharos-resnet-fashion-mnist --ranks 2 --save resnet18.safetensors
 //   pharos-resnet-fashion-mnist --data fashion-mnist --epochs 10 --folder runs/fashion
 //
-// With a folder it goes on where it was when it was ended. What it saves has torchvision's names: in Python,
-// resnet18(num_classes=10) with another conv1 loads it.
+// With a folder, a training that was ended continues from its last checkpoint. The saved network has torchvision's
+// names: in Python, resnet18(num_classes=10) with another conv1 loads the file.
 
 #include <torch/torch.h>
 
@@ -37,8 +38,8 @@ namespace ml = pharos::ml;
 using torch::Tensor;
 
 constexpr std::int64_t kKinds = 10;
-constexpr std::int64_t kSide = 28;        // of a picture that is drawn
-constexpr std::uint64_t kDrawn = 2000;    // of those, unless it is said
+constexpr std::int64_t kSide = 28;        // width and height of a drawn picture
+constexpr std::uint64_t kDrawn = 2000;    // number of drawn pictures without --samples
 constexpr std::size_t kBatch = 64;        // of all ranks together
 constexpr std::uint64_t kSaveEvery = 25;  // steps
 constexpr float kMean = 0.286F;           // of FashionMNIST's pixels
@@ -47,16 +48,17 @@ constexpr double kMuchBetterThanChance = 0.5;
 
 // ---- Pictures
 
-/// Grey ones, a byte a pixel, and a byte each that says of which kind they are.
+/// Grey pictures with one byte for each pixel, and one byte for the kind of each picture.
 struct Pictures {
-  std::vector<std::int64_t> shape{};  // how many, height, width
+  std::vector<std::int64_t> shape{};  // number of pictures, height, width
   pharos::Bytes pixels{};
   pharos::Bytes kinds{};
 
   auto pharos_fields() { return std::tie(shape, pixels, kinds); }
 };
 
-/// The point (x, y) is in the figure, which reaches from -1 to 1. Each looks the same in a mirror.
+/// Returns whether the point (x, y) is in the figure, which reaches from -1 to 1. Each figure looks the same in a
+/// mirror.
 bool is_inside(std::uint8_t kind, float x, float y) {
   const float radius = std::hypot(x, y);
   const float outer = std::max(std::abs(x), std::abs(y));
@@ -67,7 +69,7 @@ bool is_inside(std::uint8_t kind, float x, float y) {
     case 2: return outer < 0.9F;                                         // a square
     case 3: return outer < 0.9F && outer > 0.55F;                        // a frame
     case 4: return outer < 1 && inner < 0.25F;                           // a cross
-    case 5: return radius < 1 && outer - inner < 0.3F;                   // a cross that has fallen over
+    case 5: return radius < 1 && outer - inner < 0.3F;                   // a cross that lies on its side
     case 6: return y < 0.8F && y > 2 * std::abs(x) - 1;                  // a triangle
     case 7: return outer < 1 && std::sin(9 * y) > 0;                     // bars, one above the other
     case 8: return outer < 1 && std::cos(9 * x) > 0;                     // bars, one beside the other
@@ -75,7 +77,7 @@ bool is_inside(std::uint8_t kind, float x, float y) {
   }
 }
 
-/// Figures of all kinds: somewhere, larger and smaller, darker and brighter, in noise.
+/// Draws figures of all kinds with random places, sizes and brightness, and with noise.
 Pictures draw_pictures(unsigned seed, std::uint64_t count) {
   std::mt19937 random{seed};
   std::uniform_real_distribution<float> place{9, kSide - 10};
@@ -98,7 +100,8 @@ Pictures draw_pictures(unsigned seed, std::uint64_t count) {
   return {{static_cast<std::int64_t>(count), kSide, kSide}, pharos::Bytes{pixels}, pharos::Bytes{kinds}};
 }
 
-/// "train-images-idx3-ubyte", or with a point, as some have it.
+/// Returns the path of "train-images-idx3-ubyte", or of "train-images.idx3-ubyte" if that file exists. Both names
+/// occur.
 fs::path file_in(const fs::path& folder, const std::string& name, const std::string& kind) {
   const fs::path other = folder / (name + '.' + kind);
   return fs::exists(other) ? other : folder / (name + '-' + kind);
@@ -123,7 +126,8 @@ Pictures read_pictures(const fs::path& folder, const std::string& part, std::uin
   return {images.shape(), images.bytes(), kinds.bytes()};
 }
 
-/// Floats, on either side of 0; with `flips` half of them as in a mirror, others in each epoch.
+/// Returns the pictures as floats around 0. With `flips` a random half of the pictures is mirrored, in each epoch
+/// another.
 ml::DatasetPtr samples_of(const Pictures& pictures, bool flips) {
   const std::int64_t count = pictures.shape[0], height = pictures.shape[1], width = pictures.shape[2];
   const auto bytes = ml::rows_of({{"image", {ml::DType::kU8, {count, height, width}, pictures.pixels}},
@@ -141,7 +145,7 @@ ml::DatasetPtr samples_of(const Pictures& pictures, bool flips) {
   return ml::changed(bytes, {{"image", ml::DType::kF32, {1, height, width}}, {"kind", ml::DType::kI64, {}}}, change);
 }
 
-// ---- What is trained
+// ---- The training
 
 class KindOfPicture : public ml::Learner {
  public:
@@ -170,7 +174,7 @@ class KindOfPicture : public ml::Learner {
   ml::ResNet18 network_{ml::ResNet18Options{.channels = 1, .classes = kKinds}};
 };
 
-/// A rank's part of it.
+/// Runs one rank's part of the training.
 void train(ml::TrainContext& context, const Pictures& learned, const Pictures& held_out, std::uint64_t epochs,
            const std::string& save) {
   torch::set_num_threads(1);
@@ -236,12 +240,12 @@ int run(pharos::Runtime& runtime, const Options& options) {
 
   ml::Trainer trainer{runtime,
                       {.name = "resnet18",
-                       .scaling = {.workers = options.ranks, .cpus_per_worker = 0},  // there may be more than cores
+                       .scaling = {.workers = options.ranks, .cpus_per_worker = 0},  // ranks may outnumber cores
                        .seed = 1,
                        .folder = options.folder,
                        .save_every = options.folder.empty() ? 0 : kSaveEvery,
                        .callbacks = {&print_epoch}}};
-  // Pictures are put into shared memory, where all ranks read them.
+  // The pictures lie in shared memory, where all ranks read them.
   const ml::TrainResult result =
       trainer.run<&train>(runtime.put(learned), runtime.put(held_out), options.epochs,
                           options.save.empty() ? std::string{} : fs::absolute(options.save).string());

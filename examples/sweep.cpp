@@ -1,4 +1,4 @@
-// The shortest sweep: a hundred trials look for the lowest place of Himmelblau's function, on as many actors as there
+// The shortest sweep: a hundred trials search for the lowest place of Himmelblau's function, on as many actors as there
 // are CPUs.
 
 #include <iostream>

@@ -1,4 +1,4 @@
-// A tour of what Pharos does today: tasks and actors on a cluster inside this program, with the time of each step.
+// A tour of Pharos: tasks and actors on a cluster inside this program, with the time of each step.
 
 #include <chrono>
 #include <cmath>
@@ -14,13 +14,13 @@
 
 namespace {
 
-// ---- What runs in worker processes: plain functions and classes.
+// ---- Plain functions and classes, which run in worker processes.
 
 int add(int a, int b) {
   return a + b;
 }
 
-/// How many of so many random points lie in the quarter circle.
+/// Returns how many of `points` random points lie in the quarter circle.
 std::uint64_t points_inside(std::uint64_t seed, std::uint64_t points) {
   std::uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
   const auto coordinate = [&state] {
@@ -64,7 +64,7 @@ class Greeter {
 
 class Tour {
  public:
-  /// Runs one step, says what it showed, and how long it took.
+  /// Runs one step, and prints its result and its time.
   void step(const std::string& name, const std::function<std::string()>& work) {
     const auto start = std::chrono::steady_clock::now();
     const std::string shown = work();

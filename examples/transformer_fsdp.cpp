@@ -1,14 +1,15 @@
-// A transformer learns a text, byte by byte, on ranks of which each keeps a part of its parameters only: a block's come
-// together when it is their turn, and go again. `Reader` says what is learned, and from what; ml::fit() does the rest.
-// By copies of the transformer, or with less of it divided, is another word for FitOptions::strategy, and any number of
-// ranks may share a batch: what is learned is the same.
+// A transformer learns a text, byte by byte. Each rank keeps only a part of the parameters: the parameters of a block
+// are gathered when the block computes, and released afterwards. `Reader` defines the model, the data and the loss;
+// ml::fit() does the rest. With another FitOptions::strategy each rank has a copy of the transformer, or less of it is
+// divided. Any number of ranks may share a batch. The result of the training is always the same.
 //
 //   pharos-transformer-fsdp --ranks 2 --picture loss.svg
 //   pharos-transformer-fsdp --text war_and_peace.txt --steps 1000 --folder runs/tolstoy
 //   pharos-transformer-fsdp --strategy copies --kill-at 80
 //   pharos-transformer-fsdp --strategy copies --gpus 1
 //
-// Ended by Ctrl-C, or by anything else, and started again with the same folder, it goes on where it was.
+// If the program ends, by Ctrl-C or in another way, and is started again with the same folder, the training continues
+// from its last checkpoint.
 
 #include <signal.h>
 #include <torch/torch.h>
@@ -44,7 +45,7 @@ namespace ml = pharos::ml;
 namespace nn = torch::nn;
 using torch::Tensor;
 
-constexpr std::int64_t kBytes = 256;  // that there are: the vocabulary
+constexpr std::int64_t kBytes = 256;  // number of possible bytes: the vocabulary
 constexpr std::int64_t kContext = 64;
 constexpr std::int64_t kWidth = 320;
 constexpr std::int64_t kHeads = 4;
@@ -52,11 +53,11 @@ constexpr std::int64_t kBlocks = 8;
 constexpr std::size_t kBatch = 4;         // windows in a step, of all ranks together
 constexpr std::uint64_t kValidated = 16;  // windows
 constexpr std::uint64_t kSaveEvery = 20;  // steps
-constexpr double kTemperature = 0.5;      // of what it writes: below 1, what is likely becomes likelier
+constexpr double kTemperature = 0.5;      // of the text that it writes: below 1, likely bytes become likelier
 constexpr std::size_t kTokenBytes = sizeof(std::uint16_t);
-constexpr std::size_t kMadeUpBytes = 1 << 18;  // of the text that it makes itself
+constexpr std::size_t kMadeUpBytes = 1 << 18;  // length of the text that this program makes up
 
-// ---- What is trained
+// ---- The model
 
 class BlockImpl : public nn::Module {
  public:
@@ -66,7 +67,7 @@ class BlockImpl : public nn::Module {
   }
 
  private:
-  /// Each byte looks at those before it.
+  /// Lets each byte attend to itself and to the bytes before it.
   Tensor attend(const Tensor& x) {
     const auto by_head = [&](const Tensor& part) {
       return part.view({x.size(0), x.size(1), kHeads, kWidth / kHeads}).transpose(1, 2);
@@ -93,7 +94,7 @@ class TransformerImpl : public nn::Module {
     for (std::int64_t i = 0; i < kBlocks; ++i) blocks_->push_back(Block{});
   }
 
-  /// What comes after each of them, as scores.
+  /// Returns, for each token, the scores of all tokens that may come next.
   Tensor forward(const Tensor& tokens) {
     Tensor x = tokens_(tokens) + places_(torch::arange(tokens.size(1), tokens.device()));
     for (const auto& each : *blocks_) {
@@ -107,17 +108,17 @@ class TransformerImpl : public nn::Module {
   const bool recomputes_;
   nn::Embedding tokens_ = register_module("tokens", nn::Embedding(kBytes, kWidth));
   nn::Embedding places_ = register_module("places", nn::Embedding(kContext, kWidth));
-  nn::ModuleList blocks_ = register_module("blocks", nn::ModuleList());  // units, which come and go
+  nn::ModuleList blocks_ = register_module("blocks", nn::ModuleList());  // each is gathered and released
   nn::LayerNorm norm_ = register_module("norm", nn::LayerNorm(nn::LayerNormOptions({kWidth})));
   nn::Linear scores_ = register_module("scores", nn::Linear(kWidth, kBytes));
 };
 TORCH_MODULE(Transformer);
 
-// ---- From what
+// ---- The training
 
 class Reader : public ml::Learner {
  public:
-  /// In step `killed_at` (0: in none) the last rank is ended by `kill -9`.
+  /// The last rank is ended by `kill -9` in step `killed_at`, or never if that is 0.
   Reader(const pharos::Bytes& learned, const pharos::Bytes& held_out, bool recomputes, std::uint64_t killed_at)
       : learned_{learned, kTokenBytes},
         held_out_{held_out, kTokenBytes},
@@ -148,7 +149,7 @@ class Reader : public ml::Learner {
   }
 
  private:
-  /// False for a process that has come for one that died.
+  /// Returns false for a process that was started because another one died.
   bool is_first_life() { return context().attempt() == 0 && !context().is_replacement(); }
 
   const ml::Tokens learned_;
@@ -159,7 +160,7 @@ class Reader : public ml::Learner {
 
 // ---- Texts
 
-/// Sentences of a small grammar: each capital letter stands for one of its lines.
+/// Returns sentences of a small grammar. Each capital letter stands for one of the texts beside it.
 std::string made_up_text() {
   static const std::map<char, std::vector<std::string_view>> kGrammar{
       {'S', {"T V T.", "T V T and V T.", "when T V T, T V T."}},
@@ -190,7 +191,7 @@ pharos::Bytes tokens_of(std::string_view text) {
   return pharos::Bytes::copy_of(std::as_bytes(std::span{tokens}));
 }
 
-/// The least loss of who knows nothing but how often each byte comes, in nats.
+/// Returns the least possible loss, in nats, of a model that knows only how often each byte occurs.
 double entropy_of_bytes(std::string_view text) {
   std::array<double, kBytes> counts{};
   for (const char each : text) ++counts[static_cast<unsigned char>(each)];
@@ -261,7 +262,8 @@ std::string text_of(const std::string& file) {
   return text;
 }
 
-/// What the model writes: the parts that ranks have saved, brought together in one process.
+/// Continues a text by the trained model, until it has so many bytes. The model is loaded into this process from the
+/// parts that all ranks have saved in the newest checkpoint.
 std::string written_by_newest_in(const std::string& folder, std::string text, std::size_t bytes) {
   const torch::NoGradGuard no_grad;
   torch::manual_seed(1);
@@ -276,7 +278,7 @@ std::string written_by_newest_in(const std::string& folder, std::string text, st
   return text;
 }
 
-/// True: it knows more than how often each byte comes.
+/// Prints the results. Returns true if the model knows more than how often each byte occurs.
 bool show(const ml::TrainResult& result, double least_by_frequencies, bool is_made_up) {
   const ml::TrainReport& first = result.reports.front();
   const double validation_loss = *result.last("validation_loss");
@@ -300,7 +302,7 @@ ml::TrainResult train(pharos::Runtime& runtime, const Options& options, std::str
                        .seed = 1,
                        .folder = options.folder,
                        .save_every = options.folder.empty() ? 0 : kSaveEvery}};
-  // Once in shared memory, where all ranks read it.
+  // The tokens lie in shared memory once, and all ranks read them there.
   const pharos::Ref<pharos::Bytes> tokens = runtime.put(tokens_of(text));
   return ml::fit<Reader>(trainer,
                          {.batch = batch, .epochs = 0, .steps = options.steps, .strategy = options.strategy->strategy},

@@ -1,7 +1,8 @@
-// A recommender of two towers: one makes a vector of a user, the other one of an item, and the items that lie nearest
-// are recommended. For each user of a batch the others' items are what is not wanted. `Recommender` says so, and
-// ml::fit() trains it, on ranks that have a copy each and share the batches; after each epoch they measure together how
-// many of the items that users took last are among the first 1, 10 and 50 recommended.
+// A recommender of two towers: one network (a tower) makes a vector of a user, the other makes a vector of an item, and
+// the items whose vectors are nearest to the user's are recommended. For each user of a batch, the items of the other
+// users are the negative samples. `Recommender` defines the model, the data and the loss. ml::fit() trains it on ranks
+// that each have a copy and a share of every batch. After each epoch the ranks measure together how many of the items
+// that users took last are among the first 1, 10 and 50 recommendations.
 //
 //   pharos-two-tower-recommender --ranks 2 --picture recall.svg
 
@@ -30,15 +31,16 @@ using torch::Tensor;
 constexpr std::int64_t kUsers = 4000;
 constexpr std::int64_t kItems = 1000;
 constexpr std::int64_t kTaken = 20;   // items of each user to learn from; one more is held out
-constexpr std::int64_t kFactors = 6;  // that the data is made of
-constexpr std::int64_t kWidth = 32;   // of what the towers give
+constexpr std::int64_t kFactors = 6;  // of users and items, from which the data is made
+constexpr std::int64_t kWidth = 32;   // of the vectors that the towers make
 constexpr double kTemperature = 0.1;
 constexpr std::size_t kBatch = 512;        // of all ranks together
 constexpr std::uint64_t kSaveEvery = 100;  // steps
 
 // ---- The data
 
-/// What users took, in the order in which they did: a row for each. Where it lies, in memory that all ranks share.
+/// The items that users took, with a row for each user, in the order in which the user took them. The rows stay in
+/// memory that all ranks share.
 class Taken {
  public:
   explicit Taken(pharos::SharedSpan<std::int64_t> memory)
@@ -53,7 +55,8 @@ class Taken {
   Tensor items_;
 };
 
-/// How much each user likes each item: by factors that both have, and since some items are liked by all.
+/// Returns how much each user likes each item. The factors of user and item decide, and some items are liked by all
+/// users.
 Tensor make_tastes() {
   torch::manual_seed(1);
   const Tensor users = torch::randn({kUsers, kFactors});
@@ -61,7 +64,7 @@ Tensor make_tastes() {
   return users.mm(items.t()) + torch::randn({1, kItems});
 }
 
-/// By taste and chance. Filled where it lies.
+/// Draws the items that users take, by taste and chance, directly into shared memory.
 pharos::Ref<pharos::SharedSpan<std::int64_t>> make_taken(pharos::Runtime& runtime, const Tensor& tastes) {
   auto memory = runtime.create<std::int64_t>(kUsers, kTaken + 1);
   torch::from_blob(memory.span().data(), {kUsers, kTaken + 1}, torch::kLong)
@@ -69,12 +72,13 @@ pharos::Ref<pharos::SharedSpan<std::int64_t>> make_taken(pharos::Runtime& runtim
   return std::move(memory).seal();
 }
 
-/// How many took each item.
+/// Returns how many users took each item.
 Tensor popularity_of_items(const Taken& taken) {
   return torch::bincount(taken.learned().flatten(), {}, kItems).to(torch::kFloat);
 }
 
-/// For how many users the wanted item is among the first k, by score, of those that they have not taken.
+/// Returns for which share of the users the wanted item is among the k items with the highest scores. Items that the
+/// user has taken are left out.
 ml::Metrics recall_of(const Tensor& scores, const Tensor& taken, const Tensor& wanted) {
   const Tensor others = scores.scatter(1, taken, -std::numeric_limits<double>::infinity());
   const Tensor before = others.gt(others.gather(1, wanted.unsqueeze(1))).sum(1);
@@ -90,7 +94,7 @@ class TowerImpl : public nn::Module {
     register_module("layers", layers_);
   }
 
-  /// Vectors of length 1.
+  /// Returns vectors of length 1.
   Tensor forward(const Tensor& numbers) {
     return nn::functional::normalize(layers_->forward(embedding_(numbers)),
                                      nn::functional::NormalizeFuncOptions().dim(1));
@@ -126,7 +130,8 @@ class Recommender : public ml::Learner {
   Tensor training_step(const ml::Batch& batch) override {
     const Tensor items = ml::tensor_of(batch["item"]);
     const Tensor near = towers_->users(ml::tensor_of(batch["user"])).mm(towers_->items(items).t());
-    // Items that many take are often those that another one has taken: that is not to speak against them.
+    // A popular item is a negative sample more often, because another user of the batch has often taken it. Without
+    // this correction it would be recommended too rarely.
     const Tensor scores = near / kTemperature - log_popularity_.index_select(0, items);
     const Tensor is_same = items.unsqueeze(0).eq(items.unsqueeze(1)).fill_diagonal_(false);
     return torch::cross_entropy_loss(scores.masked_fill(is_same, -1e9), torch::arange(items.size(0)));
@@ -174,7 +179,7 @@ ml::TrainResult train(pharos::Runtime& runtime, const Options& options,
   const std::size_t batch = std::max<std::size_t>(kBatch / options.ranks, 1);
   ml::Trainer trainer{runtime,
                       {.name = "recommender",
-                       .scaling = {.workers = options.ranks, .cpus_per_worker = 0},  // there may be more than cores
+                       .scaling = {.workers = options.ranks, .cpus_per_worker = 0},  // ranks may outnumber cores
                        .seed = 1,
                        .folder = options.folder,
                        .save_every = options.folder.empty() ? 0 : kSaveEvery,
@@ -191,7 +196,7 @@ void print_row(const char* who, const ml::Metrics& recall, const std::string& be
   std::printf("\n");
 }
 
-/// True: it recommends far better than who recommends what most have taken.
+/// Prints the results. Returns true if the towers recommend far better than a list of the most popular items.
 bool show(const ml::TrainResult& result, const Taken& taken, const Tensor& tastes) {
   const Tensor popularity = popularity_of_items(taken).expand({kUsers, kItems});
   const ml::Metrics by_popularity = recall_of(popularity, taken.learned(), taken.held_out());

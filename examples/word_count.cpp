@@ -1,7 +1,7 @@
-// Counts words: `pharos-word-count FILE…`, or without arguments those of a text that everybody knows.
-// Shows map and reduce: each piece of the text is counted by a task, and tasks add the counts up, two by two. They take
-// the Refs of what they add, so that the partial counts never come to this program, and no step waits for another whole
-// one.
+// Counts words: `pharos-word-count FILE…` counts the words of these files, and without arguments those of a famous
+// text. Shows map and reduce: a task counts the words of each piece of the text, and other tasks add the counts, two by
+// two. The adding tasks take the Refs of two counts as arguments. So the partial counts never come to this program, and
+// a task waits for its own two counts only.
 
 #include <algorithm>
 #include <cctype>
@@ -38,7 +38,7 @@ using Counts = std::map<std::string, std::uint64_t>;
 
 bool is_letter(char c) {
   const auto byte = static_cast<unsigned char>(c);
-  return std::isalpha(byte) != 0 || byte >= 0x80;  // of UTF-8
+  return std::isalpha(byte) != 0 || byte >= 0x80;  // a byte of a longer UTF-8 character
 }
 
 Counts count_words(const std::string& text) {
@@ -59,7 +59,7 @@ Counts add_up(Counts sum, const Counts& more) {
   return sum;
 }
 
-/// In pieces of some size, none of which ends inside a word.
+/// Splits the text into pieces of similar size. No piece ends inside a word.
 std::vector<std::string> split(const std::string& text) {
   const std::size_t size = std::clamp<std::size_t>(text.size() / 8, 64, 1 << 20);
   std::vector<std::string> pieces;
@@ -91,7 +91,7 @@ void print_most_frequent(const Counts& counts, std::size_t most) {
 int main(int argc, char** argv) {
   std::string text;
   for (const std::string_view argument : std::vector<std::string_view>(argv + 1, argv + argc)) {
-    if (argument.starts_with("--pharos-")) continue;  // the Runtime's
+    if (argument.starts_with("--pharos-")) continue;  // an option of the Runtime
     std::ifstream file{std::string{argument}};
     if (!file) {
       std::fprintf(stderr, "pharos-word-count: %s cannot be read\n", argument.data());
@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
   for (const std::string& piece : split(text)) counts.push_back(runtime.submit<&count_words>(piece));
   const std::size_t pieces = counts.size();
 
-  // Reduce: the sum of two goes to the end of the list, until one is left.
+  // Reduce: the sum of two counts goes to the end of the list, until one count is left.
   for (std::size_t i = 0; i + 1 < counts.size(); i += 2) {
     counts.push_back(runtime.submit<&add_up>(counts[i], counts[i + 1]));
   }

@@ -1,6 +1,6 @@
-// A work queue: an actor with a name, which producers and consumers find by it; they are tasks, and know nothing of
-// each other. The work: which number below a million takes longest to come down to 1, if it is halved when it is even,
-// and else tripled and one added?
+// A work queue: an actor that producers and consumers find by its name. Producers and consumers are tasks, which know
+// nothing of each other. The work: which number below a million needs the most steps to reach 1, if a step halves an
+// even number, and triples an odd number and adds one?
 
 #include <algorithm>
 #include <chrono>
@@ -30,7 +30,7 @@ class WorkQueue {
  public:
   WorkQueue(std::size_t jobs_max, std::uint32_t producers) : jobs_max_{jobs_max}, producers_{producers} {}
 
-  /// False when it is full: come again.
+  /// Returns false if the queue is full. The producer then tries again later.
   bool put(Job job) {
     if (jobs_.size() == jobs_max_) return false;
     jobs_.push_back(job);
@@ -38,7 +38,7 @@ class WorkQueue {
   }
   void producer_is_done() { --producers_; }
 
-  /// None when there is none: come again, unless it is finished.
+  /// Returns nullopt if there is no job. The consumer then tries again later, unless the queue is finished.
   std::optional<Job> take() {
     if (jobs_.empty()) return std::nullopt;
     const Job job = jobs_.front();
@@ -53,12 +53,13 @@ class WorkQueue {
   std::uint32_t producers_;
 };
 
-// A method that waited would hold up all other calls of its actor: so who finds nothing to do waits outside.
+// A method that waits would hold up all other calls of its actor, so producers and consumers wait in their own
+// processes.
 void wait_a_little() {
   std::this_thread::sleep_for(std::chrono::milliseconds{1});
 }
 
-/// Fills the queue with the jobs of these numbers; returns how many there were.
+/// Puts jobs for these numbers into the queue. Returns the number of jobs.
 int produce(Job numbers) {
   pharos::Runtime runtime;  // in a worker: its place in the cluster
   const auto queue = runtime.actor<WorkQueue>("queue");
@@ -74,7 +75,7 @@ int produce(Job numbers) {
 struct Found {
   std::uint64_t number = 0;
   int steps = 0;
-  int jobs = 0;  // of this consumer
+  int jobs = 0;  // that this consumer has done
 };
 
 int steps_to_one(std::uint64_t number) {
@@ -106,7 +107,7 @@ Found consume() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Producers and consumers wait for each other: all of them must be able to run at once.
+  // Producers and consumers wait for each other, so all of them must be able to run at once.
   pharos::Runtime runtime{argc, argv, {.cpus = kProducers + kConsumers}};
   const auto queue = runtime.spawn<WorkQueue>({.name = "queue"}, std::size_t{16}, kProducers);
 

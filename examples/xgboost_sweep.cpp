@@ -1,13 +1,13 @@
-// A sweep over boosted trees: many trials beside each other, each in an actor, over one data set that lies in memory
-// once. Each actor bins the data for its first trial, and trains all others with what it has; trials report each round,
-// and those that are not among the best are stopped early.
+// A sweep over boosted trees: many trials run at once, each in an actor, on one data set that lies in memory once. An
+// actor bins the data for its first trial, and trains all later trials with the same bins. Trials report each round,
+// and trials that are not among the best are stopped early.
 //
 //   pharos-xgboost-sweep --rows 100000 --trials 20
 //   pharos-xgboost-sweep --csv HIGGS.csv
 //
-// Without a file the data has the shape of HIGGS (Baldi, Sadowski, Whiteson, 2014): what a detector sees of collisions,
-// 21 numbers each, 7 masses that follow from them, and whether a new particle was there. XGBoost 1.7 or later must be
-// installed.
+// Without a file the data is generated in the shape of HIGGS (Baldi, Sadowski, Whiteson, 2014). Each row is a
+// collision: 21 numbers that a detector measures, 7 masses that follow from these numbers, and a label that says
+// whether a new particle was there. XGBoost 1.7 or later must be installed.
 
 #include <algorithm>
 #include <charconv>
@@ -34,14 +34,14 @@
 namespace ml = pharos::ml;
 namespace xgboost = pharos::ml::xgboost;
 
-/// One trial, in an actor.
+/// Runs one trial, in an actor.
 ml::Metrics objective(ml::Trial& trial, const xgboost::Data& data, const xgboost::Data& held_out,
                       std::uint64_t rounds) {
   ml::Params params = trial.params();
   params.set("objective", std::string{"binary:logistic"});
   params.set("eval_metric", std::string{"auc"});
   ml::Metrics metrics = xgboost::train(trial, params, data, held_out, {.rounds = rounds}).metrics;
-  // How often this trial's actor has binned data so far.
+  // The number of times that the actor of this trial has binned data so far.
   metrics.set("binned", static_cast<double>(xgboost::matrices_built()));
   return metrics;
 }
@@ -64,11 +64,11 @@ struct Rows {
 
 struct Particle {
   double pt;   // momentum across the beam
-  double eta;  // along it
-  double phi;  // around it
+  double eta;  // direction along the beam
+  double phi;  // angle around the beam
 };
 
-/// Of several particles without a mass of their own.
+/// Returns the mass of several particles together that have no mass of their own.
 double mass_of(std::initializer_list<Particle> particles) {
   double energy = 0;
   double x = 0;
@@ -83,7 +83,7 @@ double mass_of(std::initializer_list<Particle> particles) {
   return std::sqrt(std::max(0.0, energy * energy - x * x - y * y - z * z));
 }
 
-/// What a mass says of there being a new particle: the more, the nearer it is to that particle's.
+/// Returns how much a mass speaks for a new particle: the more, the nearer it is to the mass `at` of that particle.
 double peak(double mass, double at, double width) {
   return std::exp(-(mass - at) * (mass - at) / (2 * width * width));
 }
@@ -101,7 +101,7 @@ Rows generate(std::size_t count) {
   for (std::size_t row = 0; row < count; ++row) {
     const auto add = [&](double value) { rows.features.push_back(static_cast<float>(value)); };
     const Particle lepton{pt(random), eta(random), phi(random)};
-    const Particle neutrino{pt(random), lepton.eta, phi(random)};  // missing energy: nobody knows its eta
+    const Particle neutrino{pt(random), lepton.eta, phi(random)};  // missing energy: its eta is unknown
     for (const double value : {lepton.pt, lepton.eta, lepton.phi, neutrino.pt, neutrino.phi}) add(value);
     std::vector<Particle> jets(4);
     double tags = 0;
@@ -121,7 +121,7 @@ Rows generate(std::size_t count) {
     for (const double mass : {jj, jjj, lv, jlv, bb, wbb, wwbb}) add(mass);
     const double logit = 3.2 * peak(bb, 1.6, 0.5) + 2.4 * peak(wbb, 3.2, 0.9) * peak(jj, 1.4, 0.8) +
                          0.9 * (tags - 3.3) - 0.5 * lv + 0.35 * wwbb - 2.8;
-    // So much of it is left to chance that boosted trees reach about the AUC that they do on HIGGS: 0.84.
+    // The labels are so random that boosted trees reach about the same AUC as on HIGGS: 0.84.
     rows.labels.push_back(chance(random) < 1 / (1 + std::exp(-0.8 * logit)) ? 1 : 0);
   }
   return rows;
@@ -139,7 +139,7 @@ float number_in(std::string_view text, const std::string& where) {
   return number;
 }
 
-/// A line for each row: its label, then its features. An empty one is missing.
+/// Reads a row from each line: its label, then its features. An empty feature is a missing value.
 Rows read_csv(std::istream& file, const std::string& path) {
   Rows rows;
   std::string line;
@@ -161,7 +161,8 @@ Rows read_csv(std::istream& file, const std::string& path) {
   return rows;
 }
 
-/// A line for each row: its label, then `column:value`, columns from 1. What is not there is missing.
+/// Reads a row from each line: its label, then `column:value` with columns from 1. A column that is not there is a
+/// missing value.
 Rows read_libsvm(std::istream& file, const std::string& path) {
   constexpr std::size_t kColumnsMax = 100'000;
   struct Entry {
@@ -209,7 +210,7 @@ Rows read(const std::string& path, const Read& read_rows) {
 
 // ---- The sweep
 
-/// How often a row of label 1 has more than one of label 0.
+/// Returns how often a row of label 1 has a larger value than a row of label 0.
 double auc(std::span<const float> values, std::span<const float> labels) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), 0U);
@@ -221,7 +222,7 @@ double auc(std::span<const float> values, std::span<const float> labels) {
     while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
     for (std::size_t i = begin; i < end; ++i) {
       if (labels[order[i]] != 1) continue;
-      sum += static_cast<double>(begin + 1 + end) / 2;  // the middle of those that are equal
+      sum += static_cast<double>(begin + 1 + end) / 2;  // equal values share their middle rank
       ++ones;
     }
     begin = end;
@@ -249,7 +250,7 @@ int run(pharos::Runtime& runtime, const Options& options) {
     throw std::runtime_error{"the file has " + std::to_string(all.rows()) + " rows, which are too few: give it " +
                              std::to_string(kRowsMin) + " or more"};
   }
-  // To train with, to choose by, and to say at the end what the choice is worth.
+  // The rows are split into three parts: to train with, to choose the best trial by, and to test the best trial with.
   const std::size_t trained = all.rows() * 7 / 10;
   const std::size_t chosen = all.rows() * 85 / 100;
   const xgboost::Data test = all.slice(chosen, all.rows());
@@ -271,7 +272,7 @@ int run(pharos::Runtime& runtime, const Options& options) {
                    .goal = ml::Goal::kMaximise,
                    .trials = options.trials,
                    .scheduler = ml::asha({.most = options.rounds, .factor = 3}),
-                   .save_every = options.rounds}};  // with the last round, of those that get that far
+                   .save_every = options.rounds}};  // trials that reach the last round save there
   const ml::SweepResults results = tuner.run<&objective>(data, held_out, options.rounds);
 
   const ml::TrialResult& best = results.best();

@@ -1,7 +1,7 @@
-"""Takes from wheels what a C++ program needs of libtorch: usage: unpack_libtorch.py WHEELS_FOLDER NEW_FOLDER
+"""Unpacks the parts of libtorch that a C++ program needs. Usage: unpack_libtorch.py WHEELS_FOLDER NEW_FOLDER
 
-Headers go to NEW_FOLDER/include, shared libraries to NEW_FOLDER/lib, side by side, where each finds the others by its
-own $ORIGIN. What only Python uses stays out.
+Headers go to NEW_FOLDER/include. Shared libraries go to NEW_FOLDER/lib, side by side, so that each library finds the
+others by its own $ORIGIN. Parts that only Python uses are left out.
 """
 
 import pathlib

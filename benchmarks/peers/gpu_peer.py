@@ -1,4 +1,4 @@
-"""PyTorch trains what pharos-bench-gpu trains: GPT-2 of 124 million parameters in bfloat16 on GPU 0.
+"""Trains the model of pharos-bench-gpu with PyTorch: GPT-2 with 124 million parameters in bfloat16 on GPU 0.
 
 gpu_peer.py [eager|compiled|eager_bf16|compiled_bf16…]: prints a line for each figure: its name, its value and its unit.
 """
@@ -62,7 +62,7 @@ def measure(way: str, batch: int) -> None:
     torch.manual_seed(0)
     model = Gpt2().cuda()
     computes = torch.bfloat16 if way.endswith("_bf16") else torch.float32
-    model.to(computes)  # of bfloat16: without floats beside it
+    model.to(computes)  # a module in bfloat16 has no float copies beside it
     optimizer = torch.optim.AdamW(groups_of(model), lr=6e-4, betas=(0.9, 0.95), fused=True)
     tokens = torch.randint(VOCABULARY, (batch, TOKENS + 1), device="cuda")
     x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].flatten()

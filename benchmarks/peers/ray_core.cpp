@@ -1,5 +1,5 @@
-// The figures of `pharos-bench core` through Ray's C++ API. Ray needs this file twice, as a program and as a library
-// that its workers load; `benchmarks/compare` builds and runs it.
+// Measures the figures of `pharos-bench core` with Ray's C++ API. Ray needs this file twice, as a program and as a
+// library that its workers load. `benchmarks/compare` builds and runs both.
 //
 // usage: ray_core JSON_FILE LIBRARY [OPTION_OF_RAY_START…]
 
@@ -39,13 +39,13 @@ RAY_REMOTE(nop, Counter::create, &Counter::add, &Counter::length);
 
 namespace {
 
-/// With one CPU, as Python's API asks for by itself: Ray runs more of these in a second than of tasks that ask for
-/// none.
+/// Asks for one CPU, as Ray's Python API does by default. Ray runs more such tasks in a second than tasks that ask for
+/// no CPU.
 ray::ObjectRef<int> submit_nop(int x) {
   return ray::Task(nop).SetResource("CPU", 1.0).Remote(x);
 }
 
-/// The median rate of three rounds, each of `count` pieces of work.
+/// Returns the median rate of three rounds, each with `count` pieces of work.
 template <class Work>
 double median_rate(int count, Work work) {
   std::vector<double> rates;
@@ -148,7 +148,8 @@ void measure_objects(Report& report) {
     refs.reserve(kSmall);
     auto start = Clock::now();
     for (int i = 0; i < kSmall; ++i) {
-      // A copy: moving drops Ray's reference before it takes the new one, and an object that was put is gone then.
+      // Copies the reference. A move drops Ray's reference before it takes the new one, and Ray then deletes the
+      // object.
       const auto ref = ray::Put(i);
       refs.push_back(ref);
     }
@@ -191,7 +192,7 @@ int main(int argc, char** argv) {
   config.head_args.assign(argv + 3, argv + argc);
   ray::Init(config);
   report.add("init", seconds_since(start), "s");
-  // Written after each part, so that one that never ends does not take the others with it.
+  // Writes the file after each part, so that the figures are not lost if a later part never ends.
   for (const auto measure : {measure_tasks, measure_one_actor, measure_eight_actors, measure_wait, measure_objects}) {
     measure(report);
     if (!report.write_json(json)) return 1;

@@ -1,4 +1,4 @@
-"""The figures of `pharos-bench core` through Ray's Python API; `benchmarks/compare` runs it.
+"""Measures the figures of `pharos-bench core` with Ray's Python API. `benchmarks/compare` runs it.
 
 usage: ray_core.py JSON_FILE TEMP_FOLDER STORE_BYTES
 """
@@ -16,7 +16,7 @@ figures = []
 
 
 def report(name, value, unit):
-    """Written as it comes, so that a part that never ends does not take the others with it."""
+    """Writes each figure at once, so that the figures are not lost if a later part never ends."""
     figures.append({"name": name, "value": value, "unit": unit})
     print(f"{name:<34} {value:14.3f} {unit}", flush=True)
     with open(JSON_FILE, "w") as file:
@@ -34,7 +34,7 @@ def median_us(rounds, work):
 
 
 def median_rate(count, work):
-    """The median rate of three rounds, each of `count` pieces of work."""
+    """Returns the median rate of three rounds, each with `count` pieces of work."""
     return statistics.median(count / seconds(work) for _ in range(3))
 
 
@@ -102,7 +102,7 @@ def measure_eight_actors():
 def measure_wait():
     def submit_and_wait():
         left = [nop.remote(i) for i in range(1000)]
-        fetch = True  # asked for once: the node remembers, as in Ray's own benchmark of this name
+        fetch = True  # only in the first call, because the node remembers it; Ray's own benchmark does the same
         while left:
             _, left = ray.wait(left, fetch_local=fetch)
             fetch = False

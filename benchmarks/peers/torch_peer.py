@@ -1,5 +1,5 @@
-"""PyTorch's own collectives (Gloo), DDP and FSDP2 on this machine's CPUs: 2 processes with one thread each. And its
-DataLoader, by one process.
+"""Measures PyTorch's collectives (Gloo), DDP and FSDP2 on the CPUs of this machine, with 2 processes of one thread each.
+Also measures PyTorch's DataLoader, with one process.
 
 torch_peer.py collective|ddp|sharding|trainer: prints a line for each figure: its name, its value and its unit.
 """
@@ -15,7 +15,7 @@ import torch.distributed.fsdp
 import torch.multiprocessing as mp
 
 RANKS = 2
-BLOCK_STEPS = 5  # of one side, before it is the other's turn
+BLOCK_STEPS = 5  # of one side before the turn of the other side
 PAIRS = 20
 
 
@@ -92,14 +92,15 @@ def measure_steps(say, name: str, wrap) -> float:
 
 
 def measure_sharding(say) -> None:
-    """As ours has it, where a block is gathered once more in backward; and where it stays, which takes more memory."""
+    """Measures FSDP2 in two ways. A block is gathered again in backward, as Pharos does it, or a block stays gathered,
+    which takes more memory. The faster way counts."""
     again = measure_steps(say, "fsdp2_again", lambda whole: fully_sharded(whole, True))
     once = measure_steps(say, "fsdp2_once", lambda whole: fully_sharded(whole, False))
     say("torch_fsdp2_step_over_local", min(again, once), "times")
 
 
 class Images(torch.utils.data.Dataset):
-    """Bytes that become floats: one by one, or a batch at a time where the sampler gives lists of numbers."""
+    """Bytes that become floats. Returns one sample, or a whole batch if the sampler gives a list of numbers."""
 
     def __init__(self):
         self.images = torch.randint(256, (60_000, 28, 28), dtype=torch.uint8)
@@ -118,7 +119,7 @@ def measure_loader() -> None:
     batches = torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(images), 64, drop_last=False)
 
     def rate(**options) -> float:
-        """The median of the epochs, at the best number of workers."""
+        """Returns the median rate of the epochs, with the number of workers that is fastest."""
         best = 0.0
         for workers in (0, 1, 2):
             ahead = {"persistent_workers": True, "prefetch_factor": 4} if workers else {}

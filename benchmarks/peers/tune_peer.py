@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a trial costs that does nothing: with Optuna, and with a pool of processes that is asked for each."""
+"""Measures trials that do nothing, with Optuna, and with a pool of processes that gets one trial at a time."""
 
 import multiprocessing
 import time

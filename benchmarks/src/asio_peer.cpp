@@ -1,5 +1,5 @@
-// The peer that decision 1 is about: frames of our call and its reply, sent by Boost.Asio between two processes with an
-// io_context and a thread each, and coroutines. No futures, no ordering and no user types here either.
+// The peer of decision 1: Boost.Asio sends the frames of a Pharos call and its reply between two processes. Each
+// process has an io_context, one thread and coroutines. There are no futures, no order of calls and no user types.
 
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -30,7 +30,7 @@ namespace asio = boost::asio;
 namespace wire = pharos::wire;
 using Socket = asio::local::stream_protocol::socket;
 
-/// What Counter::add(int) of the other benchmarks sends and is answered with: a header, and an int.
+/// The frame of a call of Counter::add(int) in core.cpp, and of its reply: a header and an int.
 class Frame {
  public:
   void set(const wire::FrameHeader& header, int value) {
@@ -57,7 +57,7 @@ asio::awaitable<void> answer_calls(Socket& socket) {
   Frame frame;
   int count = 0;
   for (;;) {
-    co_await asio::async_read(socket, frame.buffer(), asio::use_awaitable);  // throws at the end
+    co_await asio::async_read(socket, frame.buffer(), asio::use_awaitable);  // throws when the peer has closed
     wire::FrameHeader header = frame.header();
     header.kind = wire::FrameKind::kReply;
     count += frame.value();
@@ -77,7 +77,7 @@ asio::awaitable<void> make_calls(Socket& socket, std::vector<double>& us) {
   }
 }
 
-/// `looks`: the context's thread never sleeps.
+/// If `looks` is true, the thread of the context polls and never sleeps.
 void run(asio::io_context& context, bool looks) {
   while (looks && !context.stopped()) context.poll();
   context.run();

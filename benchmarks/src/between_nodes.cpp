@@ -1,4 +1,5 @@
-// Objects that go from node to node: one over loopback beside plain TCP, and one to many nodes over shaped links.
+// Measures objects that go from node to node: one object over loopback, beside plain TCP, and one object to many nodes
+// over links of limited bandwidth.
 
 #include <netinet/in.h>
 #include <sys/mman.h>
@@ -30,7 +31,7 @@ constexpr std::size_t kMib = std::size_t{1} << 20;
 constexpr std::size_t kBytes = 256 * kMib;
 constexpr int kRounds = 15;
 
-// ---- What a stream between two shared regions gives
+// ---- A plain TCP stream between two regions of shared memory
 
 std::span<std::byte> shared_region(const char* name) {
   const int file = ::memfd_create(name, MFD_CLOEXEC);
@@ -113,7 +114,7 @@ void measure_pull(Report& report, int argc, char** argv) {
     const auto start = Clock::now();
     static_cast<void>(reader.call<&Reader::size>(ref).get());
     const double pull = seconds_since(start);
-    if (round < 0) continue;  // memory that nobody has written to yet
+    if (round < 0) continue;  // the first rounds write to memory whose pages do not exist yet
     limits.push_back(limit);
     pulls.push_back(pull);
     ratios.push_back(limit / pull);
@@ -129,7 +130,7 @@ void measure_pull(Report& report, int argc, char** argv) {
 constexpr int kFewNodes = 2;
 constexpr int kManyNodes = 8;
 
-/// What the script prints for so many nodes. None: namespaces cannot be made here.
+/// Returns the seconds that the script prints for this number of nodes; nullopt if the script failed.
 std::optional<double> seconds_of_broadcast(int nodes) {
   const fs::path folder = fs::temp_directory_path() / ("pharos-broadcast-" + std::to_string(::getpid()));
   fs::create_directory(folder);
@@ -161,7 +162,7 @@ void measure_broadcast(Report& report) {
 
 }  // namespace
 
-// Beside the script.
+// The script broadcast_in_namespaces starts this.
 int run_broadcast(int argc, char** argv, int nodes) {
   pharos::Runtime runtime{argc, argv};
   std::vector<pharos::Actor<Reader>> readers;

@@ -1,5 +1,5 @@
-// A sweep of 20 boosted models by two actors, beside what computing them takes: two plain processes that take the next
-// model when they are free, with the same library, in the same order.
+// Measures a sweep of 20 boosted models by two actors, beside the pure time of computing them: two plain processes
+// train the same models in the same order with the same library, and each takes the next model when it is free.
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -34,7 +34,7 @@ constexpr std::size_t kTrained = 80'000;
 constexpr std::size_t kColumns = 28;
 constexpr std::size_t kRounds = 50;
 
-/// As shared between the peers' scripts: five columns that matter by their squares, and two by their product.
+/// The label of a row depends on the squares of five columns, on the product of two columns, and on noise.
 xgboost::Data make_data() {
   std::mt19937_64 random{0};
   std::normal_distribution<float> normal;
@@ -66,7 +66,8 @@ std::vector<ml::Params> make_models() {
   return models;
 }
 
-/// Alone a model has one thread; as a trial also the core of one that has ended, when there is no other to begin.
+/// Adds the parameters that all models share. `nthread` is not among them, so a model that is trained alone has one
+/// thread, and a trial also gets the core of a trial that has ended when no other trial is left to begin.
 ml::Params complete(ml::Params params) {
   params.set("objective", std::string{"binary:logistic"});
   params.set("eval_metric", std::string{"auc"});
@@ -150,7 +151,7 @@ void measure_boosted_sweep(Report& report, int argc, char** argv) {
   const auto models = make_models();
   double alone = 0;
   try {
-    alone = compute_alone(data, models);  // before this program has threads, and its own XGBoost
+    alone = compute_alone(data, models);  // forks, so this program must not have threads or XGBoost yet
   } catch (const std::exception& error) {
     std::printf("xgboost_20_over_compute: %s; tools/setup --tests fetches XGBoost\n", error.what());
     return;

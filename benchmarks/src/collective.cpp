@@ -1,5 +1,5 @@
-// Collectives between ranks that are processes of this machine, beside what the same memory allows: each rank adds in
-// place over its own bytes.
+// Measures collectives between ranks that are processes of this machine, beside a floor that the same memory allows:
+// each rank adds in place over its own bytes.
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -26,13 +26,13 @@ namespace {
 using pharos::ml::Communicator;
 namespace ml = pharos::ml;
 
-/// What rank 0 found out.
+/// The times, or other numbers, that rank 0 has measured.
 struct Found {
   double ours;
   double floor;
 };
 
-/// Each rank is a process; the first says what was found.
+/// Runs `body` on `count` ranks, each in a forked process. Returns the result of rank 0. Throws if a rank fails.
 Found on_ranks(std::uint32_t count, const std::function<Found(Communicator& ranks)>& body) {
   auto meeting = ml::Mapping::of(-1, ml::Meeting::bytes_for(count));
   auto result = ml::Mapping::of(-1, sizeof(Found));
@@ -70,7 +70,8 @@ std::int64_t nanoseconds_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
-/// From when the first rank begins until the last one is done: with more ranks than CPUs they do not run at once.
+/// Returns the time from the start of the first rank to the end of the last one. With more ranks than CPUs the ranks do
+/// not run at once, so the time of one rank alone says too little.
 template <class Work>
 double time_us(Communicator& ranks, Work work) {
   ranks.barrier();
@@ -86,7 +87,8 @@ enum class Kind { kAllReduce, kReduceScatter, kAllGather };
 constexpr std::pair<Kind, const char*> kKinds[] = {
     {Kind::kAllReduce, "allreduce"}, {Kind::kReduceScatter, "reducescatter"}, {Kind::kAllGather, "allgather"}};
 
-/// Both sides, one after the other. The data is that of all ranks together in a gather, and before it is scattered.
+/// Measures the collective and the floor in turns. `bytes` is the size of the larger buffer: of the data of all ranks
+/// together after an all-gather, and of the data before a reduce-scatter.
 Found beside_floor(Communicator& ranks, Kind kind, std::size_t bytes, int rounds) {
   const auto data = ranks.allocate<float>(bytes / sizeof(float));
   const auto own = ranks.allocate<float>(data.size() / ranks.size());
@@ -117,7 +119,7 @@ Found all_reduce_latency(Communicator& ranks, std::size_t bytes, int rounds) {
   return {median_us(rounds, [&] { ranks.all_reduce(data.span()); }), 0};
 }
 
-/// Of one CPU, that each of the others uses while the first sleeps.
+/// Returns the percentage of one CPU that the busiest rank uses while the other ranks wait for rank 0, which sleeps.
 Found parked_cpu(Communicator& ranks) {
   ranks.barrier();
   rusage before{};
@@ -137,7 +139,7 @@ Found parked_cpu(Communicator& ranks) {
   return {used, 0};
 }
 
-/// The same operation by PyTorch's Gloo, in the same run.
+/// Measures the all-reduce of PyTorch's Gloo in the same run.
 void measure_gloo(Report& report) {
   if (!report.wants_any({"gloo_allreduce_us_4KiB_2", "gloo_allreduce_us_32MiB_2", "allreduce_over_gloo_32MiB_2"}))
     return;
@@ -170,8 +172,8 @@ void measure_collective(Report& report) {
       const std::string name = "allreduce_" + std::to_string(kib) + "KiB_us_" + std::to_string(count);
       if (!report.wants(name)) continue;
       const int rounds = count > 2 ? 300 : 2000;
-      std::vector<double>
-          found;  // where a machine puts two processes, and what else it does, is not the same each time
+      // Several turns, because the CPUs on which the kernel puts the processes, and the load of the machine, change.
+      std::vector<double> found;
       for (int turn = 0; turn < 7; ++turn) {
         const auto latency = [&](Communicator& ranks) { return all_reduce_latency(ranks, kib << 10, rounds); };
         found.push_back(on_ranks(count, latency).ours);

@@ -1,4 +1,4 @@
-// Tasks and actors on an embedded cluster, on the work that the peers' own benchmarks do.
+// Measures tasks and actors on an embedded cluster, with the same work as the benchmarks of the peers.
 
 #include <unistd.h>
 
@@ -46,7 +46,7 @@ std::set<pid_t> processes_below() {
   return {found.begin(), found.end()};
 }
 
-/// The sum of the lines of a smaps_rollup that begin with one of these names, in MiB.
+/// Returns the sum of the lines of smaps_rollup that begin with one of these names, in MiB.
 double memory_mib(pid_t pid, std::initializer_list<const char*> names) {
   std::ifstream file{"/proc/" + std::to_string(pid) + "/smaps_rollup"};
   double kib = 0;
@@ -78,8 +78,8 @@ double cpu_seconds_of_cluster() {
   return sum;
 }
 
-/// Instructions that one call costs, driver and worker together: the difference between a run with many calls and one
-/// with few, both under callgrind.
+/// Returns the instructions of one call, driver and worker together: the difference between a run with many calls and a
+/// run with few calls, both under callgrind, for each call. Returns nullopt if valgrind cannot run this program.
 std::optional<double> call_instructions() {
   namespace fs = std::filesystem;
   std::string folder = fs::temp_directory_path() / "pharos-callgrind-XXXXXX";
@@ -90,7 +90,8 @@ std::optional<double> call_instructions() {
                                 "--callgrind-out-file=out.%p " + self + " counted-calls " + std::to_string(calls) +
                                 " > log 2>&1";
     if (std::system(command.c_str()) != 0) return -1;
-    // The two that do most: what others did is only counted when they ended before they were killed.
+    // Only the two processes with the most instructions count: the driver and the worker. callgrind counts another
+    // process only if that process has ended before it is killed.
     std::vector<double> sums;
     for (const auto& entry : fs::directory_iterator{folder}) {
       if (!entry.path().filename().string().starts_with("out.")) continue;

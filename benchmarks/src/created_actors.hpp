@@ -9,7 +9,7 @@
 
 namespace bench {
 
-/// Process actors a second: created, and each of them has answered.
+/// Returns how many process actors can be created in a second. An actor counts as created when it has answered a call.
 template <class Member, auto kMethod>
 double actors_per_s(pharos::Runtime& runtime) {
   constexpr int kActors = 100;
@@ -23,7 +23,7 @@ double actors_per_s(pharos::Runtime& runtime) {
       answers.push_back(actors.back().template call<kMethod>());
     }
     for (const auto& answer : answers) static_cast<void>(answer.get());
-    if (round != 0) rates.push_back(kActors / seconds_since(start));  // at first the nodes load the program
+    if (round != 0) rates.push_back(kActors / seconds_since(start));  // the nodes load the program in the first round
   }
   return median(std::move(rates));
 }

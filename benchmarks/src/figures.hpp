@@ -21,7 +21,7 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The median time of one call of `work`, in microseconds.
+/// Returns the median time of one call of `work`, in microseconds.
 template <class Work>
 double median_us(int rounds, Work work) {
   std::vector<double> times;
@@ -40,10 +40,11 @@ struct Figure {
   std::string unit;
 };
 
-/// What was measured, printed as it comes and written as JSON at the end.
+/// The figures of one run. Prints each figure as soon as it is added, and writes all of them as JSON at the end. Used
+/// by one thread.
 class Report {
  public:
-  /// Empty `only`: every figure is wanted.
+  /// `only` is the name of the one wanted figure. If it is empty, every figure is wanted.
   explicit Report(std::string only) : only_{std::move(only)} {}
 
   const std::string& only() const { return only_; }
@@ -51,13 +52,14 @@ class Report {
   bool wants_any(const std::vector<std::string>& names) const {
     return std::any_of(names.begin(), names.end(), [this](const auto& name) { return wants(name); });
   }
-  /// Kept and printed if it is wanted.
+  /// Keeps and prints the figure if it is wanted.
   void add(const std::string& name, double value, const std::string& unit);
   const std::vector<Figure>& figures() const { return figures_; }
-  /// Whether all figures that have a bound keep to it; says which do not. `whole`: what should have all of its figures
-  /// here; only a peer, which may not be set up, may be missing then. Empty: nothing.
+  /// Returns whether at least one figure has a bound and all figures keep to their bounds. Prints each miss. `whole`
+  /// names a suite that was measured as a whole: a missing figure of this suite counts as a miss, and a bound is
+  /// skipped only if the peer that it is relative to was not set up. If `whole` is empty, missing figures are skipped.
   bool holds_gates(const std::string& whole) const;
-  /// False when the file cannot be written.
+  /// Returns false if the file cannot be written.
   bool write_json(const std::string& path) const;
 
  private:
@@ -67,51 +69,54 @@ class Report {
   std::vector<Figure> figures_;
 };
 
-/// What the machine allows, measured in the same run.
+/// Measures the limits of the machine, in the same run as the other figures.
 void measure_limits(Report& report);
-/// Those of them that ranks of one machine are measured beside.
+/// Measures only the limits that the ranks of one machine are compared with.
 void measure_limits_of_ranks(Report& report);
 /// The argument with which this program ends at once.
 inline constexpr const char* kDoNothing = "do-nothing";
-/// Calls by Boost.Asio.
+/// Measures calls with Boost.Asio.
 void measure_asio(Report& report);
-/// Tasks and actors.
+/// Measures tasks and actors.
 void measure_core(Report& report, int argc, char** argv);
-/// Values that are put and got.
+/// Measures put() and get() of values.
 void measure_objects(Report& report, int argc, char** argv);
-/// The object store beyond that: processes that are new to it, several at once, slices, many objects.
+/// Measures more of the object store: processes that are new to it, several writers, slices, many objects, spilling.
 void measure_store(Report& report, int argc, char** argv);
-/// Objects from node to node.
+/// Measures objects that go from node to node.
 void measure_between_nodes(Report& report, int argc, char** argv);
-/// Ranks that share memory.
+/// Measures ranks that share memory.
 void measure_collective(Report& report);
-/// Of a machine each, over TCP.
+/// Measures two ranks over TCP, in network namespaces of their own.
 void measure_ranks_apart(Report& report);
+/// Runs one of these two ranks. The script ranks_in_namespaces starts it.
 int run_rank_apart();
-/// "actors", "ddp", "sharding" or "trainer".
+/// Runs pharos-bench-torch. `what` is "actors", "ddp", "sharding" or "trainer".
 void measure_with_torch(Report& report, const std::string& what);
-/// "collective", "ddp", "sharding" or "trainer" of PyTorch; nothing where benchmarks/compare has not set it up, which
-/// is said.
+/// Returns PyTorch's figures. `what` is "collective", "ddp", "sharding" or "trainer". Prints a line and returns no
+/// figure if benchmarks/compare has not set PyTorch up.
 std::vector<Figure> figures_of_pytorch(const std::string& what);
-/// The same for Optuna's trials, and those of a pool of Python's processes.
+/// Returns the figures of Optuna's trials and of a pool of Python processes. Prints a line and returns no figure if
+/// benchmarks/compare has not set Optuna up.
 std::vector<Figure> figures_of_optuna();
-/// Sweeps, and what proposes their trials.
+/// Measures sweeps, and the searchers that propose trials.
 void measure_tune(Report& report, int argc, char** argv);
-/// The same, of models that take long.
+/// Measures a sweep over boosted models, whose trials take long.
 void measure_boosted_sweep(Report& report, int argc, char** argv);
-/// The head's decisions by themselves.
+/// Measures the placement decisions of the head alone.
 void measure_placement(Report& report);
-/// The head by itself, and what it writes down.
+/// Measures the head alone, and its records on disk.
 void measure_head(Report& report);
-/// The head with up to 10 000 nodes and 100 000 actors; `size`: of these ("1000x10000"), or all.
+/// Measures the head with up to 10 000 nodes and 100 000 actors. `size` is the one combination to measure
+/// ("1000x10000"); if it is empty, all are measured.
 void measure_scale(Report& report, const std::string& size);
-/// A cluster of several nodes whose head keeps records.
+/// Measures a cluster of several nodes whose head keeps records.
 void measure_several_nodes(Report& report, int argc, char** argv);
-/// One of its programs.
+/// Measures one broadcast to the other nodes of a cluster. The script broadcast_in_namespaces starts it.
 int run_broadcast(int argc, char** argv, int nodes);
-/// Refs that are waited for, passed on and awaited; encoding.
+/// Measures waiting for Refs, Refs as arguments, calls of coroutines, and encoding.
 void measure_refs(Report& report, int argc, char** argv);
-/// The run that call_instructions counts: so many calls and nothing else.
+/// Makes this number of calls and nothing else. The figure call_instructions counts the instructions of such runs.
 int run_counted_calls(int argc, char** argv, int calls);
 
 }  // namespace bench

@@ -7,7 +7,8 @@
 
 namespace bench {
 
-/// On a disk, and not in memory: synced.
+/// A folder in /var/tmp that the destructor removes. /var/tmp is on a disk, not in memory, so that syncs are measured
+/// as they are.
 class Folder {
  public:
   Folder() : path_{std::filesystem::path{"/var/tmp"} / ("pharos-bench-" + std::to_string(::getpid()))} {

@@ -7,18 +7,18 @@
 namespace bench {
 namespace {
 
-/// What a figure has to keep to, on a machine with nothing else to do.
+/// A bound of a figure, for a machine with nothing else to do.
 struct Gate {
-  const char* of;  ///< what has to have it; null: it takes what may not be there
+  const char* of;  ///< suite that must have the figure; null if the figure needs software that may be missing
   const char* figure;
   enum { kAtMost, kAtLeast } side;
   double bound;
-  const char* times = nullptr;  ///< of this figure of the same run
+  const char* times = nullptr;  ///< figure of the same run that multiplies the bound; null if there is none
 };
 
-// A bound is 0.8 of what the figure gave, at the median of several runs, or what the slowest of them gave, where that
-// is less. Ratios whose ideal is 1 have the bound that they should keep to. Rates and times are bounded by a limit or a
-// peer of the same run, wherever there is one: a slow hour slows both.
+// A bound is 0.8 of the median of several runs (a time: divided by 0.8), or the value of the slowest of these runs if
+// that is less strict. A ratio whose ideal is 1 has the bound that it should keep to. The bound of a rate or a time is
+// relative to a limit or a peer of the same run, wherever there is one, because a slow hour slows both.
 constexpr const char* kPinned = "limit_uds_rtt_pinned_median";
 constexpr const char* kUnpinned = "limit_uds_rtt_unpinned_median";
 constexpr const char* kFanOut = "limit_uds_fan_out_8_median";
@@ -34,7 +34,7 @@ constexpr Gate kGates[] = {
     {"core", "init", Gate::kAtMost, 4.5, kExec},
     {"core", "shutdown", Gate::kAtMost, 1.4, kExec},
     {"core", "cluster_pss_mib", Gate::kAtMost, 20},
-    {"core", "idle_cpu_percent", Gate::kAtMost, 0.2},  // two ticks of the clock that counts it
+    {"core", "idle_cpu_percent", Gate::kAtMost, 0.2},  // two ticks of the clock that counts CPU time
     {"core", "task_sync_median", Gate::kAtMost, 2, kPinned},
     {"core", "task_sync_median", Gate::kAtMost, 1.05, kUnpinned},
     {"core", "tasks_async", Gate::kAtLeast, 0.29, kCalls},

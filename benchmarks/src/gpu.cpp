@@ -1,5 +1,5 @@
-// pharos-bench-gpu: GPT-2 of 124 million parameters, trained in bfloat16 on GPU 0. Prints a line for each figure: its
-// name, value and unit. benchmarks/peers/gpu_peer.py trains the same with PyTorch.
+// pharos-bench-gpu: trains GPT-2 with 124 million parameters in bfloat16 on GPU 0. Prints a line for each figure: its
+// name, value and unit. benchmarks/peers/gpu_peer.py trains the same model with PyTorch.
 
 #include <ATen/DeviceAccelerator.h>
 #include <torch/torch.h>
@@ -29,7 +29,8 @@ constexpr std::int64_t kBlocks = 12;
 constexpr int kWarmSteps = 10;
 constexpr int kSteps = 30;
 
-/// In one launch. nn::Linear adds the bias in another one where its input has three dimensions.
+/// Multiplies and adds the bias in one kernel launch. nn::Linear adds the bias in a second launch if its input has
+/// three dimensions.
 Tensor linear(const nn::Linear& layer, const Tensor& x) {
   return torch::linear(x, layer->weight, layer->bias);
 }
@@ -68,7 +69,7 @@ struct Gpt2Impl : nn::Module {
   Tensor forward(const Tensor& tokens) {
     Tensor x = words(tokens) + places(torch::arange(tokens.size(1), tokens.device()));
     for (const auto& each : *blocks) x = std::static_pointer_cast<BlockImpl>(each)->forward(x);
-    return torch::linear(norm(x), words->weight);  // the head's weight is the words'
+    return torch::linear(norm(x), words->weight);  // the output layer shares the weight of the words
   }
   nn::Embedding words = register_module("words", nn::Embedding(kVocabulary, kWidth));
   nn::Embedding places = register_module("places", nn::Embedding(kTokens, kWidth));
@@ -77,17 +78,17 @@ struct Gpt2Impl : nn::Module {
 };
 TORCH_MODULE(Gpt2);
 
-/// Operations for a token, forward and backward.
+/// Returns the floating-point operations for one token, forward and backward.
 double operations(const nn::Module& module) {
   double parameters = 0;
   for (const Tensor& each : module.parameters()) parameters += static_cast<double>(each.numel());
   return 6 * parameters + 6.0 * kBlocks * kWidth * kTokens;
 }
 
-/// How bfloat16 is used.
+/// A way to use bfloat16.
 struct Way {
   const char* name;
-  bool keeps_floats_beside;  ///< the module is of bfloat16, and the optimizer keeps floats; else autocast
+  bool keeps_floats_beside;  ///< the module is in bfloat16 and the optimizer keeps float copies; otherwise autocast
 };
 constexpr Way kWays[] = {{"autocast", false}, {"bf16", true}};
 

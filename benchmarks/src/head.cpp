@@ -1,5 +1,5 @@
-// The head by itself, as it is shipped, with one node that answers at once: how much it changes in a second when all of
-// it must be durable first, how soon it is back, and what an actor costs it.
+// Measures the head's shipped code alone, with one simulated node that answers at once: how many durable changes the
+// head makes in a second, how soon it is back after a restart, and how much memory an actor takes.
 
 #include "head/head.hpp"
 
@@ -50,7 +50,7 @@ constexpr NodeId kOwn{2};
 constexpr JobId kJob{3};
 constexpr CallerId kCaller{4};
 
-/// One 4 KiB write and its sync, as the log does it.
+/// Returns the time of one 4 KiB write and its sync, as the log of the records does it.
 double sync_us(const fs::path& folder) {
   const int file = ::open((folder / "synced").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
   const std::vector<char> page(4096, 'x');
@@ -61,7 +61,7 @@ double sync_us(const fs::path& folder) {
   return time;
 }
 
-/// A head, with or without records, and one node which does at once what it is told.
+/// A head, with or without records, and one simulated node that does at once what the head tells it.
 class Bench {
  public:
   explicit Bench(const fs::path& state = {}) {
@@ -118,7 +118,7 @@ class Bench {
     self->head_.emplace(self->reactor_, kOwn, self->records_.get());
     self->head_->restore(*std::move(found));
   }
-  // Never calls back from inside.
+  // The answer is posted, because the head is inside of a call when it sends a message.
   void told(wire::Message message) {
     reactor_.post([this, message = std::move(message)] {
       if (const auto* const start = std::get_if<wire::StartIncarnation>(&message)) {

@@ -1,6 +1,7 @@
-// What the machine allows: copies into shared memory, a socket's round trip, processes that begin and end, and calls
-// between two processes that are a Cap'n Proto message each way over a Unix socket, all queued frames in one write. No
-// futures, no ordering, no user types: limits, not designs.
+// Measures the limits of the machine: copies into shared memory, round trips over sockets, the start and end of
+// processes, and calls between two processes. Such a call is a Cap'n Proto message each way over a Unix socket, and all
+// queued frames go out in one write. There are no futures, no order of calls and no user types: these are limits, not
+// designs.
 
 #include <capnp/message.h>
 #include <capnp/serialize.h>
@@ -53,7 +54,7 @@ void write_all(int fd, const char* from, std::size_t left) {
   }
 }
 
-/// 64 bytes to so many processes and back, each with a socket of its own.
+/// Returns the time in which 64 bytes go to each of `processes` processes and back. Each process has its own socket.
 double round_trip_us(int processes, int rounds) {
   char bytes[64] = {};
   std::vector<int> sockets;
@@ -82,14 +83,14 @@ double round_trip_us(int processes, int rounds) {
   return us;
 }
 
-/// A number there and back in memory that two processes share, while both look for it all the time.
+/// Returns the time of a round trip of a number in memory that two processes share, while both processes poll.
 double memory_round_trip_us() {
   struct Line {
     alignas(64) std::atomic<std::uint32_t> there{0};
     alignas(64) std::atomic<std::uint32_t> back{0};
   };
   constexpr std::uint32_t kRounds = 401;
-  constexpr std::uint32_t kTrips = 100;  // in a round, so that the clock costs little
+  constexpr std::uint32_t kTrips = 100;  // in a round, so that reading the clock costs little
   void* const memory = ::mmap(nullptr, sizeof(Line), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   require(memory != MAP_FAILED, "mmap");
   auto* const line = new (memory) Line;
@@ -116,7 +117,7 @@ double memory_round_trip_us() {
   return us / kTrips;
 }
 
-/// So many threads copy into shared memory whose pages are there and in the page table.
+/// Returns the rate at which `threads` threads copy into shared memory whose pages exist and are in the page table.
 double warm_copy_gib_per_s(std::size_t threads) {
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   const std::vector<char> from(kBytes, 'x');
@@ -129,7 +130,7 @@ double warm_copy_gib_per_s(std::size_t threads) {
     const auto copy_part = [&](std::size_t part) {
       const std::size_t size = kBytes / threads;
       std::memcpy(static_cast<char*>(to) + part * size, from.data() + part * size, size);
-      asm volatile("" ::: "memory");  // the copy is wanted, though nobody reads it
+      asm volatile("" ::: "memory");  // keeps the compiler from removing the copy
     };
     std::vector<std::jthread> others;
     for (std::size_t part = 1; part < threads; ++part) others.emplace_back(copy_part, part);
@@ -140,7 +141,7 @@ double warm_copy_gib_per_s(std::size_t threads) {
   return static_cast<double>(kBytes) / (1 << 30) / us * 1e6;
 }
 
-/// This program as a process that does nothing, from its start to its end.
+/// Returns the time from the start to the end of a process that runs this program and does nothing.
 double exec_s() {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   std::string nothing = kDoNothing;
@@ -173,7 +174,7 @@ class Connection {
     write_all(socket_, out_.data(), out_.size());
     out_.clear();
   }
-  /// Waits for bytes and hands over every whole frame. False at the end.
+  /// Waits for bytes and passes every complete frame to `on_frame`. Returns false when the peer has closed.
   template <class OnFrame>
   bool receive(OnFrame on_frame) {
     const ssize_t n = ::read(socket_, in_.data() + filled_, in_.size() - filled_);
@@ -227,7 +228,7 @@ void with_root(kj::ArrayPtr<const capnp::word> words, Use use) {
 
 void measure_calls(Report& report) {
   constexpr std::size_t kCalls = 300'000;
-  constexpr std::size_t kInFlight = 2048;  // what the sockets hold both ways, so that blocking writes always end
+  constexpr std::size_t kInFlight = 2048;  // as many as the sockets hold both ways, so that blocking writes end
   int ends[2];
   require(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
   for (const int end : ends) {
@@ -290,7 +291,7 @@ void measure_limits_of_ranks(Report& report) {
   if (report.wants("limit_uds_fan_out_8_median")) {
     report.add("limit_uds_fan_out_8_median", round_trip_us(8, 5000), "us");
   }
-  // On one CPU each would look until its time is up.
+  // On one CPU each process would poll until its time slice is over.
   if (report.wants("limit_memory_rtt_median") && std::thread::hardware_concurrency() > 1) {
     report.add("limit_memory_rtt_median", memory_round_trip_us(), "us");
   }

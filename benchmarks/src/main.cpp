@@ -1,4 +1,4 @@
-// pharos-bench: measures Pharos and, in the same run, what the machine allows.
+// pharos-bench: measures Pharos and, in the same run, the limits of the machine.
 
 #include <algorithm>
 #include <array>

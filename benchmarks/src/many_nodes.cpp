@@ -31,7 +31,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Of this thread's work, whatever else the machine does meanwhile.
+/// Returns the CPU seconds that this thread takes for the work, so that other programs of the machine do not count.
 template <class Work>
 double seconds_of(Work work) {
   const auto now = [] {
@@ -45,7 +45,7 @@ double seconds_of(Work work) {
 }
 
 constexpr std::size_t kInFlight = 512;
-constexpr std::size_t kReportMax = 10'000;  // incarnations in one
+constexpr std::size_t kReportMax = 10'000;  // incarnations and holds in one report
 
 async::Async<void> go_on(node::Membership* head) {
   const auto started = co_await node::Membership::start(head);
@@ -58,7 +58,7 @@ Error nothing_of_that() {
 
 }  // namespace
 
-/// The head's end of a connection; what it sends lies there until the node looks.
+/// The head's end of a connection. The head's messages stay here until the simulated node takes them.
 class ManyNodes::Link final : public net::Link {
  public:
   explicit Link(std::function<void()> on_news) : on_news_{std::move(on_news)} {}
@@ -95,7 +95,7 @@ class ManyNodes::Link final : public net::Link {
   bool closed_ = false;
 };
 
-/// There is nothing but connections to the nodes.
+/// A host that only has connections to the simulated nodes. All else fails or does nothing.
 class ManyNodes::Host final : public node::Host {
  public:
   explicit Host(OneThread& executor) : executor_{executor} {}
@@ -141,7 +141,7 @@ class ManyNodes::Host final : public node::Host {
   std::shared_ptr<Link> next_;
 };
 
-// What the nodes keep is made before anything is measured.
+// Allocates the state of the simulated nodes before the first measurement of memory.
 ManyNodes::ManyNodes(std::size_t nodes, std::size_t actors, std::uint64_t seats, std::filesystem::path state)
     : state_{std::move(state)},
       seats_{seats},
@@ -155,7 +155,7 @@ ManyNodes::~ManyNodes() {
   stop_head();
 }
 
-// ---- What the head does
+// ---- Work of the head
 
 double ManyNodes::start_head() {
   const NodeId own{~std::uint64_t{0}};
@@ -239,7 +239,8 @@ double ManyNodes::lose_node(std::size_t place) {
 double ManyNodes::let_a_second_pass(bool with_loads) {
   double time = 0;
   for (Node& node : nodes_) {
-    time += tell(node, wire::Beat{.sent = {}, .heard = std::numeric_limits<std::uint64_t>::max()});  // all of it
+    // The node claims to have received all messages of the head.
+    time += tell(node, wire::Beat{.sent = {}, .heard = std::numeric_limits<std::uint64_t>::max()});
     if (with_loads) time += tell(node, wire::NodeLoad{{{"cpu", Resources::kWhole}}});
   }
   time += seconds_of([&] { executor_.pass(1s); });
@@ -275,7 +276,7 @@ double ManyNodes::return_nodes() {
   return time + let_nodes_answer();
 }
 
-// ---- What is not timed
+// ---- Work that is not timed
 
 void ManyNodes::create_actors(std::size_t actors) {
   const std::size_t all = alive_ + actors;
@@ -300,7 +301,7 @@ std::size_t ManyNodes::actors_at(std::size_t node) const {
 
 // ---- The nodes
 
-/// The last one of each node says that it is the last.
+/// Returns the reports of each node. Every report of a node but the last one has `more` set.
 std::vector<std::vector<wire::Report>> ManyNodes::make_reports() const {
   std::vector<std::vector<wire::Report>> reports(nodes_.size(), {wire::Report{.jobs = {kJob}, .more = true}});
   const auto room = [&](std::size_t place) -> wire::Report& {

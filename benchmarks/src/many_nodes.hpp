@@ -16,44 +16,46 @@
 
 namespace bench {
 
-/// A head as it is shipped (Membership, Head, Records, the links' messages), in one thread, with nodes that only say
-/// what nodes say: they join, beat, report, and start at once what they are told to. Every answer comes over an encoded
-/// message. What the head does with one message, up to what it says, is timed; what the nodes do is not.
+/// The head's shipped code (Membership, Head, Records and the messages of its links) in one thread, with simulated
+/// nodes. A simulated node is no process. It sends the messages of a node: it joins, sends heartbeats, reports, and
+/// answers at once that an actor has started or ended. Every message is encoded and decoded. The time that the head
+/// takes for a message, until it has sent its own messages, is measured; the time of the nodes is not.
+/// Throws if the head refuses a message or fails. The destructor stops the head.
 class ManyNodes {
  public:
   static constexpr pharos::JobId kJob{1};
   static constexpr pharos::CallerId kCaller{2};
 
-  /// Each node has as many seats, and a tape each; the last one has the rare ones. `state`: where the head keeps
-  /// records; empty: nowhere.
+  /// Each node has the resources `seat` (as many as `seats`) and `tape` (1); the last node alone has `rare` (1000).
+  /// `actors` is the expected number of actors. The head keeps records in the folder `state`, or none if it is empty.
   ManyNodes(std::size_t nodes, std::size_t actors, std::uint64_t seats, std::filesystem::path state = {});
   ManyNodes(ManyNodes&&) = delete;
   ~ManyNodes();
 
-  // ---- What the head does; in seconds
+  // ---- Work of the head. Each function returns the head's CPU seconds, and start_head() wall-clock seconds.
 
   double start_head();
-  /// The next one.
+  /// Joins the next node.
   double join_node();
   double start_program();
-  /// Until its creator knows where it is.
+  /// Creates an actor, until its creator has been told where the actor is. Throws if the actor was not placed.
   double create_actor(const std::string& asks_for);
-  /// Nobody is waited for.
+  /// Asks for an actor that the head may leave waiting for its resources.
   double ask_for_actor(const std::string& asks_for);
   double lose_node(std::size_t node);
-  /// Another one joins in the place of one that was lost.
+  /// Joins a new node in the place of a lost one.
   double replace_node(std::size_t node);
   double let_a_second_pass(bool with_loads);
   double list(const std::string& table, std::uint32_t limit);
-  /// What Ctrl-\\ asks.
+  /// Asks for the running and waiting calls of the program, as Ctrl-\\ does.
   double inspect();
   double end_program();
-  /// After a new start of the head.
+  /// Joins all nodes again after a restart of the head, and sends their reports.
   double return_nodes();
 
-  // ---- What is not timed
+  // ---- Work that is not timed
 
-  /// Many at once.
+  /// Creates actors, with many requests in flight.
   void create_actors(std::size_t actors);
   void stop_head();
   std::size_t actors_at(std::size_t node) const;
@@ -78,7 +80,7 @@ class ManyNodes {
   double tell(Node& node, const pharos::wire::Message& message, bool asks = false);
   double join(std::size_t place, bool again);
   pharos::wire::StartActor next_actor(const std::string& asks_for);
-  /// Lets nodes read, and answer, until nobody has anything to say.
+  /// Lets the nodes read and answer the head's messages, until there are no more. Returns the head's seconds.
   double let_nodes_answer();
   void note_news(std::size_t node) { news_.push_back(node); }
   std::vector<std::vector<pharos::wire::Report>> make_reports() const;
@@ -89,8 +91,8 @@ class ManyNodes {
   const std::uint64_t seats_;
   std::vector<Node> nodes_;
   std::size_t joined_ = 0;
-  std::vector<std::size_t> news_;  // nodes that were told something
-  std::vector<Place> places_;      // of actors, by their numbers
+  std::vector<std::size_t> news_;  ///< nodes with unread messages
+  std::vector<Place> places_;      ///< the place of actor n is at n - 1
   std::uint64_t last_actor_ = 0;
   std::uint64_t last_question_ = 0;
   std::uint64_t last_node_ = 0;

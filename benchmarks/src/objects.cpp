@@ -1,4 +1,4 @@
-// Values: small ones, which stay in their process, and large ones, which lie in the object store.
+// Measures values: small ones, which stay in their process, and large ones, which lie in the object store.
 
 #include <cstring>
 #include <memory>
@@ -34,7 +34,7 @@ void measure_small(Report& report, pharos::Runtime& runtime) {
     const auto begun_copying = Clock::now();
     for (const auto& each : ints) {
       const std::shared_ptr<int> copy = each;
-      asm volatile("" : : "r"(copy.get()) : "memory");  // the copy is wanted, though nobody reads it
+      asm volatile("" : : "r"(copy.get()) : "memory");  // keeps the compiler from removing the copy
     }
     copied.push_back(kValues / seconds_since(begun_copying));
 
@@ -47,14 +47,15 @@ void measure_small(Report& report, pharos::Runtime& runtime) {
     for (const auto& ref : refs) ref.get();
     gets.push_back(kValues / seconds_since(start));
   }
-  // What a small value that is put and got is at the least, in a program with several threads.
+  // The least that a small value can cost in a program with several threads: put() makes a shared pointer, and get()
+  // copies one.
   report.add("limit_shared_ints_made", median(made), "/s");
   report.add("limit_shared_ints_copied", median(copied), "/s");
   report.add("puts_small", median(puts), "/s");
   report.add("gets_small", median(gets), "/s");
 }
 
-// The program holds its slab: the first put, which makes the pages, does not count.
+// The program keeps its slab of the store. The first put is not measured, because it makes the pages of the slab.
 void measure_large(Report& report, pharos::Runtime& runtime) {
   constexpr std::size_t kSize = 64;
   const pharos::Bytes bytes{std::string(kSize * kMib, 'x')};

@@ -11,8 +11,8 @@
 
 namespace bench {
 
-/// An executor whose clock stands still until it is told how much time passes, so that what is timed is work alone.
-/// Whatever runs on it runs in the thread that calls run() or pass(); others may post.
+/// An executor whose clock only moves in pass(), so that measured times contain work and no waiting. All callbacks run
+/// in the thread that calls run(), run_until() or pass(). Any thread may post callbacks and set timers.
 class OneThread final : public pharos::async::Executor {
  public:
   void post(pharos::async::Callback work) override {
@@ -35,11 +35,11 @@ class OneThread final : public pharos::async::Executor {
     return static_cast<bool>(work);
   }
 
-  /// What is posted, and what that posts.
+  /// Runs all posted callbacks and due timers, and the callbacks that these post, until none is left.
   void run() {
     while (auto work = take()) work();
   }
-  /// Until `done`, which another thread brings about.
+  /// Runs callbacks until `done` returns true. Waits for callbacks that another thread posts, without a timeout.
   void run_until(const std::function<bool()>& done) {
     for (run(); !done(); run()) {
       std::unique_lock lock{mutex_};

@@ -1,5 +1,6 @@
-// What pharos-bench has other programs measure: those that link libtorch (a program that does loads it, and so do its
-// workers), peers, and ranks that have a network of their own.
+// Starts the other programs that measure for pharos-bench: a program that links libtorch, the peers, and ranks that
+// have a network of their own. pharos-bench itself does not link libtorch, because a program that does loads libtorch,
+// and so do its workers.
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of a command that prints a line for each: its name, its value, its unit.
+/// Returns the figures of a command that prints a line for each figure: name, value and unit. Throws if it fails.
 std::vector<Figure> figures_of(const std::string& command) {
   std::vector<Figure> figures;
   std::FILE* const output = ::popen(command.c_str(), "re");
@@ -34,7 +35,8 @@ void add_all(Report& report, const std::vector<Figure>& figures) {
   for (const Figure& each : figures) report.add(each.name, each.value, each.unit);
 }
 
-/// Of a script of benchmarks/peers, by the Python that benchmarks/compare has set up for it.
+/// Returns the figures of a script of benchmarks/peers, run by the Python that benchmarks/compare has set up for it.
+/// Prints a line and returns no figure if that Python is missing.
 std::vector<Figure> figures_of_peer(const char* name, const char* folder, const std::string& script,
                                     const std::string& what) {
   const fs::path python = fs::path{ROOT} / "build/peers" / folder / "venv/bin/python";

@@ -1,4 +1,5 @@
-// The head's decisions by themselves: where actors and groups go, in clusters larger than this machine.
+// Measures the placement decisions of the head alone: on which nodes actors and groups go, in clusters that are larger
+// than this machine.
 
 #include <cstdint>
 #include <cstdio>
@@ -23,7 +24,7 @@ using namespace pharos::scheduler;
 constexpr std::uint64_t kPending = 100'000;
 constexpr double kSeconds = 1;
 
-/// A full cluster and those who wait for it.
+/// A full cluster, and the actors that wait for a place in it.
 class Crowd {
  public:
   Crowd(std::uint64_t nodes, std::size_t shapes) {
@@ -37,7 +38,7 @@ class Crowd {
     while (placement_.waiting() < kPending) place_one();
   }
 
-  /// Placements a second, as one after the other ends.
+  /// Returns the number of placements in a second, while one actor after the other ends.
   double placements_per_s() {
     std::uint64_t placements = 0;
     const auto start = Clock::now();

@@ -13,7 +13,9 @@
 
 namespace bench {
 
-/// A head or a node, as people start them. The constructor waits for these words of it, and throws if it ends before.
+/// A head or a node in a child process, started as users start them. The constructor waits until the process has
+/// printed `until`, and throws if the process ends before. The destructor ends the process by SIGTERM and waits for its
+/// end.
 class Program {
  public:
   Program(const std::vector<std::string>& words, const std::string& until) {
@@ -38,10 +40,11 @@ class Program {
   }
   Program(Program&&) = delete;
   ~Program() { end(SIGTERM); }
-  /// With all that is below it.
+  /// Kills the process by SIGKILL. The processes below it end with it.
   void kill() { end(SIGKILL); }
   pid_t pid() const { return pid_; }
-  /// What comes behind these words, to the end of the line or a semicolon.
+  /// Returns the text behind these words, up to the end of the line or a semicolon. Throws if the process had not
+  /// printed the words when the constructor returned.
   std::string word_behind(const std::string& words) const {
     const std::size_t begin = said_.find(words);
     if (begin == std::string::npos) throw std::runtime_error{"no \"" + words + "\" was said"};

@@ -1,4 +1,5 @@
-// One of two ranks that reach each other by TCP alone, beside what plain sockets do between the same two.
+// One of two ranks that reach each other only over TCP. Measures their all-reduce, and beside it plain sockets between
+// the same two processes.
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -42,7 +43,7 @@ void throw_unless(const pharos::Result<void>& result) {
   if (!result) throw std::runtime_error{result.error().to_string()};
 }
 
-/// Between the two, as those of a communicator are.
+/// Returns a connection between the two ranks, with the socket options that a communicator uses.
 Fd plain_socket(ml::Communicator& ranks, Deadline deadline) {
   const pharos::net::Address place{.unix_socket = false, .place = std::getenv("MASTER_ADDR"), .port = kPort};
   Fd socket;
@@ -61,7 +62,7 @@ Fd plain_socket(ml::Communicator& ranks, Deadline deadline) {
   return socket;
 }
 
-/// From when both are there until both are done.
+/// Returns the time from the moment when both ranks have arrived until both are done.
 double time_us(ml::Communicator& ranks, const std::function<void()>& work) {
   ranks.barrier();
   const auto begin = Clock::now();
@@ -80,7 +81,8 @@ void measure(ml::Communicator& ranks) {
   for (const std::size_t mib : {1U, 32U, 256U}) {
     std::vector<float> data(mib * kMiB / sizeof(float), 1);
     std::vector<float> theirs(data.size());
-    // A rank sends its half of the data, and the other half's sum: as much as there is, and receives as much.
+    // In an all-reduce of two ranks each sends half of its data, and then the sums of the other half. So each rank
+    // sends and receives as many bytes as the data has.
     const auto both_ways = [&] {
       std::thread sender{
           [&] { throw_unless(pharos::net::send_all(socket.get(), std::as_bytes(std::span{data}), deadline)); }};

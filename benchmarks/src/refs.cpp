@@ -1,4 +1,4 @@
-// Refs: waiting for many, as arguments, and awaited; and what encoding costs.
+// Measures Refs (waiting for many of them, passing one as an argument), calls of coroutines, and encoding.
 
 #include <cstdint>
 #include <string>
@@ -26,7 +26,7 @@ class Adder {
   int sum_ = 0;
 };
 
-/// Submits tasks and waits for any of those that are left, until none are: seconds.
+/// Submits tasks, and waits for any one of the tasks that are left until none is left. Returns the seconds.
 double submit_and_wait(pharos::Runtime& runtime, int count) {
   const auto start = Clock::now();
   std::vector<pharos::Ref<int>> left;
@@ -48,8 +48,8 @@ void measure_wait(Report& report, pharos::Runtime& runtime) {
   report.add("wait_10k_refs_over_1k", median(long_times) / median(times), "ratio");
 }
 
-/// The second one's time over the first one's. Each round has both, one after the other, so that they meet the same
-/// machine: its state changes from one second to the next.
+/// Returns the time of `other` divided by the time of `plain`. Each round measures both, one after the other, because
+/// the state of the machine changes from one second to the next.
 template <class Plain, class Other>
 double median_ratio(const Plain& plain, const Other& other) {
   std::vector<double> ratios;
@@ -91,7 +91,7 @@ struct TenFields {
   std::string name = "ten fields";
 };
 
-/// There and back.
+/// Encodes and decodes the value.
 template <class T>
 T through_codec(const T& value, pharos::Encoder& encoder) {
   encoder.clear();

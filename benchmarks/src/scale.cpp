@@ -1,4 +1,4 @@
-// How the head grows: its memory, and the time that it takes for what it does, by nodes and actors.
+// Measures how the memory and the times of the head grow with the numbers of nodes and actors.
 
 #include <malloc.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ double worst(const std::vector<double>& times) {
   return *std::max_element(times.begin(), times.end());
 }
 
-/// A cluster of one size; figures have that at the end of their names.
+/// Measures a cluster of one size. The names of the figures end with the size.
 class Size {
  public:
   Size(Report& report, std::size_t nodes, std::size_t actors)
@@ -72,7 +72,8 @@ class Size {
   }
 
  private:
-  /// Half of them is what nodes are filled to; when some are lost the others have room.
+  /// Returns the seats of a node: twice as many as its share of the actors takes, so that the other nodes have room
+  /// when some nodes are lost.
   std::uint64_t seats() const { return 2 * std::max<std::uint64_t>(1, (actors_ + nodes_ - 1) / nodes_) + 2; }
   void add(const char* figure, double value, const char* unit) { report_.add(figure + ("_" + name_), value, unit); }
 
@@ -105,7 +106,7 @@ class Size {
     cluster.list("actors", 10'000);
     if (cluster.rows().rows.size() != std::min<std::size_t>(actors_, 10'000)) std::printf("  no list of actors came\n");
   }
-  /// The first ones that have some actors; not the driver's.
+  /// Loses the first nodes that have actors, and replaces them. The node of the driver stays.
   void lose_some(ManyNodes& cluster) {
     std::vector<double> times;
     for (std::size_t node = 1; times.size() < kLosses && node < nodes_; ++node) {
@@ -116,13 +117,13 @@ class Size {
     add("node_loss_ms", median(times) * 1e3, "ms");
     add("node_loss_worst_ms", worst(times) * 1e3, "ms");
   }
-  /// What one node alone has.
+  /// Creates actors that need a resource which only one node has.
   void create_rare(ManyNodes& cluster) {
     std::vector<double> times;
     for (int i = 0; i < kRare; ++i) times.push_back(cluster.create_actor("rare"));
     add("create_rare_us", median(times) * 1e6, "us");
   }
-  /// For what one has that stays.
+  /// Lets actors wait for the resource `tape`. Other actors have all tapes and do not end.
   void wait_and_list(ManyNodes& cluster) {
     for (std::size_t i = 0; i < nodes_; ++i) cluster.create_actor("tape");
     std::vector<double> times;

@@ -1,5 +1,5 @@
-// A cluster as people start it, with a head that keeps records: what it does in a second, and how soon it has seen that
-// something is gone, or is back.
+// Measures a cluster that is started as users start it, with a head that keeps records: its rates, and how soon it
+// notices that a worker or a node has died, or that the nodes are back after a restart of the head.
 
 #include <signal.h>
 #include <unistd.h>
@@ -66,7 +66,7 @@ double group_ms(pharos::Runtime& runtime) {
          1000;
 }
 
-/// From the death to the caller's error.
+/// Returns the time from the death of a worker to the error that the caller gets.
 double worker_death_ms(pharos::Runtime& runtime) {
   std::vector<double> times;
   for (int round = 0; round < 10; ++round) {
@@ -81,7 +81,7 @@ double worker_death_ms(pharos::Runtime& runtime) {
   return median(std::move(times));
 }
 
-/// The same, with all that is on the node.
+/// Returns the time from the death of a node, with all its workers, to the error that the caller gets.
 double node_death_s(const StartedCluster& cluster, pharos::Runtime& runtime) {
   std::vector<double> times;
   for (int round = 0; round < 5; ++round) {
@@ -97,7 +97,7 @@ double node_death_s(const StartedCluster& cluster, pharos::Runtime& runtime) {
   return median(std::move(times));
 }
 
-/// Until both nodes are back: a group has a bundle on each.
+/// Returns the time from the kill of the head until both nodes are back, which is when a group has a bundle on each.
 double nodes_back_s(StartedCluster& cluster, pharos::Runtime& runtime) {
   std::vector<double> times;
   for (int round = 0; round < 5; ++round) {

@@ -14,7 +14,9 @@
 
 namespace bench {
 
-/// A head as people start it, beside this program's own node, which reaches it by TCP; and nodes, if they are started.
+/// A head that is started by `pharos start --head`, as users start it. A Runtime of this program joins it over TCP with
+/// a node of its own, because the constructor sets PHAROS_ADDRESS. start_node() adds more nodes. The destructor ends
+/// the head.
 class StartedCluster {
  public:
   enum class Records { kNone, kOnDisk };
@@ -22,7 +24,7 @@ class StartedCluster {
   explicit StartedCluster(Records records)
       : pharos_{std::filesystem::read_symlink("/proc/self/exe").parent_path() / "pharos"}, records_{records} {
     ::setenv("PHAROS_TOKEN_FILE", token().c_str(), 1);
-    ::setenv("PHAROS_LOG", "off", 1);  // nodes say what is done to them
+    ::setenv("PHAROS_LOG", "off", 1);  // the nodes would log every failure that the benchmark causes
     start_head("127.0.0.1:0");
     address_ = head_->word_behind("listening at ");
     ::setenv("PHAROS_ADDRESS", address_.c_str(), 1);
@@ -39,7 +41,8 @@ class StartedCluster {
                                                               "--token-file", token(), "--resources", resources},
                                      "joined the head");
   }
-  /// As soon as its port is free: what was below it goes a moment after it.
+  /// Kills the head and starts it again on the same port. Retries for ten seconds, because the processes below the
+  /// killed head end a moment later and keep the port until then.
   void restart_head() {
     head_->kill();
     const auto patience = Clock::now() + std::chrono::seconds{10};

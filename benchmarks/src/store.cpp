@@ -1,4 +1,4 @@
-// The object store: what is written and read there, by programs that have used it before and by new ones.
+// Measures writes to the object store and reads from it, by processes that have used the store before and by new ones.
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -28,10 +28,10 @@ pharos::Bytes block(std::size_t size) {
   return pharos::Bytes{std::string(size, 'x')};
 }
 
-/// Puts in a process of its own.
+/// Puts values in a process of its own.
 class Writer {
  public:
-  /// The first put of this process, in seconds.
+  /// Returns the seconds of this process's first put.
   double put_once() {
     const auto bytes = block(kLarge);
     pharos::Runtime runtime;
@@ -39,7 +39,7 @@ class Writer {
     const auto ref = runtime.put(bytes);
     return seconds_since(start);
   }
-  /// Seconds for so many, each let go of before the next.
+  /// Returns the seconds of `count` puts. Each value is released before the next put.
   double put_often(int count) {
     const auto bytes = block(kLarge);
     pharos::Runtime runtime;
@@ -50,7 +50,7 @@ class Writer {
   }
 };
 
-// Nobody has written there before: the system makes the pages.
+// The store is new, so the kernel has to make its pages.
 void measure_cold(Report& report, int argc, char** argv) {
   const auto bytes = block(kLarge);
   std::vector<double> rates;
@@ -63,7 +63,7 @@ void measure_cold(Report& report, int argc, char** argv) {
   report.add("put_64MiB_cold", median(rates), "GiB/s");
 }
 
-// The pages are there, but not in this process's page table.
+// The pages of the store exist, but the writer's process is new and does not have them in its page table.
 void measure_fresh(Report& report, pharos::Runtime& runtime) {
   std::vector<double> rates;
   for (int round = 0; round < 9; ++round) {
@@ -90,7 +90,7 @@ void measure_writers(Report& report, pharos::Runtime& runtime) {
   report.add("put_4_writers", median(rates), "GiB/s");
 }
 
-// Of what this program has in the store now.
+// Returns the size, in KiB, of the pages by which this program has mapped the store.
 double page_kib() {
   std::ifstream maps{"/proc/self/smaps"};
   bool of_store = false;
@@ -149,11 +149,11 @@ void measure_many(Report& report, pharos::Runtime& runtime) {
   }
 }
 
-// Past the system's cache of files, like the store; the disk as it is.
+// Measures the disk itself. The system's cache of files is bypassed, because the store bypasses it, too.
 void measure_disk(Report& report) {
   constexpr std::size_t kBytes = std::size_t{1} << 30;
   const int file = ::open(kDiskFolder, O_RDWR | O_CLOEXEC | O_TMPFILE | O_DIRECT, 0600);
-  if (file < 0) return;  // not everywhere
+  if (file < 0) return;  // not every file system knows O_TMPFILE and O_DIRECT
   const std::unique_ptr<char, void (*)(void*)> piece{static_cast<char*>(std::aligned_alloc(4096, kMib)), &std::free};
   std::memset(piece.get(), 'x', kMib);
   const auto rate_of = [&](auto transfer) {
@@ -171,7 +171,7 @@ void measure_disk(Report& report) {
   report.add("limit_disk_read", read, "GiB/s");
 }
 
-// A store that has room for one value in six.
+// The store has room for one of six values.
 void measure_spilling(Report& report, int argc, char** argv) {
   measure_disk(report);
   constexpr std::size_t kValues = 24;
@@ -188,7 +188,8 @@ void measure_spilling(Report& report, int argc, char** argv) {
     values.push_back(std::move(value).seal());
   }
   report.add("spill", kSpilledGib / seconds_since(start), "GiB/s");
-  // Twice, so that all have been written when what is read back makes others leave.
+  // Reads all values twice. In the second pass every value is on disk already, so the value that is read back displaces
+  // others without writing them.
   for (const auto& value : values) static_cast<void>(value.get());
   const auto again = Clock::now();
   for (const auto& value : values) static_cast<void>(value.get());

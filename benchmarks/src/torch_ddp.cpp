@@ -1,5 +1,5 @@
-// Training steps with Ddp beside the same steps of a module that each rank has for itself: same module, data and
-// optimizer, in blocks one after the other, by members of one group.
+// Measures training steps with Ddp beside the same steps of a module that each rank has for itself. Module, data and
+// optimizer are the same, and the members of one group run both in alternating blocks of steps.
 
 #include <torch/torch.h>
 
@@ -28,7 +28,7 @@ namespace {
 namespace ml = pharos::ml;
 using torch::Tensor;
 
-/// A module with its optimizer.
+/// A module with its optimizer, with or without Ddp.
 class Side {
  public:
   explicit Side(ml::Communicator* ranks) {
@@ -41,7 +41,7 @@ class Side {
     static_cast<void>(backward(x));
     optimizer_->step();
   }
-  /// The seconds that it took.
+  /// Returns the seconds of the backward pass.
   double backward(const Tensor& x) {
     optimizer_->zero_grad();
     const Tensor loss = module_->forward(x).pow(2).mean();
@@ -95,7 +95,8 @@ class Rank {
       ranks.all_reduce(std::span{&time, 1}, ml::Reduction::kMax);
       return time / kSteps;
     };
-    std::vector<double> found;  // of each pair: with, without, the floor, one reduction of all, a backward
+    // For each pair: a step with Ddp, a step without, the floor, one reduction of all gradients, a backward pass.
+    std::vector<double> found;
     for (int pair = 0; pair < pairs; ++pair) {
       const double first = pair % 2 == 0 ? steps(with, false) : steps(without, true);
       const double second = pair % 2 == 0 ? steps(without, true) : steps(with, false);
@@ -136,7 +137,7 @@ Sides measured(pharos::Runtime& runtime, std::int64_t batch, std::int64_t tokens
 }  // namespace
 
 void measure_ddp(pharos::Runtime& runtime) {
-  const Sides usual = measured(runtime, 4, 128, 60);  // the difference is less than a neighbour's noise
+  const Sides usual = measured(runtime, 4, 128, 60);  // many, because the difference is less than the noise
   std::vector<double> ratios;
   for (std::size_t i = 0; i < usual.with.size(); ++i) ratios.push_back(usual.with[i] / usual.without[i]);
   say("ddp_step_ms", median(usual.with) * 1e3, "ms");

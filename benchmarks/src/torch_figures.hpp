@@ -4,8 +4,8 @@
 
 #include <pharos/pharos.hpp>
 
-/// What programs that link libtorch measure. Each prints a line for each figure: its name, value and unit. With `only`
-/// they leave out what that figure does not take.
+/// The measurements of pharos-bench-torch. Each function prints a line for each figure: its name, value and unit.
+/// `only` is the name of the one wanted figure, or empty; measurements that this figure does not need are left out.
 namespace bench {
 
 void measure_ddp(pharos::Runtime& runtime);

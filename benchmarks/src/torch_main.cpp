@@ -1,5 +1,5 @@
-// pharos-bench-torch: what pharos-bench asks of a program that links libtorch. Prints a line for each figure: its name,
-// value and unit.
+// pharos-bench-torch: measures for pharos-bench all figures that need a program which links libtorch. Prints a line for
+// each figure: its name, value and unit.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>

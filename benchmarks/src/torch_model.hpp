@@ -1,6 +1,6 @@
 #pragma once
 
-// What those that train measure with: the module of torch_peer.py, on two ranks with a thread each.
+// The module, the timer and the output that the training benchmarks share. The module is that of torch_peer.py.
 
 #include <torch/torch.h>
 
@@ -23,9 +23,9 @@ namespace bench {
 inline constexpr std::int64_t kWidth = 320;
 inline constexpr std::int64_t kHeads = 4;
 inline constexpr int kBlocks = 8;  // 9.9 million parameters
-inline constexpr int kSteps = 5;   // of one side, before it is the other's turn
+inline constexpr int kSteps = 5;   // of one side before the turn of the other side
 
-/// As torch.nn.TransformerEncoderLayer with norm_first and no dropout.
+/// Computes the same as torch.nn.TransformerEncoderLayer with norm_first and no dropout.
 struct BlockImpl : torch::nn::Module {
   BlockImpl()
       : attention_norm{register_module("attention_norm", norm())},
@@ -60,7 +60,7 @@ inline torch::nn::Sequential blocks() {
   return module;
 }
 
-/// The seconds that the slowest rank takes.
+/// Returns the seconds that the slowest rank takes for `block`.
 inline double slowest(pharos::ml::Communicator& ranks, const std::function<void()>& block) {
   ranks.barrier();
   const auto began = Clock::now();
@@ -74,8 +74,8 @@ inline void say(const char* name, double value, const char* unit) {
   std::printf("%s %.9g %s\n", name, value, unit);
 }
 
-/// The median of what each pair gives, with the interval in which it lies with 95 of 100 (from the order of the
-/// values).
+/// Prints the median of the values of all pairs, and the interval in which the median lies with a probability of 95 %,
+/// from the order of the values.
 inline void say_with_interval(const std::string& name, std::vector<double> values, const char* unit) {
   std::sort(values.begin(), values.end());
   const double n = static_cast<double>(values.size());

@@ -1,6 +1,6 @@
-// Training steps of a module that ranks divide among them, beside the same steps of one that each rank has for itself:
-// same module, data and optimizer, in blocks one after the other, by members of one group. And how much memory they
-// take.
+// Measures training steps of a module that the ranks divide among them, beside the same steps of a module that each
+// rank has for itself. Module, data and optimizer are the same, and the members of one group run both in alternating
+// blocks of steps. Also measures the memory that both take.
 
 #include <c10/core/CPUAllocator.h>
 #include <torch/torch.h>
@@ -31,7 +31,8 @@ namespace {
 namespace ml = pharos::ml;
 using torch::Tensor;
 
-/// The bytes that libtorch's tensors have now.
+/// Counts the bytes of libtorch's tensors on the CPU. It takes the place of libtorch's CPU allocator, and passes all
+/// requests on to that allocator.
 class Counting final : public c10::Allocator {
  public:
   static Counting& of_process() {
@@ -43,7 +44,7 @@ class Counting final : public c10::Allocator {
     return *one;
   }
   std::size_t bytes() const { return bytes_.load(); }
-  /// The most since begin_peak().
+  /// The largest number of bytes since begin_peak().
   std::size_t peak() const { return peak_.load(); }
   void begin_peak() { peak_ = bytes_.load(); }
 
@@ -73,7 +74,8 @@ class Counting final : public c10::Allocator {
   std::atomic<std::size_t> peak_{0};
 };
 
-/// Of this rank's own memory among that which ranks share: all of them have mapped as much of each.
+/// Returns this rank's part of the memory that the ranks share. Each rank has mapped the memory of all ranks, and each
+/// rank provides the same amount.
 std::size_t shared_bytes(std::uint32_t ranks) {
   std::ifstream maps{"/proc/self/maps"};
   std::size_t bytes = 0;
@@ -86,10 +88,10 @@ std::size_t shared_bytes(std::uint32_t ranks) {
   return bytes / ranks;
 }
 
-/// How a module is divided: not at all, or as ml::Sharding says.
+/// Stands beside the values of ml::Sharding: the module is not divided.
 constexpr int kWhole = -1;
 
-/// A module with its optimizer.
+/// A module with its optimizer, whole or divided among the ranks.
 class Side {
  public:
   Side(ml::Communicator& ranks, int sharding) {
@@ -132,7 +134,7 @@ class Side {
 
 class Rank {
  public:
-  /// Pairs of seconds: of a step of the one side, and of the other.
+  /// Returns pairs of seconds: a step of the divided module, then a step of the whole one.
   std::vector<double> measure(int sharding, int pairs) {
     ml::Communicator& ranks = begin();
     Side with{ranks, sharding};
@@ -151,7 +153,8 @@ class Rank {
         ranks, pairs, [&] { one.step_again(x_); }, [&] { one.step(x_); });
   }
 
-  /// Bytes of this rank between two steps, the most within a step, and the parameters that they are for.
+  /// Returns three numbers: this rank's bytes between two steps, its largest number of bytes within a step, and the
+  /// number of the module's parameters.
   std::vector<double> memory(int sharding) {
     ml::Communicator& ranks = begin();
     Counting& counting = Counting::of_process();
@@ -166,7 +169,8 @@ class Rank {
             static_cast<double>(side.parameters())};
   }
 
-  /// Nanoseconds of an operator while modules are watched, and while none is.
+  /// Returns pairs of nanoseconds for one operator: while the operators are watched because a sharded module exists,
+  /// and while no sharded module exists.
   std::vector<double> operators(int rounds) {
     constexpr int kOperators = 20'000;
     ml::Communicator& ranks = begin();
@@ -225,12 +229,13 @@ class Rank {
 struct Kind {
   const char* name;
   ml::Sharding sharding;
-  /// Bytes of each parameter between two steps with AdamW, all in float: of the parameter, its gradient, and two
-  /// numbers of the optimizer's. Of n ranks of one machine, which have parameters once; one of so many blocks is
-  /// `block` of the parameters. Gradients pass in two rooms of a block each, where they are not whole.
+  /// Returns the bytes that a rank should hold for each parameter between two steps with AdamW, all in float: the
+  /// parameter, its gradient and two numbers of the optimizer. The `n` ranks are on one machine and have the parameters
+  /// once. `block` is the share of one block in all parameters. Divided gradients pass through two buffers, each as
+  /// large as a block.
   double (*bytes)(double n, double block);
 };
-constexpr double kKept = 4 + 4 + 2 * 4;  // undivided
+constexpr double kKept = 4 + 4 + 2 * 4;  // bytes for each parameter if nothing is divided
 constexpr Kind kKinds[] = {
     {"fsdp", ml::Sharding::kParameters, [](double n, double block) { return kKept / n + 2 * 4 * block; }},
     {"zero1", ml::Sharding::kOptimizer, [](double n, double) { return 4 + (4 + 8) / n; }},
@@ -255,7 +260,7 @@ void say_pairs(const std::string& name, const std::string& than, const std::vect
   say_with_interval(than, ratios, "times");
 }
 
-/// What Rank::memory() has found.
+/// Prints and returns the numbers of Rank::memory().
 std::vector<double> say_memory(pharos::Runtime& runtime, const std::string& name, int sharding) {
   auto memory = ask(runtime, [&](const auto& ranks) { return ranks.template gather<&Rank::memory>(sharding).get(); });
   say((name + "_memory_mib").c_str(), memory[0] / (1 << 20), "MiB");

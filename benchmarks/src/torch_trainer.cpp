@@ -1,5 +1,6 @@
-// What a training costs that a loop by itself does not: its steps, its checkpoints, a rank that dies; and batches as
-// they come from a loader. The module of torch_model.hpp, on two ranks with a thread each.
+// Measures what a training with ml::Trainer costs beside a plain loop: its steps, its checkpoints, and the recovery
+// from the death of a rank. Also measures the batches of a Loader. Two ranks with one thread each train the module of
+// torch_model.hpp.
 
 #include <fcntl.h>
 #include <sched.h>
@@ -38,9 +39,9 @@ namespace {
 namespace ml = pharos::ml;
 using torch::Tensor;
 
-constexpr std::int64_t kSamples = 4;  // of a rank in a step
+constexpr std::int64_t kSamples = 4;  // of one rank in one step
 constexpr std::int64_t kLength = 128;
-constexpr int kTurn = 2;  // steps of one, before it is the other's turn
+constexpr int kTurn = 2;  // steps of one side before the turn of the other side
 constexpr std::uint64_t kPairs = 75;
 constexpr ml::AdamW kAdam{.lr = 1e-4};
 
@@ -49,7 +50,7 @@ ml::DatasetPtr samples() {
   return ml::rows_of({{"x", ml::array_of(all)}});
 }
 
-/// The loop that a person would write.
+/// The training loop that a user would write without ml::fit().
 class PlainLoop {
  public:
   explicit PlainLoop(ml::Communicator& ranks)
@@ -76,10 +77,10 @@ class PlainLoop {
   ml::Loader loader_;
 };
 
-/// Learns as PlainLoop does, which takes its turn every so many steps.
+/// Trains as PlainLoop does. After every kTurn steps a PlainLoop takes its turn, and both are timed.
 class Blocks : public ml::Learner {
  public:
-  /// Seconds of a step, by both.
+  /// The seconds of one step on either side.
   struct Pair {
     double own;
     double plain;
@@ -140,20 +141,20 @@ void measure_steps(pharos::Runtime& runtime) {
     own.push_back(*seconds);
     ratios.push_back(*seconds / *each.metrics.find("plain"));
   }
-  ratios.erase(ratios.begin());  // steps were not warm yet
+  ratios.erase(ratios.begin());  // the first steps were not warm yet
   say("trainer_step_ms", median(own) * 1e3, "ms");
   say_with_interval("trainer_step_over_plain_loop", ratios, "times");
 }
 
 // ---- Checkpoints
 
-/// What one rank sees of saving: bytes of its part, seconds.
+/// One save as one rank measures it: the bytes of its part, and seconds.
 struct Saved {
   double bytes = 0;
-  double stall = 0;
-  double copy = 0;     ///< the same bytes, into memory that is warm
-  double saved = 0;    ///< until it is on disk
-  double written = 0;  ///< the same bytes, to a file, and synced
+  double stall = 0;    ///< time that save() takes
+  double copy = 0;     ///< time of copying the same bytes into warm memory
+  double saved = 0;    ///< time until the checkpoint is on disk
+  double written = 0;  ///< time of writing the same bytes to a file and syncing it
 
   auto pharos_fields() { return std::tie(bytes, stall, copy, saved, written); }
 };
@@ -170,8 +171,9 @@ void write_file(const std::filesystem::path& path, std::span<const std::byte> by
   std::filesystem::remove(path);
 }
 
-/// This thread. Out of a wait for the disk the kernel may begin both ranks on the same core, and moves one of them
-/// milliseconds later; in a training they have computed for long before they save.
+/// Binds this thread to one core. After a wait for the disk the kernel may run both ranks on the same core, and moves
+/// one of them only some milliseconds later. In a real training the ranks have computed for long before they save, so
+/// each has a core already.
 void stay_on_core(std::uint32_t rank) {
   cpu_set_t cores;
   if (::sched_getaffinity(0, sizeof cores, &cores) != 0) throw std::runtime_error{"which cores there are"};
@@ -186,7 +188,7 @@ void stay_on_core(std::uint32_t rank) {
   if (::sched_setaffinity(0, sizeof cores, &cores) != 0) throw std::runtime_error{"staying on a core"};
 }
 
-/// A model with its optimizer, as a rank saves it.
+/// A rank that saves and loads a model with its optimizer.
 class Saver {
  public:
   std::vector<Saved> save(const std::string& folder, int rounds) {
@@ -252,7 +254,7 @@ void measure_checkpoints(pharos::Runtime& runtime, const std::filesystem::path& 
   std::vector<double> ratios;
   std::vector<double> saves;
   std::vector<double> writes;
-  for (std::size_t round = 2; round < kRounds; ++round) {  // memory is warm then
+  for (std::size_t round = 2; round < kRounds; ++round) {  // memory is warm after two rounds
     double bytes = 0;
     double stall = 0;
     double copy = 0;
@@ -279,7 +281,7 @@ void measure_checkpoints(pharos::Runtime& runtime, const std::filesystem::path& 
 
 // ---- A rank that dies
 
-/// One of its ranks is killed as it begins that step.
+/// Kills the process of rank 1 once, at the beginning of one step.
 class Mortal : public Blocks {
  public:
   explicit Mortal(std::uint64_t step) : step_{step} {}
@@ -293,7 +295,7 @@ class Mortal : public Blocks {
   const std::uint64_t step_;
 };
 
-/// From the kill to the end of the step that it interrupted, without that step's own time.
+/// Measures the time from the kill to the end of the interrupted step, minus the time that a step usually takes.
 void measure_recovery(pharos::Runtime& runtime) {
   constexpr std::uint64_t kStep = 20;
   std::vector<double> found;
@@ -317,7 +319,7 @@ void measure_recovery(pharos::Runtime& runtime) {
 
 constexpr std::int64_t kImages = 60'000;
 
-/// Batches of 64 images of 28 x 28 bytes, shuffled, as floats; by one thread that makes them ahead.
+/// Measures shuffled batches of 64 images of 28 x 28 bytes, which become floats. One thread makes them ahead.
 void measure_loader() {
   const ml::Array images = ml::array_of(torch::randint(256, {kImages, 28, 28}, torch::kByte));
   const ml::Array labels = ml::array_of(torch::randint(10, {kImages}, torch::kByte));

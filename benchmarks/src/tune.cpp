@@ -1,5 +1,5 @@
-// Sweeps: what a trial costs that does nothing, what a searcher takes to propose one, and how long a journal takes to
-// be gone on with.
+// Measures sweeps: the cost of a trial that does nothing, the time in which a searcher proposes a trial, and the time
+// in which a sweep is restored from its journal.
 
 #include <sys/prctl.h>
 
@@ -25,7 +25,7 @@ double nothing(const ml::Params& params) {
   return params.get<double>("x0");
 }
 
-/// And not 50 us more, which is what the kernel allows itself to be late.
+/// Sleeps for 10 ms. With the default timer slack the kernel may end the sleep 50 us late.
 double ten_milliseconds(const ml::Params& params) {
   ::prctl(PR_SET_TIMERSLACK, 1);
   std::this_thread::sleep_for(10ms);
@@ -54,7 +54,7 @@ double sphere(const ml::Params& params) {
   return sum;
 }
 
-/// Seconds of a sweep by random search.
+/// Returns the seconds of a sweep by random search.
 template <auto Objective>
 double sweep(Runtime& runtime, std::uint64_t trials, std::size_t at_once, const std::filesystem::path& folder,
              bool logs = false) {

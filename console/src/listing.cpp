@@ -19,7 +19,7 @@ Result<wire::Rows> all_rows(const Place& place, std::string table, std::uint32_t
 Result<wire::RowFilter> parse_filter(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
-    return Error{ErrorCode::kInvalidArgument, "the filter \"" + text + "\" makes no sense",
+    return Error{ErrorCode::kInvalidArgument, "the filter \"" + text + "\" is invalid",
                  "Write filters like state=alive or name!=x."};
   }
   const bool is_not = text[equals - 1] == '!';
@@ -138,7 +138,8 @@ Result<void> print_status(const Place& place) {
   std::cout << '\n';
   for (const auto& row : records.rows) {
     if (row[0] == "0") continue;
-    std::cout << "Of the head's records " << row[0] << " made no sense and are set aside; its log has their keys.\n";
+    std::cout << "The head could not use " << row[0]
+              << " of its records, and has set them aside; its log lists their keys.\n";
   }
   if (pending.rows.empty()) {
     std::cout << "Nobody waits for resources.\n";

@@ -60,7 +60,7 @@ Result<Found> find_logs(Asked& asked, const std::string& name) {
     }
     found.rows.columns = rows->columns;
     for (auto& row : rows->rows) {
-      if (row.size() < 5) return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
+      if (row.size() < 5) return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
       found.rows.rows.push_back(std::move(row));
     }
   }
@@ -78,7 +78,7 @@ Error not_found(Asked& asked, const std::string& name, const Found& found) {
   if (!found.silent.empty()) return nodes_are_silent(found.silent);
   const auto actors =
       rows_of(asked.ask(wire::ListRows{.table = "actors", .filters = {{"*", name, false}}, .limit = 1}));
-  if (actors && !actors->rows.empty()) text += ": it has had no process, or the node where that was has ended";
+  if (actors && !actors->rows.empty()) text += ": it has had no process, or the node of its process has ended";
   return {ErrorCode::kNotFound, text, "pharos logs shows which logs there are."};
 }
 
@@ -93,7 +93,7 @@ Result<Log> choose(Asked& asked, const std::string& name) {
   if (std::any_of(logs.begin(), logs.end(), [&](const Log& log) { return log.whose() != logs.front().whose(); })) {
     std::string which;
     for (const Log& log : logs) which += "\n  pharos logs " + log.id + "  # on node " + to_string(log.node);
-    return Error{ErrorCode::kInvalidArgument, std::to_string(logs.size()) + " logs are of \"" + name + "\"",
+    return Error{ErrorCode::kInvalidArgument, std::to_string(logs.size()) + " logs belong to \"" + name + "\"",
                  "Choose one:" + which};
   }
   for (auto log = logs.begin() + 1; log != logs.end(); ++log) {
@@ -106,7 +106,7 @@ Result<wire::LogPart> read(Asked& asked, const Log& log, std::uint64_t from, std
   PHAROS_TRY(wire::Message answer,
              asked.ask(wire::ReadLog{.node = log.node, .log = log.id, .from = from, .most = most}));
   auto* const part = std::get_if<wire::LogPart>(&answer);
-  if (part == nullptr) return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
+  if (part == nullptr) return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
   return std::move(*part);
 }
 
@@ -137,11 +137,12 @@ Result<void> print(Asked& asked, const Log& log, const LogsOptions& options) {
   for (;;) {
     PHAROS_TRY(const wire::LogPart part, read(asked, log, next, kPart));
     if (part.from > next) {
-      std::cerr << "pharos: " << part.from - next << " bytes before this are gone: a log keeps what is newest\n";
+      std::cerr << "pharos: " << part.from - next
+                << " bytes before this were deleted: a log keeps only its newest part\n";
     }
     std::cout << part.text << std::flush;
     next = part.from + part.text.size();
-    if (!std::cout) return Error{ErrorCode::kUnavailable, "standard output takes no more"};
+    if (!std::cout) return Error{ErrorCode::kUnavailable, "standard output cannot be written to"};
     if (next < part.size && !part.text.empty()) continue;
     if (!options.follow || part.ended) return {};
     std::this_thread::sleep_for(kFollowPause);

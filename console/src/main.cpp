@@ -115,7 +115,7 @@ void add_place_options(CLI::App& command, pharos::console::Place& place) {
 }
 
 CLI::Validator not_negative() {
-  return {[](std::string& text) { return std::string{text.starts_with('-') ? "it is less than nothing" : ""}; }, ""};
+  return {[](std::string& text) { return std::string{text.starts_with('-') ? "it must not be negative" : ""}; }, ""};
 }
 
 void add_store_options(CLI::App& command, pharos::node::DaemonOptions& daemon) {
@@ -125,7 +125,7 @@ void add_store_options(CLI::App& command, pharos::node::DaemonOptions& daemon) {
       ->transform(not_negative());  // runs before the transformation above it
   command
       .add_option("--spill-folder", daemon.spill_folder,
-                  "Where large values go that have no room in memory, on a disk; \"none\": nowhere")
+                  "Folder on a disk for large values that do not fit in memory; \"none\": they stay in memory")
       ->type_name("FOLDER")
       ->envname("PHAROS_SPILL_FOLDER")
       ->capture_default_str();
@@ -141,7 +141,9 @@ void add_resource_options(CLI::App& command, pharos::node::DaemonOptions& daemon
                   "What it gives: gpu=2,memory=8GiB,fast_disk=1. CPUs, GPUs and memory that are not named are found")
       ->type_name("NAME=AMOUNT,…")
       ->envname("PHAROS_RESOURCES");
-  command.add_option("--labels", daemon.labels, "What is true of it: zone=a,disk=ssd. Of its GPUs, gpu_type is found")
+  command
+      .add_option("--labels", daemon.labels,
+                  "Labels of the node: zone=a,disk=ssd. The label gpu_type is found automatically")
       ->type_name("NAME=VALUE,…")
       ->envname("PHAROS_LABELS");
   command
@@ -205,9 +207,10 @@ int main(int argc, char** argv) {
       ->type_name("FILE")
       ->envname("PHAROS_TOKEN_FILE");
   start
-      ->add_option("--grace", started.daemon.grace,
-                   "When a node gets SIGTERM, what runs there has so many seconds to go elsewhere, as with \"pharos "
-                   "drain\"; a second one ends it at once, as the first does without this")
+      ->add_option(
+          "--grace", started.daemon.grace,
+          "After SIGTERM, a node drains for at most this many seconds, as with \"pharos drain\". A second SIGTERM "
+          "ends it at once, as the first does without this option")
       ->type_name("SECONDS")
       ->check(CLI::Range(0, 86'400).description(""));
   add_daemon_options(*start, started.base_folder, started.daemon);
@@ -225,10 +228,11 @@ int main(int argc, char** argv) {
       "Ends a node with all that it runs, the head's with the cluster; without --address, what this machine "
       "has of the cluster");
   DrainOptions drained;
-  CLI::App* const drain_it = app.add_subcommand(
-      "drain", "Has a node go: nothing new comes there, actors that may be restarted move, others and tasks finish");
+  CLI::App* const drain_it = app.add_subcommand("drain",
+                                                "Drains a node: nothing new is placed there, actors that may be "
+                                                "restarted move, and other actors and tasks finish");
   drain_it->add_option("node", drained.node, "Its ID")->required();
-  drain_it->add_option("--limit", drained.limit, "Kills what is there still after so many seconds (default: never)")
+  drain_it->add_option("--limit", drained.limit, "Kills what still runs there after this many seconds (default: never)")
       ->type_name("SECONDS")
       ->check(CLI::Range(0, 4'000'000));
   CLI::App* const token = app.add_subcommand("token", "Says where the token of the cluster on this machine lies");
@@ -278,9 +282,9 @@ int main(int argc, char** argv) {
   list->add_option("table", listed.table, "What to list")
       ->required()
       ->check(CLI::IsMember({"nodes", "actors", "groups", "jobs"}));
-  list->add_option("--filter", listed.filters, "Only rows where that is so; may be given several times")
+  list->add_option("--filter", listed.filters, "Only rows that match; may be given several times")
       ->type_name("COLUMN=VALUE");
-  list->add_option("--limit", listed.limit, "At most so many rows of those")
+  list->add_option("--limit", listed.limit, "At most this many rows")
       ->check(CLI::PositiveNumber.description(""))
       ->capture_default_str();
   list->add_option("--format", listed.format, "How to print them")
@@ -306,7 +310,7 @@ int main(int argc, char** argv) {
       "logs", "Prints what a worker or a node has written, also when it has ended; or what logs there are");
   logs->add_option("id", logged.id,
                    "An actor's id or name, a worker's or a node's id, or \"head\" (default: a list of the logs)");
-  CLI::Option* const tail = logs->add_option("--tail", logged.tail, "Only so many lines of its end")
+  CLI::Option* const tail = logs->add_option("--tail", logged.tail, "Only the last lines, at most this many")
                                 ->type_name("LINES")
                                 ->check(not_negative());
   CLI::Option* const follow = logs->add_flag("--follow,-f", logged.follow, "Goes on until it has ended");
@@ -317,7 +321,7 @@ int main(int argc, char** argv) {
   logs->footer(
       "A worker's standard output and standard error, in the order in which its node read them. Its node keeps the "
       "newest\n"
-      "16 MiB of each; they end with the node.\n"
+      "16 MiB of each, and removes them when the node ends.\n"
       "Examples:\n"
       "  pharos logs\n"
       "  pharos logs trainer --tail 20 --follow\n"
@@ -338,7 +342,7 @@ int main(int argc, char** argv) {
   stack->footer(
       "Workers go on: a signal handler writes down where each thread is, and system calls that can be taken up again "
       "are.\n"
-      "Of one that does not answer within two seconds it says in which state the kernel has it.\n"
+      "For a process that does not answer within two seconds, its state in the kernel is shown.\n"
       "Examples:\n"
       "  pharos stack trainer\n"
       "  pharos stack 1f0c5a7d93b2e846 --format json | jq -r '.[].stacks'\n"

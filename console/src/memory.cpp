@@ -30,7 +30,7 @@ void show(const wire::InspectedStore& store) {
     return;
   }
   std::cout << "Memory   " << bytes(store.used) << " of " << bytes(store.capacity) << " in use";
-  if (store.idle != 0) std::cout << ", " << bytes(store.idle) << " free and not yet the system's";
+  if (store.idle != 0) std::cout << ", " << bytes(store.idle) << " free and not yet given back to the system";
   std::cout << "\nDisk     " << bytes(store.on_disk) << '\n';
   std::cout << "Objects  " << store.objects << "\n";
   if (store.largest.empty()) return;
@@ -71,7 +71,7 @@ void show(const wire::InspectedStore& store) {
 Result<void> print_memory(const Place& place) {
   PHAROS_TRY(const wire::Message answer, ask(place, wire::Inspect{}));
   const auto* const inspected = std::get_if<wire::Inspected>(&answer);
-  if (inspected == nullptr) return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
+  if (inspected == nullptr) return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
   show(inspected->store);
   return {};
 }

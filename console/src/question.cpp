@@ -219,7 +219,7 @@ NodeId node_of(const std::string& cell) {
 Result<wire::Rows> rows_of(Result<wire::Message> answer) {
   if (!answer) return std::move(answer).error();
   auto* const rows = std::get_if<wire::Rows>(&*answer);
-  if (rows == nullptr) return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
+  if (rows == nullptr) return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
   return std::move(*rows);
 }
 

@@ -41,7 +41,8 @@ Result<void> prepare(const RunOptions& options) {
   for (const std::string& variable : options.environment) {
     const std::size_t end = variable.find('=');
     if (end == std::string::npos || end == 0) {
-      return Error{ErrorCode::kInvalidArgument, "\"" + variable + "\" is no variable", "Write --env NAME=VALUE."};
+      return Error{ErrorCode::kInvalidArgument, "\"" + variable + "\" is not of the form NAME=VALUE",
+                   "Write --env NAME=VALUE."};
     }
     ::setenv(variable.substr(0, end).c_str(), variable.substr(end + 1).c_str(), 1);
   }

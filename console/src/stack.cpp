@@ -20,8 +20,7 @@ Result<std::set<NodeId>> all_nodes(Asked& asked) {
     PHAROS_TRY(const wire::Rows rows,
                rows_of(asked.ask(wire::ListRows{.table = table, .filters = {}, .limit = kAllRows})));
     const auto found = std::find(rows.columns.begin(), rows.columns.end(), column);
-    if (found == rows.columns.end())
-      return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
+    if (found == rows.columns.end()) return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
     for (const auto& row : rows.rows) {
       const NodeId node = node_of(row[static_cast<std::size_t>(found - rows.columns.begin())]);
       if (node) nodes.insert(node);  // a program that has ended has no node
@@ -60,7 +59,7 @@ Result<void> print_stacks(const Place& place, const StackOptions& options) {
       silent += "\n  " + rows.error().to_string();
       continue;
     }
-    if (rows->columns.size() != 9) return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
+    if (rows->columns.size() != 9) return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
     all.columns = rows->columns;
     std::move(rows->rows.begin(), rows->rows.end(), std::back_inserter(all.rows));
   }

@@ -105,7 +105,7 @@ Result<int> keep_in_background(const std::string& base, StartOptions& options, c
   std::cerr << std::ifstream{log}.rdbuf();
   ::unlink(log.c_str());
   if (WIFEXITED(ended) && WEXITSTATUS(ended) != 0) return WEXITSTATUS(ended);
-  return Error{ErrorCode::kUnavailable, "it ended before it had begun"};
+  return Error{ErrorCode::kUnavailable, "the daemon ended before it had started"};
 }
 
 }  // namespace
@@ -116,7 +116,8 @@ Result<int> start(StartOptions options) {
                  "Give --head, or --address HOST:PORT."};
   }
   const auto is_for_heads = [](const char* option) {
-    return Error{ErrorCode::kInvalidArgument, std::string{option} + " is a head's", "Leave it out, or give --head."};
+    return Error{ErrorCode::kInvalidArgument, std::string{option} + " is an option for a head",
+                 "Leave it out, or give --head."};
   };
   if (!options.head && options.port) return is_for_heads("--port");
   if (!options.head && !options.daemon.state.empty()) return is_for_heads("--state");
@@ -125,7 +126,7 @@ Result<int> start(StartOptions options) {
   }
   if (options.daemon.listen.starts_with("unix:")) {
     return Error{ErrorCode::kInvalidArgument,
-                 "--listen is where other machines come, and a node has a socket here anyway",
+                 "--listen is the address for other machines; a node always has a local socket, too",
                  "Write --listen HOST:PORT."};
   }
   if (options.head && options.daemon.listen.empty()) {

@@ -66,7 +66,7 @@ Ledger Ledger::format(std::span<std::byte> memory, std::uint32_t slots, std::uin
 Result<Ledger> Ledger::attach(std::span<std::byte> memory) {
   const auto* const head = reinterpret_cast<const Head*>(memory.data());
   if (memory.size() < kPage || head->magic != kMagic) {
-    return Error{ErrorCode::kCorrupt, "the object store's ledger does not look like one"};
+    return Error{ErrorCode::kCorrupt, "the shared memory does not contain a ledger of the object store"};
   }
   const std::uint32_t slots = head->slots;
   const std::uint32_t tables = head->tables;

@@ -147,7 +147,8 @@ void Lender::note_idle(const Lent& lent) {
 
 Result<Slab> Lender::lease(std::uint32_t table, std::uint64_t slot_bytes) {
   if (!process_of(table) || !is_slot_size(slot_bytes)) {
-    return Error{ErrorCode::kInvalidArgument, "a lease was asked for that no process of this version asks for"};
+    return Error{ErrorCode::kInvalidArgument,
+                 "a process asked for an invalid lease: perhaps it runs another version of Pharos"};
   }
   Slab slab{.offset = 0, .slot_bytes = slot_bytes, .first_slot = 0, .slots = slots_of_slab(slot_bytes)};
   auto memory = take_memory(slab);

@@ -189,7 +189,7 @@ Result<void> Lessee::lease(std::uint64_t slot_bytes) {
   if (slab.slot_bytes != slot_bytes || slab.slots == 0 || slab.first_slot >= ledger().slots() ||
       slab.slots > ledger().slots() - slab.first_slot || slab.slots > memory_->objects().size() / slot_bytes ||
       slab.offset > memory_->objects().size() - slab.bytes()) {
-    return Error{ErrorCode::kCorrupt, "the node gave a slab that lies outside of the object store"};
+    return Error{ErrorCode::kCorrupt, "the node leased a slab that is outside of the object store"};
   }
   auto memory = memory_->open(slab);
   if (!memory) {
@@ -398,7 +398,7 @@ Result<std::shared_ptr<Object>> Lessee::borrow(const Location& location) {
   if (lessor == nullptr) return node_is_gone();
   for (int attempt = 1;; ++attempt) {
     PHAROS_TRY(const Location here, lessor->import(location));
-    if (!is_here(here)) return Error{ErrorCode::kCorrupt, "the node gave an object that lies at another"};
+    if (!is_here(here)) return Error{ErrorCode::kCorrupt, "the node answered with an object of another node"};
     auto object = borrow_here(here);
     if (object) (*object)->note_origin(location.node);
     // The node keeps the object only for a moment, which this thread may have missed.

@@ -80,7 +80,7 @@ void SharedFile::release(std::uint64_t begin, std::uint64_t bytes) const {
 
 Result<Mapping> Mapping::make(const SharedFile& file, std::uint64_t begin, std::uint64_t bytes, Access access) {
   if (begin > file.length().bytes() || bytes > file.length().bytes() - begin || bytes == 0) {
-    return Error{ErrorCode::kCorrupt, "a stretch of shared memory lies outside of it"};
+    return Error{ErrorCode::kCorrupt, "a stretch lies outside of the shared memory"};
   }
   const int protection = access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
   void* const at = ::mmap(nullptr, bytes, protection, MAP_SHARED, file.fd(), static_cast<off_t>(begin));

@@ -110,7 +110,7 @@ Result<void> SpillFile::read(const Kept& kept, std::size_t first, std::size_t co
       return Error::from_errno("reading an object from " + where_, errno);
     }
     if (checksum_of({piece.get(), bytes}) != kept.checksums[i]) {
-      return Error{ErrorCode::kCorrupt, "an object in " + where_ + " is damaged: its checksum is another"};
+      return Error{ErrorCode::kCorrupt, "an object in " + where_ + " is damaged: its checksum does not match"};
     }
     if (!transfer(::pwrite, memory.fd(), piece.get(), bytes, to + at)) {
       const Error why = Error::from_errno("asking the system for shared memory", errno);

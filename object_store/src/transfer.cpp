@@ -98,7 +98,7 @@ Result<std::uint64_t> Chunks::checksum_of_chunk(std::size_t i, Duration patience
 Result<Wish> receive_wish(Stream& from) {
   Wanted wanted;
   PHAROS_TRY_VOID(from.receive(room_of(wanted)));
-  if (wanted.magic != kMagic || wanted.insists > 1) return corrupt("something else than a wish for an object");
+  if (wanted.magic != kMagic || wanted.insists > 1) return corrupt("bytes that are not a request for an object");
   return Wish{wanted.object, NodeId{wanted.from}, wanted.insists != 0};
 }
 

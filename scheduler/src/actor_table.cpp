@@ -30,7 +30,7 @@ std::string name_of(const std::string& name_space, const std::string& name) {
   return "actor named " + quoted(name) + " in namespace " + quoted(name_space);
 }
 
-constexpr const char* kSpawnAnother = "Spawn another where it is still wanted.";
+constexpr const char* kSpawnAnother = "Spawn another actor if one is still needed.";
 
 Error other_type(const ActorSpec& there, const std::string& wanted) {
   return {ErrorCode::kInvalidArgument,
@@ -53,9 +53,9 @@ Result<void> check_name(std::string_view name) {
   const auto readable = std::min<std::size_t>(kShown, static_cast<std::size_t>(control - name.begin()));
   return Error{
       ErrorCode::kInvalidArgument,
-      "the name that begins with " + quoted(std::string{name.substr(0, readable)}) + " makes no sense: " +
+      "the name that begins with " + quoted(std::string{name.substr(0, readable)}) + " is invalid: " +
           (name.size() > kNameMax ? "it has " + std::to_string(name.size()) + " bytes" : "it has control characters"),
-      "Give it a name of at most " + std::to_string(kNameMax) + " bytes that people can read."};
+      "Use a name of at most " + std::to_string(kNameMax) + " bytes without control characters."};
 }
 
 Result<ActorId> ActorTable::promise(ActorId actor, const ActorSpec& spec, bool get_if_exists, CallerId creator) {
@@ -71,7 +71,7 @@ Result<ActorId> ActorTable::promise(ActorId actor, const ActorSpec& spec, bool g
     Actor& there = actors_.at(taken->second);
     if (!get_if_exists) {
       return Error{ErrorCode::kAlreadyExists, "there is an " + name_of(spec.name_space, spec.name) + " already",
-                   "Take another name, or that actor with get_if_exists."};
+                   "Use another name, or set get_if_exists to use the existing actor."};
     }
     if (there.spec.type != spec.type) return other_type(there.spec, spec.type);
     take(taken->second, there, creator);
@@ -140,7 +140,7 @@ Result<ActorId> ActorTable::find(const std::string& name_space, const std::strin
   const auto found = names_.find({name_space, name});
   if (found == names_.end()) {
     return Error{ErrorCode::kNotFound, "there is no " + name_of(name_space, name),
-                 "Spawn it with that name; with get_if_exists only the first to ask makes it."};
+                 "Spawn an actor with that name. With get_if_exists, only the first caller creates it."};
   }
   Actor& actor = actors_.at(found->second);
   if (!type.empty() && type != actor.spec.type) return other_type(actor.spec, type);
@@ -218,7 +218,7 @@ ActorEffects ActorTable::incarnation_ended(ActorId actor, std::uint32_t incarnat
     if (found->restarts > 0) {
       how += "; it was restarted " + std::to_string(found->restarts) + (found->restarts == 1 ? " time" : " times");
     }
-    const char* const remedy = found->restarts > 0 ? "Mend what ends it, or give it more max_restarts."
+    const char* const remedy = found->restarts > 0 ? "Fix what ends the actor, or give it more max_restarts."
                                                    : "Give it max_restarts to have it started again.";
     Error why = out_of_memory ? Error{ErrorCode::kExhausted, "actor " + quoted(spec.label) + " " + how, kMemoryRemedy}
                               : died(spec, how, remedy);
@@ -295,7 +295,7 @@ ActorEffects ActorTable::caller_ended(CallerId caller) {
   ActorEffects effects;
   if (const auto promised = promised_by_.find(caller); promised != promised_by_.end()) {
     for (const ActorId id : std::unordered_set{promised->second}) {
-      const std::string how = "was not made: who was to make it ended before its constructor's arguments were there";
+      const std::string how = "was not created: its creator ended before the arguments of its constructor were ready";
       const Error why = died(actors_.at(id).spec, how, kSpawnAnother);
       for (auto& effect : break_promise(id, why)) effects.push_back(std::move(effect));
     }

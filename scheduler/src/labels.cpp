@@ -9,8 +9,8 @@ namespace pharos::scheduler {
 namespace {
 
 Error makes_no_sense(std::string_view text, std::string why) {
-  return {ErrorCode::kInvalidArgument, "the label \"" + std::string{text.substr(0, 128)} + "\" makes no sense: " + why,
-          "Write labels like zone=a,disk=ssd, and what is asked of them like a, !a, in(a, b) or !in(a, b)."};
+  return {ErrorCode::kInvalidArgument, "the label \"" + std::string{text.substr(0, 128)} + "\" is invalid: " + why,
+          "Write labels like zone=a,disk=ssd, and rules about labels like a, !a, in(a, b) or !in(a, b)."};
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -44,14 +44,14 @@ Result<Labels> parse_labels(std::string_view text) {
     const std::string_view name = part.substr(0, equals);
     const std::string_view value = part.substr(equals + 1);
     if (!is_name(name) || !is_name(value)) return makes_no_sense(part, kNameRule);
-    if (!labels.emplace(name, value).second) return makes_no_sense(part, "it is named twice");
-    if (labels.size() > kLabelsMax) return makes_no_sense(part, "there are 64 others already");
+    if (!labels.emplace(name, value).second) return makes_no_sense(part, "its name occurs twice");
+    if (labels.size() > kLabelsMax) return makes_no_sense(part, "there are more than 64 labels");
   }
   return labels;
 }
 
 Result<void> check_labels(const Labels& labels) {
-  if (labels.size() > kLabelsMax) return makes_no_sense(labels.begin()->first, "there are more than 64 others");
+  if (labels.size() > kLabelsMax) return makes_no_sense(labels.begin()->first, "there are more than 64 labels");
   for (const auto& [name, value] : labels) {
     if (!is_name(name) || !is_name(value)) return makes_no_sense(name + "=" + value, kNameRule);
   }

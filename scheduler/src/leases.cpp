@@ -260,7 +260,7 @@ void Leases::grant_what_fits(LeaseEffects& effects) {
 }
 
 Error Leases::too_many() const {
-  return {ErrorCode::kOverloaded, std::to_string(workers()) + " workers run tasks, and more may not",
+  return {ErrorCode::kOverloaded, std::to_string(workers()) + " workers run tasks, which is the limit",
           "Have fewer tasks wait for tasks at once, or give the cluster more CPUs."};
 }
 

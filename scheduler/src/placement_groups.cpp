@@ -69,7 +69,7 @@ PlacementEffects Placement::place_in_group(ActorId actor, const std::string& lab
   };
   const auto found = groups_.find(id);
   if (found == groups_.end() || found->second.removed) {
-    return refuse({ErrorCode::kNotFound, who + " asks for a group that is not there"});
+    return refuse({ErrorCode::kNotFound, who + " asks for a group that does not exist"});
   }
   Group& group = found->second;
   const std::vector<Bundle>& bundles = group.bundles;
@@ -347,7 +347,7 @@ Error Placement::too_much(const Group& group) const {
       who + " asks for " + std::to_string(group.bundles.size()) + " bundles, together " + all.to_string();
   switch (group.strategy) {
     case Strategy::kStrictPack: text += ", on one node, and no node has that much"; break;
-    case Strategy::kStrictSpread: text += ", each on a node of its own, and too few of the nodes would do"; break;
+    case Strategy::kStrictSpread: text += ", each on a node of its own, and too few nodes are suitable"; break;
     default: text += ", which do not fit on the nodes";
   }
   text += "; there are " + std::to_string(nodes) + " nodes with " + fleet_.total().to_string();

@@ -51,7 +51,7 @@ std::string counted(const std::string& name, std::int64_t amount) {
 }
 
 Error makes_no_sense(const std::string& what, std::string why) {
-  return {ErrorCode::kInvalidArgument, "the resource " + what + " makes no sense: " + std::move(why),
+  return {ErrorCode::kInvalidArgument, "the resource " + what + " is invalid: " + std::move(why),
           "Write names and amounts like gpu=1,cpu=0.5,fast_disk=2,memory=8GiB."};
 }
 
@@ -100,10 +100,10 @@ Result<Resources> Resources::parse(std::string_view text) {
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), amount);
     const std::string_view suffix{read.ptr, static_cast<std::size_t>(digits.data() + digits.size() - read.ptr)};
     const double unit = name == kMemory ? unit_of(suffix) : suffix.empty() ? 1 : 0;
-    if (read.ec != std::errc{} || unit == 0) return makes_no_sense(what, "its amount is no number");
+    if (read.ec != std::errc{} || unit == 0) return makes_no_sense(what, "its amount is not a number");
     // An amount such as 0.1GiB is rounded to whole bytes.
     if (name == kMemory) amount = std::round(amount * unit);
-    if (parsed.of(name) != 0) return makes_no_sense(what, "it is named twice");
+    if (parsed.of(name) != 0) return makes_no_sense(what, "its name occurs twice");
     PHAROS_TRY_VOID(parsed.set(name, amount));
   }
   return parsed;
@@ -130,10 +130,10 @@ Result<void> Resources::set(std::string_view name, double amount) {
         text, is_memory ? "memory is a whole number of bytes" : "an amount has at most four digits behind the point");
   }
   if (text == "gpu" && steps > kWhole && steps % kWhole != 0) {
-    return makes_no_sense("gpu=" + number(steps), "it is a share of one GPU, or so many whole ones");
+    return makes_no_sense("gpu=" + number(steps), "its amount must be at most 1, or a whole number");
   }
   amounts_.erase(text);
-  if (amounts_.size() >= kNamesMax) return makes_no_sense(text, "there are 32 others already");
+  if (amounts_.size() >= kNamesMax) return makes_no_sense(text, "there are more than 32 resources");
   add(text, steps);
   return {};
 }

@@ -116,7 +116,8 @@ TEST_F(ActorGroupTest, MembersHaveRanksAndAreCalledTogetherAndOneByOne) {
     EXPECT_EQ(group.call<&Worker::place>(rank).get(soon()), constructed[rank]);
     EXPECT_EQ(group.member(rank).call<&Worker::place>().get(soon()), constructed[rank]);
   }
-  EXPECT_SAYS(message_of<InvalidArgument>([&] { static_cast<void>(group.call<&Worker::place>(4)); }), "none of rank 4");
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { static_cast<void>(group.call<&Worker::place>(4)); }),
+              "there is no rank 4");
   const auto processes = get_all(group.call_all<&Worker::process>());
   EXPECT_EQ(std::set<int>(processes.begin(), processes.end()).size(), 4U);
 }
@@ -274,7 +275,7 @@ TEST_F(ActorGroupTest, ASpareTakesThePlaceAndAnotherSpareIsMade) {
   }
   EXPECT_EQ(groups.size(), 1U);
   message_of<ActorDied>([&] { group.call<&Worker::crash>(0).get(soon()); });
-  EXPECT_SAYS(message_of<ActorDied>([&] { group.call<&Worker::start>(0).get(soon()); }), "and it bears 3 deaths");
+  EXPECT_SAYS(message_of<ActorDied>([&] { group.call<&Worker::start>(0).get(soon()); }), "survives at most 3 deaths");
 }
 
 TEST_F(ActorGroupTest, AConstructorThatThrowsIsToldAndNotTriedForEver) {
@@ -284,8 +285,9 @@ TEST_F(ActorGroupTest, AConstructorThatThrowsIsToldAndNotTriedForEver) {
   const auto group = runtime.spawn_group<Worker>({.size = 2, .on_death = OnDeath::kRestart}, path, 1);
   EXPECT_SAYS(message_of<ActorDied>([&] { group.ready().get(soon()); }), "the file is there");
   EXPECT_TRUE(eventually([&] {
-    return message_of<ActorDied>([&] { group.call<&Worker::start>(0).get(soon()); }).find("bears 3 deaths") !=
-           std::string::npos;
+    return message_of<ActorDied>([&] {
+             group.call<&Worker::start>(0).get(soon());
+           }).find("survives at most 3 deaths") != std::string::npos;
   }));
   std::remove(path.c_str());
 }
@@ -351,7 +353,7 @@ TEST_F(ActorGroupTest, AGrowthThatWaitsForRoomEndsWithWhatWantedIt) {
   const auto grown = group->resize(3);
   EXPECT_FALSE(grown.try_get(Deadline::in(100ms)));
   group->resize(1).get(soon());
-  is_given_up(grown, "it is to have 1 members now");
+  is_given_up(grown, "the group was resized to 1 members");
   other.reset();
   other.emplace(runtime.spawn_group<Worker>(one, 1));
   other->ready().get(soon());
@@ -396,7 +398,7 @@ TEST_F(ActorGroupTest, ACallOfATermThatIsOverIsRefused) {
   const auto error = refused.try_get(soon());
   ASSERT_FALSE(error);
   EXPECT_EQ(error.error().code(), ErrorCode::kFailedPrecondition);
-  EXPECT_SAYS(error.error().message(), "the call is of term 1 of its group, which is in term 2 now");
+  EXPECT_SAYS(error.error().message(), "the call was made for term 1 of its group, which is in term 2 now");
 }
 
 TEST_F(ActorGroupTest, MembersArePlacedTogetherOrNotAtAll) {

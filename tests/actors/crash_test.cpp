@@ -111,7 +111,7 @@ TEST_F(CrashTest, AConstructorThatCrashesEachTimeIsTriedLessAndLessOftenAndDistu
   const std::string reason = program.next_line();
   EXPECT_SAYS(reason, "actor \"thrice\" ended: ");
   EXPECT_SAYS(reason, "killed by SIGSEGV, in (anonymous namespace)::write_to_nowhere(int)");
-  EXPECT_SAYS(reason, "; it was restarted 3 times. Mend what ends it, or give it more max_restarts.");
+  EXPECT_SAYS(reason, "; it was restarted 3 times. Fix what ends the actor, or give it more max_restarts.");
   std::chrono::nanoseconds used{};  // by the head, which is in the node's process here
   std::optional<std::string> line;
   while (!line.has_value()) {

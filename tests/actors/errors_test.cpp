@@ -601,14 +601,14 @@ TEST_F(RemediesTest, OfActorsAndTheirNames) {
   const ActorOptions named{.name = "recorder"};
   const auto recorder = runtime.spawn<Recorder>(named);
   recorder.call<&Recorder::runs>().get(soon());
-  expect_remedy<AlreadyExists>("Take another name, or that actor with get_if_exists.",
+  expect_remedy<AlreadyExists>("Use another name, or set get_if_exists to use the existing actor.",
                                [&] { runtime.spawn<Recorder>(named).call<&Recorder::runs>().get(soon()); });
-  expect_remedy<NotFound>("Spawn it with that name; with get_if_exists only the first to ask makes it.",
+  expect_remedy<NotFound>("Spawn an actor with that name. With get_if_exists, only the first caller creates it.",
                           [&] { runtime.actor<Recorder>("nobody"); });
   expect_remedy<InvalidArgument>("Ask for it by its type, or take another name.",
                                  [&] { runtime.actor<Account>("recorder"); });
   recorder.kill();
-  expect_remedy<ActorDied>("Spawn another where it is still wanted.",
+  expect_remedy<ActorDied>("Spawn another actor if one is still needed.",
                            [&] { recorder.call<&Recorder::runs>().get(soon()); });
   const auto dies = [](Recorder&) { return end_worker(); };
   const auto once = runtime.spawn<Recorder>();
@@ -618,9 +618,10 @@ TEST_F(RemediesTest, OfActorsAndTheirNames) {
   again.call<&Recorder::runs>().get(soon());
   expect_remedy<ActorDied>("If its calls may run twice, give it max_task_retries.",
                            [&] { again.call<dies>().get(soon()); });
-  expect_remedy<ActorDied>("Mend what ends it, or give it more max_restarts.", [&] { again.call<dies>().get(soon()); });
+  expect_remedy<ActorDied>("Fix what ends the actor, or give it more max_restarts.",
+                           [&] { again.call<dies>().get(soon()); });
   const auto unmade = runtime.spawn<Account>(runtime.submit<&pay_undeclared>(8));
-  expect_remedy<ActorDied>("Declare its type with pharos::throws to catch it here as it is.",
+  expect_remedy<ActorDied>("Declare the exception's type with pharos::throws to catch it here as that type.",
                            [&] { unmade.call<&Account::take>(1).get(soon()); });
 }
 
@@ -628,19 +629,20 @@ TEST_F(RemediesTest, OfCalls) {
   std::optional<Ref<int>> left;
   {
     Runtime runtime{RuntimeOptions{.cpus = 1}};
-    expect_remedy<UserError>("Declare its type with pharos::throws to catch it here as it is.",
+    expect_remedy<UserError>("Declare the exception's type with pharos::throws to catch it here as that type.",
                              [&] { runtime.submit<&pay_undeclared>(8).get(soon()); });
     expect_remedy<WorkerDied>("If the task may run twice, give it max_retries.",
                               [&] { runtime.submit<&end_worker>().get(soon()); });
     const auto busy = runtime.submit<&stay>(300);
-    expect_remedy<DeadlineExceeded>("Give it a later one, or have less under way before it.",
+    expect_remedy<DeadlineExceeded>("Give the call a later deadline, or have fewer calls under way.",
                                     [&] { runtime.submit<&stay>({.deadline = Deadline::in(50ms)}, 0).get(soon()); });
     const auto behind = runtime.submit<&stay>(0);
     behind.cancel();
     expect_remedy<Cancelled>("Call it again if its result is wanted after all.", [&] { behind.get(soon()); });
     busy.get(soon());
-    expect_remedy<DeadlineExceeded>("Give it a later one; cancelled() tells the function that nobody waits.",
-                                    [&] { runtime.submit<&stay>({.deadline = Deadline::in(100ms)}, 300).get(soon()); });
+    expect_remedy<DeadlineExceeded>(
+        "Give the call a later deadline. The function can ask pharos::cancelled() whether to stop.",
+        [&] { runtime.submit<&stay>({.deadline = Deadline::in(100ms)}, 300).get(soon()); });
     left = runtime.submit<&stay>(100'000);
   }
   expect_remedy<RuntimeStopped>("Keep the Runtime alive until the last get().", [&] { left->get(soon()); });
@@ -653,7 +655,8 @@ TEST_F(RemediesTest, OfBounds) {
   };
   EXPECT_FALSE(thrown_by<InvalidArgument>([&] { with_shape(1).get(soon()); }).error().remedy().empty());
   for (int i = 2; i <= 256; ++i) static_cast<void>(with_shape(i));
-  expect_remedy<Overloaded>("Round what tasks ask for.", [&] { with_shape(257).get(soon()); });
+  expect_remedy<Overloaded>("Use fewer different values in TaskOptions, for example rounded ones.",
+                            [&] { with_shape(257).get(soon()); });
   EXPECT_FALSE(thrown_by<Exhausted>([&] { static_cast<void>(runtime.put(std::string(100 << 20, 'x'))); })
                    .error()
                    .remedy()

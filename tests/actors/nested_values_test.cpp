@@ -320,7 +320,7 @@ TEST_F(NestedValuesTest, WhoHasTheHandleOfAnActorThatIsNotMadeAfterAllIsToldWhy)
   const auto promised = maker.call<&Maker::promise>(gate).get(soon()).call<&Counter::add>(1);
   maker.kill();
   EXPECT_SAYS(message_of<ActorDied>([&] { promised.get(soon()); }),
-              "who was to make it ended before its constructor's arguments were there");
+              "its creator ended before the arguments of its constructor were ready");
 }
 
 TEST_F(NestedValuesTest, AnActorThatIsReturnedOutlivesItsMaker) {

@@ -81,7 +81,7 @@ TEST_F(QuitSignalTest, AnActorThatWaitsForAGpuNamesWhoHasIt) {
 TEST_F(QuitSignalTest, AnActorThatWaitsForWhatATaskHasSaysSo) {
   start("gpu behind task");
   const std::string text = report_with("of actor \"greedy\"");
-  EXPECT_SAYS(text, "has no process: it waits for what tasks have: 1 of 1 GPUs are in use");
+  EXPECT_SAYS(text, "has no process: it waits for resources that tasks use: 1 of 1 GPUs are in use");
 }
 
 TEST_F(QuitSignalTest, ACallThatThousandsOfLaterOnesHaveLeftBehindIsNamed) {

@@ -162,7 +162,7 @@ TEST_F(ResourcesTest, MoreGpusThanAreVisibleAreRefusedAtTheStart) {
 
 TEST_F(ResourcesTest, ADeclarationThatMakesNoSenseIsRefusedAtTheStart) {
   EXPECT_SAYS(message_of<InvalidArgument>([&] { start("gpu=many"); }), "PHAROS_RESOURCES=gpu=many");
-  EXPECT_SAYS(message_of<InvalidArgument>([&] { start("gpu=0.5"); }), "a part of a GPU");
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { start("gpu=0.5"); }), "a fraction of a GPU");
 }
 
 TEST_F(ResourcesTest, AnActorThatCanNeverFitIsRefusedAtOnceWithNumbers) {

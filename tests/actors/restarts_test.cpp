@@ -158,7 +158,7 @@ TEST_F(RestartsTest, NamesThatNobodyCanReadAreRefusedAndTakeNothing) {
           message_of<InvalidArgument>([&] { runtime.actor<Counter>("one", name); }),
           message_of<InvalidArgument>([&] { runtime.reserve({.name = name}); })}) {
       EXPECT_LT(text.size(), 300u);
-      EXPECT_SAYS(text, "makes no sense: it has ");
+      EXPECT_SAYS(text, "is invalid: it has ");
     }
   }
   message_of<NotFound>([&] { runtime.actor<Counter>(""); });

@@ -47,7 +47,7 @@ void runs(InspectedWorker& worker, std::uint32_t function, CallerId caller, std:
   EXPECT_NE((text).find(line), std::string::npos) << "\"" << (line) << "\" is not in\n" << (text)
 
 TEST(WaitReportTest, NothingIsSaidAsSuch) {
-  EXPECT_LINE(explain({}, nullptr), "no get() waits");
+  EXPECT_LINE(explain({}, nullptr), "none: no get() waits");
 }
 
 TEST(WaitReportTest, ACallThatRunsIsNamedWithProcessAndTime) {
@@ -84,7 +84,7 @@ TEST(WaitReportTest, ActorsThatWaitForEachOtherAreSaidToAndTheReportEnds) {
   node.workers[0].waits.push_back(call(ActorId{6}, "b", 1));
   runs(node.workers[1], 7, CallerId{50}, 1);
   node.workers[1].waits.push_back(call(ActorId{5}, "a", 1));
-  EXPECT_LINE(explain({call(ActorId{5}, "a", 3)}, &node), "they wait for each other, and none will go on");
+  EXPECT_LINE(explain({call(ActorId{5}, "a", 3)}, &node), "this is a deadlock, and none of these processes can go on");
 }
 
 TEST(WaitReportTest, AProcessThatDoesNotAnswerIsNamed) {

@@ -250,7 +250,7 @@ const std::vector<Damage> kDamages{
        const fs::path path = newer / "manifest.json";
        write(path, std::regex_replace(bytes_of(path), std::regex{"\"checksums\":\"[0-9a-f]*\""}, "\"checksums\":\"\""));
      },
-     {"manifest.json", "its checksum is another one"}},
+     {"manifest.json", "its checksum does not match"}},
     {"manifest_empty",
      [](const fs::path& newer, const fs::path&) { write(newer / "manifest.json", ""); },
      {"manifest.json", "it has no checksum, or is cut off"}},

@@ -37,7 +37,7 @@ TEST(RankPart, OfEntriesThatLieOnEachOtherIsRefused) {
     const auto read = parse_part(to_text(part));
     ASSERT_FALSE(read) << place;
     EXPECT_EQ(read.error().code(), ErrorCode::kCorrupt);
-    EXPECT_SAYS(read.error().message(), "what it says of x makes no sense");
+    EXPECT_SAYS(read.error().message(), "its entry for x is invalid");
   }
 }
 

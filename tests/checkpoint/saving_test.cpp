@@ -226,7 +226,7 @@ TEST_F(CheckpointFolder, IsOneThatAllRanksSee) {
     if (ranks.rank() == 2) own.folder = elsewhere();
     fs::create_directories(own.folder);
     const std::string why = message_of<FailedPrecondition>([&] { Checkpoints{ranks, own}; });
-    EXPECT_SAYS(why, "rank 2: what rank 0 has written to " + elsewhere().string() + " this rank does not see there");
+    EXPECT_SAYS(why, "rank 2: this rank does not see a file that rank 0 has written to " + elsewhere().string());
     EXPECT_SAYS(why, "Give a folder on a disk that the machines of all ranks share");
   });
   EXPECT_TRUE(fs::is_empty(options().folder));
@@ -247,7 +247,7 @@ TEST_F(CheckpointFolder, HasSharedTensorsOfAllRanksInOneOrder) {
     state.add(slice(ranks.rank() == 0 ? "x" : "y"));
     state.add(slice(ranks.rank() == 0 ? "y" : "x"));
     EXPECT_SAYS(message_of<InvalidArgument>([&] { checkpoints.save(state, {.step = 1}); }),
-                "rank 1 saves other shared tensors than rank 0, or has added them in another order");
+                "the shared tensors of rank 1 differ from those of rank 0, or were added in another order");
   });
   EXPECT_TRUE(saved().empty());
 }

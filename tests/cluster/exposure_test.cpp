@@ -135,7 +135,7 @@ TEST_F(TokenTest, NeitherAHeadNorANodeStartsWithOneThatOthersCanRead) {
       const auto end = start(words, "cpu=1")->wait();
       EXPECT_EQ(end.status >> 8, 1);
       EXPECT_EQ(end.output, "");
-      EXPECT_SAYS(end.error, "the token file " + token_file() + " can be read by others");
+      EXPECT_SAYS(end.error, "the token file " + token_file() + " can be read by other users");
       EXPECT_SAYS(end.error, "chmod 600");
     }
   }

@@ -106,7 +106,7 @@ TEST_F(FarObjectsTest, ResultsThatDieWithTheirNodeAreMadeAgainOrLost) {
   EXPECT_SAYS(end.output, "made again: yes");
   EXPECT_SAYS(end.output, "and for another: yes");
   EXPECT_SAYS(end.output, "ObjectLost: ");
-  EXPECT_SAYS(end.output, "lies at another node, and does not come");
+  EXPECT_SAYS(end.output, "is on another node and could not be fetched");
 }
 
 TEST_F(FarObjectsTest, WhatACallWillReadComesWhileOthersRunBeforeIt) {

@@ -269,7 +269,7 @@ TEST_F(PausesTest, AHeadThatWasStoppedForLongerThanNodesMayBeSilentLosesNone) {
   listen_for(*program, 500ms);
   finish(*program);
   for (const auto& node : nodes_) EXPECT_EQ(node->error().find("given this node up"), std::string::npos);
-  EXPECT_EQ(head_->error().find("nothing comes from a node"), std::string::npos);
+  EXPECT_EQ(head_->error().find("a node has sent nothing for too long"), std::string::npos);
 }
 
 TEST_F(PausesTest, ANodeThatWasStoppedIsGivenUpInTenSecondsAndJoinsAnewWhenItGoesOn) {
@@ -282,7 +282,7 @@ TEST_F(PausesTest, ANodeThatWasStoppedIsGivenUpInTenSecondsAndJoinsAnewWhenItGoe
   const pid_t daemon = daemon_of(node);
   ::kill(daemon, SIGSTOP);
   const auto since = std::chrono::steady_clock::now();
-  EXPECT_TRUE(head_->error_with("nothing comes from a node", 15s));
+  EXPECT_TRUE(head_->error_with("a node has sent nothing for too long", 15s));
   EXPECT_LT(std::chrono::steady_clock::now() - since, 11s);
   ::kill(daemon, SIGCONT);
   EXPECT_TRUE(node.error_with("the cluster has given this node up"));

@@ -88,7 +88,7 @@ TEST_F(ListingTest, WhatMakesNoSenseIsSaid) {
   EXPECT_SAYS(column.error, "actors have no \"color\". They have id, name, namespace, state");
   const auto filter = ask({"list", "actors", "--filter", "red"});
   EXPECT_EQ(filter.status, 512);
-  EXPECT_SAYS(filter.error, "the filter \"red\" makes no sense");
+  EXPECT_SAYS(filter.error, "the filter \"red\" is invalid");
   EXPECT_EQ(ask({"list", "planets"}).status, 512);
   const auto nobody =
       ChildProgram{PHAROS_EXECUTABLE, {"status", "--address", "127.0.0.1:1", "--token-file", token_file()}}.wait();

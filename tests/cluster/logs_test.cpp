@@ -73,7 +73,7 @@ TEST_F(LogsTest, WhatTheDeadHaveWrittenIsThereForAsLongAsTheirNode) {
 
   const auto twins = ask({"twin"});
   EXPECT_EQ(twins.status, 512);
-  EXPECT_SAYS(twins.error, "2 logs are of \"twin\". Choose one:\n  pharos logs ");
+  EXPECT_SAYS(twins.error, "2 logs belong to \"twin\". Choose one:\n  pharos logs ");
   EXPECT_SAYS(ask({id_in(all, "twin")}).output, "to out");
 
   const auto restarted = id_in(all, "restarted");
@@ -109,7 +109,7 @@ TEST_F(LogsTest, AFloodLeavesItsEnd) {
   // A disk that is slower than the flood has not been given all of it.
   if (all.output.find("bytes are missing: the disk was too slow") == std::string::npos) {
     EXPECT_GE(all.output.size(), 8U << 20);
-    EXPECT_SAYS(all.error, "bytes before this are gone: a log keeps what is newest");
+    EXPECT_SAYS(all.error, "bytes before this were deleted: a log keeps only its newest part");
   }
 }
 

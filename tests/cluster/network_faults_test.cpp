@@ -126,7 +126,7 @@ TEST_F(NetworkFaultsTest, AJobLosesNothingWhenTheHeadsMachineIsCutOffFor20Second
   const auto cut = std::chrono::steady_clock::now();
   network_->cut_off(kHead);
   for (const OneCluster& each : clusters) {
-    EXPECT_TRUE(each.head->error_with("nothing comes from any other machine", 12s)) << each.head->error();
+    EXPECT_TRUE(each.head->error_with("no message comes from any other machine", 12s)) << each.head->error();
   }
   std::this_thread::sleep_until(cut + 20s);  // what is tested
   network_->heal();
@@ -267,7 +267,7 @@ TEST_P(BetweenTest, TwoNodesThatDoNotReachEachOtherSayWhichAndGoOnAfterwards) {
   const std::string without = program->next_line(60s);
   EXPECT_SAYS(without,
               "without one: actor \"Counter\" cannot be reached: node " + c + ", at " + Network::address_of(kC));
-  EXPECT_SAYS(without, "is not reached from node " + b);
+  EXPECT_SAYS(without, "cannot be reached from node " + b);
   read_until(*program, "heal");
   network_->heal();
   make("healed");

@@ -176,9 +176,9 @@ TEST_F(NodesTest, WhatCannotMoveEndsWhenTheTimeOfADrainIsOverAndSaysSo) {
   ChildProgram drain{PHAROS_EXECUTABLE,
                      {"drain", b, "--limit", "2", "--address", address_, "--token-file", token_file()}};
   EXPECT_EQ(drain.wait().status, 0);
-  EXPECT_SAYS(read_until(*driver, "under way: "), "its node was drained, and its time was over");
+  EXPECT_SAYS(read_until(*driver, "under way: "), "its node was drained, and the time limit of the drain is over");
   EXPECT_GE(std::chrono::steady_clock::now() - since, 2s) << "it had that time";
-  EXPECT_SAYS(read_until(*driver, "later: "), "its node was drained, and its time was over");
+  EXPECT_SAYS(read_until(*driver, "later: "), "its node was drained, and the time limit of the drain is over");
   const auto ended = driver->wait();
   EXPECT_EQ(ended.status, 0) << ended.output << ended.error;
   const auto left = node.wait(20s);
@@ -223,7 +223,7 @@ TEST_F(NodesTest, LabelsNodesAndNearnessSayWhereActorsAndTasksGo) {
   EXPECT_SAYS(end.output,
               "a label's actor: yes\na label's task: yes\na node's actor: yes\na node's task: yes\nnear: yes");
   EXPECT_SAYS(end.output, "actor \"lost\" asks for nothing on a node with zone=x; there is no such node");
-  EXPECT_SAYS(end.output, "the label \"zone=in(a, b\" makes no sense: a name has");
+  EXPECT_SAYS(end.output, "the label \"zone=in(a, b\" is invalid: a name has");
   EXPECT_SAYS(end.output, "spread over 3\n");
 }
 
@@ -412,7 +412,7 @@ TEST_F(NodesTest, AnActorOfAnotherProgramIsNotEndedAndTheHeadsLogSaysWhoTried) {
     const auto other = start_driver(mode);
     const auto ended = other->wait();
     EXPECT_EQ(ended.status, 0) << ended.output << ended.error;
-    EXPECT_TRUE(head_->error_with("a program wanted to end an actor of another one; it goes on")) << mode;
+    EXPECT_TRUE(head_->error_with("a program tried to end an actor of another program; the actor goes on")) << mode;
     EXPECT_SAYS(head_->error(), "actor=ours");
   }
   std::ofstream{seen} << "both";

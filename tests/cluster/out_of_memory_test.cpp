@@ -110,8 +110,8 @@ TEST_F(OutOfMemoryTest, ATaskThatTakesMemoryWithoutEndIsKilledAndItsErrorSaysWhy
     EXPECT_SAYS(error.what(),
                 "the worker that ran the task ended: the node killed it because memory was short: it had ");
     EXPECT_SAYS(error.what(), " MiB, and ");
-    EXPECT_SAYS(error.what(), " of the 400 MiB that the node's cgroup allows were in use; more than 50% are too much");
-    EXPECT_SAYS(error.what(), "Ask for .memory, ");
+    EXPECT_SAYS(error.what(), " of the 400 MiB that the node's cgroup allows were in use; the limit is 50%");
+    EXPECT_SAYS(error.what(), "Set .memory, ");
   }
   EXPECT_EQ(older.call<&Hoard::process>().get(), process) << "who was there before is not to blame";
   EXPECT_EQ(runtime_->submit<&take_and_end>({}, 1).get() > 0, true) << "the node goes on";

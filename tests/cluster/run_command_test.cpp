@@ -177,7 +177,7 @@ TEST_F(RunCommandTest, ANodeWithoutRoomForItSaysWithNumbersWhatToDo) {
   start_node_elsewhere("mount -t tmpfs -o size=32m none '" + small.string() + "' && ", {{"PHAROS_FOLDER", small}});
   const auto end = run({program()})->wait(30s);
   EXPECT_EQ(WEXITSTATUS(end.status), 1) << end.error;
-  EXPECT_SAYS(end.output, "has 32.0 MiB left, of which 64 MiB stay free");
+  EXPECT_SAYS(end.output, "has 32.0 MiB left, of which 64 MiB must stay free");
   EXPECT_SAYS(end.output, "Set PHAROS_FOLDER for that node to a folder on another disk");
 }
 
@@ -189,7 +189,7 @@ TEST_F(RunCommandTest, ANodeThatLacksALibraryOfItSaysThatItDoesNotLoad) {
   EXPECT_EQ(WEXITSTATUS(end.status), 1) << end.error;
   EXPECT_SAYS(end.output, "FailedPrecondition: ");
   EXPECT_SAYS(end.output, program().string() + " does not load: ");
-  EXPECT_SAYS(end.output, "shared libraries have to be there");
+  EXPECT_SAYS(end.output, "shared libraries must be there");
   EXPECT_TRUE(nodes_[0]->error_with("error while loading shared libraries: libpharos.so")) << nodes_[0]->error();
 }
 
@@ -256,7 +256,7 @@ TEST_F(RunCommandTest, WhatCannotBeRunHasTheExitCodesOfAShell) {
   EXPECT_SAYS(nowhere.error, "entering the folder ");
   const auto odd = run({program()}, {"--env", "=1"})->wait();
   EXPECT_EQ(WEXITSTATUS(odd.status), 2);
-  EXPECT_SAYS(odd.error, "\"=1\" is no variable");
+  EXPECT_SAYS(odd.error, "\"=1\" is not of the form NAME=VALUE");
   const fs::path wrong = folder() / "wrong";
   std::ofstream{wrong, std::ios::binary} << std::string(32, 't');
   fs::permissions(wrong, fs::perms::owner_read | fs::perms::owner_write);

@@ -69,8 +69,9 @@ TEST_F(SetAsideTest, TheHeadStartsCountsThemAndDoesWhatTheOthersSay) {
 
   for (int life = 0; life < 2; ++life) {  // they are not read again, and not forgotten
     start_durable_head();
-    EXPECT_SAYS(status(), "Of the head's records 5 made no sense and are set aside; its log has their keys.\n");
-    EXPECT_EQ(head_->error_with("a record of the head makes no sense, and is put aside", 10ms), life == 0);
+    EXPECT_SAYS(status(),
+                "The head could not use 5 of its records, and has set them aside; its log lists their keys.\n");
+    EXPECT_EQ(head_->error_with("a record of the head cannot be decoded, and is set aside", 10ms), life == 0);
     start_node("cpu=1,c=1");
     const auto driver = start_driver("waits", {"nothing"});
     read_until(*driver, "c is ");

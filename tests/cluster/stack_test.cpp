@@ -71,13 +71,13 @@ TEST_F(StackTest, OneThatIsStoppedIsSaidToBeAndHoldsNobodyUp) {
   std::string text;
   const auto took = time_of([&] { text = of("stopped"); });
   EXPECT_SAYS(text, "it is stopped (by a signal, or a debugger)");
-  EXPECT_SAYS(text, "it does not say what it waits for");
+  EXPECT_SAYS(text, "what it waits for is not known");
   EXPECT_LT(took, 5s);
   const std::string all = ask({}).output;
   EXPECT_SAYS(all, "it is stopped");
   EXPECT_SAYS(all, "Busy::allocate");
   ::kill(processes_.at("stopped"), SIGCONT);
-  EXPECT_SAYS(of_until("stopped", "none of the program's code"), "stopped (actor ");
+  EXPECT_SAYS(of_until("stopped", "runs no code of the program"), "stopped (actor ");
 }
 
 TEST_F(StackTest, AProgramSaysWhatItsGetsWaitFor) {

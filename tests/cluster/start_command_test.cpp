@@ -151,7 +151,7 @@ TEST_F(StartCommandTest, ResourcesAndLabelsThatMakeNoSenseAreRefusedAndNothingIs
   for (const std::string& labels : {std::string{"zone"}, std::string{"a b=c"}, std::string(100'000, 'x')}) {
     const auto end = run({"start", "--head", "--listen", "127.0.0.1:0", "--labels", labels, "--block"});
     EXPECT_EQ(end.status >> 8, 2);
-    EXPECT_SAYS(end.error, "makes no sense");
+    EXPECT_SAYS(end.error, "is invalid");
     EXPECT_LT(end.error.size(), 1000u);
   }
   const std::vector<std::vector<std::string>> nonsense{{"--head", "--resources", "cpus=4"},

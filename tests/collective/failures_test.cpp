@@ -27,8 +27,8 @@ TEST(Disagreement, IsToldOnAllRanksWithBothDescriptions) {
   run_threads(3, {}, [](Communicator& ranks) {
     std::vector<float> data(ranks.rank() == 1 ? 10 : 9, 1);
     const std::string text = message_of<InvalidArgument>([&] { ranks.all_reduce(std::span{data}); });
-    EXPECT_SAYS(text, "at all_reduce(sum of 9 f32)");
-    EXPECT_SAYS(text, "at all_reduce(sum of 10 f32)");
+    EXPECT_SAYS(text, "called all_reduce(sum of 9 f32)");
+    EXPECT_SAYS(text, "called all_reduce(sum of 10 f32)");
     EXPECT_EQ(message_of<InvalidArgument>([&] { ranks.barrier(); }), text);
   });
   run_processes(2, {}, [](Communicator& ranks) {
@@ -41,8 +41,9 @@ TEST(Disagreement, IsToldOnAllRanksWithBothDescriptions) {
         ranks.all_reduce(std::span{values}, Reduction::kMax);
       }
     });
-    EXPECT_SAYS(text,
-                "rank 0 is at broadcast(1 f64 from rank 0), and rank 1 at all_reduce(max of 1048576 f64), round 2");
+    EXPECT_SAYS(
+        text,
+        "in round 2: rank 0 called broadcast(1 f64 from rank 0), and rank 1 called all_reduce(max of 1048576 f64)");
   });
 }
 
@@ -52,17 +53,17 @@ TEST(Disagreement, AboutTheMemoryOfTheDataIsOneToo) {
     std::vector<float> own(100'000);
     const std::string text =
         message_of<InvalidArgument>([&] { ranks.all_reduce(ranks.rank() == 0 ? shared.span() : std::span{own}); });
-    EXPECT_SAYS(text, "have it in different memory");
+    EXPECT_SAYS(text, "do not use the same part of the same Buffer");
   });
   run_threads(2, {}, [](Communicator& ranks) {
     const auto shared = ranks.allocate<float>(100'010);
     EXPECT_SAYS(
         message_of<InvalidArgument>([&] { ranks.all_reduce(shared.span().subspan(ranks.rank() * 10, 100'000)); }),
-        "have it in different memory");
+        "do not use the same part of the same Buffer");
   });
   run_processes(2, {}, [](Communicator& ranks) {
     EXPECT_SAYS(message_of<InvalidArgument>([&] { static_cast<void>(ranks.allocate<float>(10 + ranks.rank())); }),
-                "rank 0 is at allocate(40 bytes), and rank 1 at allocate(44 bytes)");
+                "rank 0 called allocate(40 bytes), and rank 1 called allocate(44 bytes)");
   });
 }
 
@@ -85,7 +86,7 @@ TEST(Absence, EndsAtTheDeadlineWithTheNameOfWhoIsMissing) {
     EXPECT_LT(now() - begin, 900ms);
   });
   Communicator::Threads threads{2, {.timeout = 200ms}};
-  EXPECT_SAYS(message_of<DeadlineExceeded>([&] { threads.join(0); }), "rank 1 did not come to the group");
+  EXPECT_SAYS(message_of<DeadlineExceeded>([&] { threads.join(0); }), "rank 1 did not join the group in time");
 }
 
 TEST(Absence, WhoGivesUpSaysWhyToTheOthersAtOnce) {

@@ -127,13 +127,13 @@ TEST_F(GroupCommunicators, AGroupThatNobodyHasConnectedSaysSo) {
   Runtime runtime;
   const auto group = runtime.spawn_group<Trainer>({.name = "trainers", .size = 2});
   EXPECT_SAYS(message_of<FailedPrecondition>([&] { group.call<&Trainer::place>(0).get(soon()); }),
-              "nobody has connected this group in term 1");
+              "the group is not connected in term 1");
   ml::connect(group);
   ml::connect(group);
   expect_sums(group);
   group.resize(3).get(soon());
   EXPECT_SAYS(message_of<FailedPrecondition>([&] { group.call<&Trainer::place>(0).get(soon()); }),
-              "nobody has connected this group in term 2");
+              "the group is not connected in term 2");
   ml::connect(group);
   expect_sums(group);
 }
@@ -237,7 +237,8 @@ TEST_F(GroupCommunicators, WhoIsStoppedBeforeItHasComeIsNamedInTime) {
   const ml::CommunicatorOptions options{.timeout = kIsSanitized ? 3s : 500ms};
   const Times told;
   const auto expect_named = [&](const auto& call) {
-    const Duration time = time_of([&] { EXPECT_SAYS(message_of<DeadlineExceeded>(call), "1 of 3 ranks: rank 1"); });
+    const Duration time =
+        time_of([&] { EXPECT_SAYS(message_of<DeadlineExceeded>(call), "1 of 3 ranks did not answer: rank 1"); });
     EXPECT_GE(time, options.timeout);
     told.add(time - options.timeout - ml::detail::kAnswerTime);
   };
@@ -269,7 +270,7 @@ TEST_F(GroupCommunicators, MemoryOfAnotherProcessIsNotTakenForTheirs) {
   EXPECT_THROW(join(), Exception);
   offers = given;
   std::swap(offers[0], offers[1]);
-  EXPECT_SAYS(message_of<FailedPrecondition>(join), "is being connected by somebody else");
+  EXPECT_SAYS(message_of<FailedPrecondition>(join), "another connect() of this group runs at the same time");
   ml::connect(group);
   expect_sums(group);
 }

@@ -111,7 +111,7 @@ TEST(LaunchTest, NonsenseIsRefused) {
   EXPECT_SAYS(launch_in({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}).error().message(), "RANK is \"-1\"");
   EXPECT_SAYS(launch_in({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).error().message(), "RANK is 2 and WORLD_SIZE is 2");
   EXPECT_SAYS(launch_in({{"RANK", "0"}, {"WORLD_SIZE", "65"}}).error().remedy(), "at most 64");
-  EXPECT_SAYS(launch_in({{"RANK", "0"}, {"WORLD_SIZE", "99999999999"}}).error().message(), "no number");
+  EXPECT_SAYS(launch_in({{"RANK", "0"}, {"WORLD_SIZE", "99999999999"}}).error().message(), "not a number");
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ TEST(Machines, DisagreementIsToldOnAllRanksWhereverItIs) {
         ranks.all_reduce(std::span{data});
         ranks.barrier();
       });
-      EXPECT_SAYS(text, "at all_reduce(sum of 100000 f32)");
-      EXPECT_SAYS(text, "at broadcast(100000 f32 from rank 3)");
+      EXPECT_SAYS(text, "called all_reduce(sum of 100000 f32)");
+      EXPECT_SAYS(text, "called broadcast(100000 f32 from rank 3)");
       EXPECT_SAYS(text, "rank " + std::to_string(other));
     });
   }
@@ -42,8 +42,8 @@ TEST(Machines, DisagreementIsToldOnAllRanksWhereverItIs) {
         ranks.all_reduce(data, Reduction::kMax);
         ranks.barrier();
       });
-      EXPECT_SAYS(text, "at all_to_all(40000 f64)");
-      EXPECT_SAYS(text, "at all_reduce(max of 40000 f64)");
+      EXPECT_SAYS(text, "called all_to_all(40000 f64)");
+      EXPECT_SAYS(text, "called all_reduce(max of 40000 f64)");
     });
   }
   run_four([](Communicator& ranks) {
@@ -51,8 +51,8 @@ TEST(Machines, DisagreementIsToldOnAllRanksWhereverItIs) {
       static_cast<void>(ranks.allocate<float>(ranks.rank() < 2 ? 10 : 11));
       ranks.barrier();
     });
-    EXPECT_SAYS(text, "at allocate(40 bytes)");
-    EXPECT_SAYS(text, "at allocate(44 bytes)");
+    EXPECT_SAYS(text, "called allocate(40 bytes)");
+    EXPECT_SAYS(text, "called allocate(44 bytes)");
   });
 }
 

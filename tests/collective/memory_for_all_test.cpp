@@ -58,18 +58,18 @@ TEST(MemoryForAll, IsAsMuchOnAllRanksThatShareAny) {
   run_processes(2, {}, [](Communicator& ranks) {
     EXPECT_SAYS(
         message_of<InvalidArgument>([&] { static_cast<void>(ranks.allocate_for_all<float>(10 + ranks.rank())); }),
-        "rank 0 is at allocate_for_all(40 bytes), and rank 1 at allocate_for_all(44 bytes)");
+        "rank 0 called allocate_for_all(40 bytes), and rank 1 called allocate_for_all(44 bytes)");
   });
   run_processes(2, {}, [](Communicator& ranks) {
     EXPECT_SAYS(message_of<InvalidArgument>([&] {
                   if (ranks.rank() == 0) static_cast<void>(ranks.allocate<float>(10));
                   if (ranks.rank() == 1) static_cast<void>(ranks.allocate_for_all<float>(10));
                 }),
-                "rank 0 is at allocate(40 bytes), and rank 1 at allocate_for_all(40 bytes)");
+                "rank 0 called allocate(40 bytes), and rank 1 called allocate_for_all(40 bytes)");
   });
   run_streams(2, {}, [](Communicator& ranks) {
     EXPECT_SAYS(message_of<FailedPrecondition>([&] { static_cast<void>(ranks.allocate_for_all<float>(10)); }),
-                "ranks that share no memory have none in common");
+                "allocate_for_all() needs ranks that share memory");
   });
 }
 

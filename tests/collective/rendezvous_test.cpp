@@ -62,9 +62,9 @@ TEST_F(RendezvousTest, WhoDoesNotComeIsNamedToThoseThatCame) {
   std::thread rank_1{[&] { at_1 = meet(1, 4, 300ms).error(); }};
   const auto at_0 = meet(0, 4, 300ms);
   rank_1.join();
-  EXPECT_SAYS(at_0.error().message(), "of 4 ranks did not come: 2, 3");
-  EXPECT_SAYS(at_1.message(), "of 4 ranks did not come: 2, 3");
-  EXPECT_SAYS(meet(1, 2, 50ms).error().message(), "rank 0 did not come");
+  EXPECT_SAYS(at_0.error().message(), "of 4 ranks, these did not join in time: 2, 3");
+  EXPECT_SAYS(at_1.message(), "of 4 ranks, these did not join in time: 2, 3");
+  EXPECT_SAYS(meet(1, 2, 50ms).error().message(), "rank 0 could not be reached");
 }
 
 TEST_F(RendezvousTest, WhoDoesNotFitIsRefusedAndAllHearWhy) {
@@ -81,8 +81,8 @@ TEST_F(RendezvousTest, WhoDoesNotFitIsRefusedAndAllHearWhy) {
     for (auto& each : all) each.join();
   };
   expect_refused({{0, 3}, {1, 3}, {1, 3}}, "two processes say that they are rank 1 of 3");
-  expect_refused({{0, 3}, {2, 2}}, "rank 2 of 2 has come to a group of 3 ranks");
-  expect_refused({{0, 3}, {7, 8}}, "rank 7 of 8 has come to a group of 3 ranks");
+  expect_refused({{0, 3}, {2, 2}}, "rank 2 of 2 cannot join a group of 3 ranks");
+  expect_refused({{0, 3}, {7, 8}}, "rank 7 of 8 cannot join a group of 3 ranks");
 }
 
 TEST_F(RendezvousTest, ASecondRank0IsRefusedAndTheFirstGoesOn) {

@@ -30,8 +30,8 @@ TEST(StreamDisagreement, IsToldOnAllRanksWithBothDescriptions) {
   run_streams(3, {}, [](Communicator& ranks) {
     std::vector<float> data(ranks.rank() == 1 ? 100'000 : 9, 1);
     const std::string text = message_of<InvalidArgument>([&] { ranks.all_reduce(std::span{data}); });
-    EXPECT_SAYS(text, "at all_reduce(sum of 9 f32)");
-    EXPECT_SAYS(text, "at all_reduce(sum of 100000 f32)");
+    EXPECT_SAYS(text, "called all_reduce(sum of 9 f32)");
+    EXPECT_SAYS(text, "called all_reduce(sum of 100000 f32)");
     EXPECT_SAYS(text, "operation 1");
     EXPECT_EQ(message_of<InvalidArgument>([&] { ranks.barrier(); }), text);
   });
@@ -56,7 +56,7 @@ TEST(StreamAbsence, EndsAtTheDeadlineWithTheNameOfWhoIsMissing) {
     EXPECT_LT(now() - begin, 900ms);
   });
   const Join join = join_streams(2, {.timeout = 200ms});
-  EXPECT_SAYS(join(0).error().message(), "rank 1 did not come to the group");
+  EXPECT_SAYS(join(0).error().message(), "rank 1 did not join the group in time");
 }
 
 TEST(StreamAbsence, WhoGivesUpSaysWhyToTheOthersAtOnce) {
@@ -166,7 +166,7 @@ TEST(StreamForming, EndsWhenARankDiesThatWasThereAlready) {
   const auto begin = std::chrono::steady_clock::now();
   const auto backend = StreamBackend::make(*first, {3, address.to_string()}, key, 0, {.timeout = 20s});
   ASSERT_FALSE(backend);
-  EXPECT_SAYS(backend.error().message(), "rank 1 has died before all had come to the group");
+  EXPECT_SAYS(backend.error().message(), "rank 1 has died before all ranks had joined the group");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
   dying.join();
 }
@@ -199,7 +199,7 @@ TEST(StreamForming, WhoGivesUpTellsThoseItHasFoundWhy) {
   ASSERT_TRUE(message.makes_sense());
   std::string text(message.bytes, ' ');
   ASSERT_TRUE(net::receive_all(rank_1.get(), std::as_writable_bytes(std::span{text}), Deadline::in(10s)));
-  EXPECT_SAYS(text, "rank 2 has died before all had come to the group");
+  EXPECT_SAYS(text, "rank 2 has died before all ranks had joined the group");
   rank_0.join();
   ASSERT_FALSE(*looked);
 
@@ -219,7 +219,7 @@ TEST(StreamForming, WhoGivesUpTellsThoseItHasFoundWhy) {
   rank_1_of_others.join();
   ASSERT_FALSE(*looked);
   EXPECT_EQ(looked->error().code(), ErrorCode::kActorDied);
-  EXPECT_SAYS(looked->error().message(), "rank 2 has died before all had come to the group");
+  EXPECT_SAYS(looked->error().message(), "rank 2 has died before all ranks had joined the group");
   EXPECT_LT(now() - begin, 10s);
 }
 

@@ -115,7 +115,7 @@ TEST_F(DamagedFiles, OfPyTorchAreRefusedForEachByteOfTheirNumbers) {
         damaged[place] = static_cast<char>(damaged[place] ^ (1 << bit));
         const fs::path path = write("damaged.pt", damaged);
         const std::string said = refused(ErrorCode::kCorrupt, [&] { read_torch(path); });
-        EXPECT_SAYS(said, "damaged.pt: the bytes of " + name + " are not what was written");
+        EXPECT_SAYS(said, "damaged.pt: the bytes of " + name + " are damaged: their checksum does not match");
       }
     }
   }

@@ -310,7 +310,7 @@ TEST_F(InFolder, JsonLinesSayThatJsonHasNoNaN) {
   const auto refusal = [&](const std::string& content) {
     return refused(ErrorCode::kCorrupt, [&] { read_json_lines(write("t.jsonl", content)); });
   };
-  EXPECT_SAYS(refusal("{\"a\": 1}\n{\"a\": NaN}\n"), "t.jsonl: line 2 has NaN, which JSON has not; write null");
+  EXPECT_SAYS(refusal("{\"a\": 1}\n{\"a\": NaN}\n"), "t.jsonl: line 2 has NaN, which is not valid JSON; write null");
   EXPECT_SAYS(refusal("{\"a\": -Infinity}\n"), "line 1 has Infinity, which");
   EXPECT_SAYS(refusal(R"({"a": "say \"NaN", "b": Infinity})"), "line 1 has Infinity, which");
   EXPECT_SAYS(refusal("{\"NaN\": \"NaN\", }"), "line 1 is no JSON object");

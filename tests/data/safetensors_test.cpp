@@ -221,7 +221,7 @@ TEST_F(InFolder, SafeTensorsWhoseHeadOthersReadOtherwiseAreRefused) {
   EXPECT_SAYS(refusal("{\"a\":" + tensor(1, 2) + '}', 2), "no tensor has the 1 bytes from 0");
   EXPECT_SAYS(refusal("{\"a\":" + tensor(0, 2) + '}', 5), "3 bytes behind its last tensor");
   EXPECT_SAYS(refusal("{}", 1), "1 bytes behind");
-  EXPECT_SAYS(refusal("{\"a\":" + tensor(0, 3) + ",\"b\":" + tensor(2, 4) + '}', 4), "lie on each other");
+  EXPECT_SAYS(refusal("{\"a\":" + tensor(0, 3) + ",\"b\":" + tensor(2, 4) + '}', 4), "two of its tensors overlap");
 }
 
 }  // namespace

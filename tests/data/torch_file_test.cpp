@@ -128,7 +128,7 @@ class MadeTorchFiles : public InFolder {
   }
 };
 
-constexpr const char* kTooMuch = "made.pt: its pickle makes far more of it than the file has";
+constexpr const char* kTooMuch = "made.pt: its pickle needs far more memory than a file of this size may";
 constexpr std::size_t kElements = 500'000;
 
 TEST_F(MadeTorchFiles, AreReadWhereTheyMakeWhatTheyHave) {

@@ -86,7 +86,7 @@ TEST_F(Nccl, DisagreementsAndGivingUpAreToldAsOnTheHost) {
     }
     const std::string text =
         message_of<InvalidArgument>([&] { gpus.all_reduce(data.span().first(ranks.rank() == 0 ? 99 : 100)); });
-    EXPECT_SAYS(text, "rank 0 is at all_reduce(sum of 99 f32)");
+    EXPECT_SAYS(text, "rank 0 called all_reduce(sum of 99 f32)");
   });
 }
 

@@ -94,7 +94,7 @@ TEST_F(LogFileTest, WhatADiskHasNoRoomForIsMissingAndItSaysHowMuch) {
   EXPECT_EQ(::mount("none", disk.c_str(), "tmpfs", MS_REMOUNT, "size=1m"), 0);
   file_.append("after\n", 1 << 20);
   EXPECT_TRUE(everything().ends_with("*** " + std::to_string(2 * text.size() - fits) +
-                                     " bytes are missing: they could not be written down\nafter\n"));
+                                     " bytes are missing: they could not be written to the log file\nafter\n"));
   file_.remove();
   EXPECT_EQ(::umount(disk.c_str()), 0);
 }

@@ -169,8 +169,8 @@ TEST(StacksTest, AnotherProgramOrHandlerIsLeftAlone) {
   while (name != "sleep" && std::chrono::steady_clock::now() < patience) {
     std::ifstream{"/proc/" + std::to_string(other.process()) + "/comm"} >> name;
   }
-  const std::string text = other.ask_until("does not answer questions");
-  EXPECT_NE(text.find("does not answer questions"), std::string::npos) << text;
+  const std::string text = other.ask_until("its process does not answer: ");
+  EXPECT_NE(text.find("its process does not answer: "), std::string::npos) << text;
   EXPECT_TRUE(other.lives());
   const Asked blocks{[] {
     sigset_t all;

@@ -110,7 +110,8 @@ TEST_F(ReportLogTest, DoesNotWriteIntoAFileOfSomethingElse) {
   append("reports.csv", "trial,step,seconds\n1,1,0.5\n");
   const auto log = go_on();
   ASSERT_FALSE(log);
-  EXPECT_NE(log.error().to_string().find("is of something else: it begins with trial,step,seconds"), std::string::npos);
+  EXPECT_NE(log.error().to_string().find("is not a file of these reports: its header is trial,step,seconds"),
+            std::string::npos);
   EXPECT_EQ(text_of("reports.csv"), "trial,step,seconds\n1,1,0.5\n");
 }
 

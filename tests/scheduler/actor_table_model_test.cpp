@@ -160,7 +160,7 @@ class Model {
       if (actor.creator != caller) continue;
       const std::string text =
           "actor \"" + actor.spec.label +
-          "\" was not made: who was to make it ended before its constructor's arguments were there";
+          "\" was not created: its creator ended before the arguments of its constructor were ready";
       for (std::string& each : break_promise(actor.id, {ErrorCode::kActorDied, text}))
         effects.push_back(std::move(each));
     }

@@ -121,8 +121,8 @@ TEST_F(ActorTableTest, PromisesOfACallerThatEndsAreBroken) {
   promise(5, spec_of(7), false, 8);
   hold(5, 9, 1);
   connect(1, 5);
-  EXPECT_EQ(caller_ended(8), (Texts{"refuse 1, actor died: actor \"a\" was not made: who was to make it ended before "
-                                    "its constructor's arguments were there"}));
+  EXPECT_EQ(caller_ended(8), (Texts{"refuse 1, actor died: actor \"a\" was not created: its creator ended before the "
+                                    "arguments of its constructor were ready"}));
   EXPECT_EQ(caller_ended(9), Texts{});
 }
 

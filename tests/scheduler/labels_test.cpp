@@ -11,14 +11,14 @@ TEST(LabelsTest, TextsAreReadAndWhatMakesNoSenseIsSaid) {
   EXPECT_EQ(*parse_labels("zone=a, disk=ssd"), (Labels{{"zone", "a"}, {"disk", "ssd"}}));
   EXPECT_EQ(*parse_labels(""), Labels{});
   const auto why = [](const std::string& text) { return parse_labels(text).error().message(); };
-  EXPECT_EQ(why("zone"), "the label \"zone\" makes no sense: it has no value");
-  EXPECT_EQ(why("zone=a,zone=b"), "the label \"zone=b\" makes no sense: it is named twice");
+  EXPECT_EQ(why("zone"), "the label \"zone\" is invalid: it has no value");
+  EXPECT_EQ(why("zone=a,zone=b"), "the label \"zone=b\" is invalid: its name occurs twice");
   EXPECT_NE(why("zone=a b").find("a name has 1 to 64"), std::string::npos);
   EXPECT_NE(why("=a").find("a name has 1 to 64"), std::string::npos);
   EXPECT_NE(why("zone=" + std::string(65, 'a')).find("a name has 1 to 64"), std::string::npos);
   std::string many;
   for (int i = 0; i < 65; ++i) many += "l" + std::to_string(i) + "=a,";
-  EXPECT_NE(why(many).find("64 others"), std::string::npos);
+  EXPECT_NE(why(many).find("more than 64 labels"), std::string::npos);
 }
 
 TEST(LabelsTest, RulesHoldOrDoNot) {

@@ -64,7 +64,7 @@ TEST(DdpErrorsTest, ANumberThatIsNoneIsFound) {
       return with_nan;
     });
     EXPECT_SAYS(message_of<FailedPrecondition>([&] { copy(x).sum().backward(); }),
-                "in step 2 the gradient of \"second.weight\" on rank 1 has elements that are no finite numbers");
+                "in step 2 the gradient of \"second.weight\" on rank 1 has elements that are not finite");
     copy->zero_grad();
     copy(x * (1.0 + ranks.rank())).sum().backward();
     expect_alike(ranks, gradients(*copy));

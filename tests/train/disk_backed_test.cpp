@@ -41,9 +41,9 @@ TEST(DiskBackedTest, LargeTensorsLieInFilesThatNobodySees) {
 
 TEST(DiskBackedTest, FoldersThatAreNoneOrMemoryAreRefused) {
   EXPECT_SAYS(message_of<FailedPrecondition>([] { DiskBacked{"/nowhere"}; }), "/nowhere: No such file or directory");
-  EXPECT_SAYS(message_of<FailedPrecondition>([] { DiskBacked{"/dev/shm"}; }), "it is memory itself");
+  EXPECT_SAYS(message_of<FailedPrecondition>([] { DiskBacked{"/dev/shm"}; }), "its file system is in memory");
   const DiskBacked one{kFolder};
-  EXPECT_SAYS(message_of<FailedPrecondition>([] { DiskBacked{kFolder}; }), "Have one at a time.");
+  EXPECT_SAYS(message_of<FailedPrecondition>([] { DiskBacked{kFolder}; }), "Destroy the other DiskBacked first.");
 }
 
 TEST(DiskBackedTest, ATensorThatHasNoRoomIsAnErrorAndNoSignal) {

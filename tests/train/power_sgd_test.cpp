@@ -177,7 +177,7 @@ TEST_P(PowerSgdTest, AParameterWithoutDimensionsGoesAsItIs) {
     }
     EXPECT_SAYS(
         message_of<InvalidArgument>([&] { Ddp(ranks, *module, {.wire = Wire::kPowerSgd, .power_sgd = {.rank = 0}}); }),
-        "rank 0 says nothing");
+        "PowerSgd::rank is 0");
   });
 }
 

@@ -351,7 +351,7 @@ TEST(ModuleState, SaysWhatItCannotSave) {
   EXPECT_SAYS(message_of<InvalidArgument>([&] { add_to(state, *module); }), "\"model.angles\" is of type ComplexFloat");
   torch::nn::Linear other{2, 2};
   Optimizer optimizer{groups_of(*other, 0), Sgd{}};
-  EXPECT_SAYS(message_of<InvalidArgument>([&] { add_to(state, optimizer, *module); }), "that the module has not");
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { add_to(state, optimizer, *module); }), "that the module does not have");
 }
 
 TEST(ModuleState, HasMeansAndScales) {

@@ -122,7 +122,7 @@ TEST(ShardedFailures, AreToldWhenAModuleIsSharded) {
     for (const Sharding sharding : {Sharding::kParameters, Sharding::kOptimizer}) {
       const auto own = std::make_shared<Layers>();
       const Sharded first{*own, ranks, sharding, {}};
-      EXPECT_SAYS(unsupported(*own), "cannot be sharded: its gradient is somebody else's");
+      EXPECT_SAYS(unsupported(*own), "cannot be sharded: its gradient is handled already");
     }
 
     const auto strided = std::make_shared<torch::nn::LinearImpl>(4, 3);
@@ -149,7 +149,7 @@ TEST(ShardedFailures, AreToldWhenAModuleIsSharded) {
     const auto other = std::make_shared<torch::nn::LinearImpl>(4, 3);
     EXPECT_SAYS(wrong(*layers, {.blocks = {other}}), "block 0 of ShardOptions::blocks is not in the module");
     EXPECT_SAYS(wrong(*layers, {.blocks = {layers->layers.ptr(), layers->layers[1]}}), "have modules in common");
-    EXPECT_SAYS(wrong(*layers, {.param = DType::kI32}), "does not compute in i32");
+    EXPECT_SAYS(wrong(*layers, {.param = DType::kI32}), "cannot have the type i32");
 
     const auto different = std::make_shared<torch::nn::LinearImpl>(4, 3 + ranks.rank());
     EXPECT_SAYS(wrong(*different), "ranks have different modules");
@@ -211,7 +211,8 @@ TEST(ShardedFailures, AnOptimizerStepsNoLongerThanThereAreParameters) {
     Optimizer optimizer{sharded->groups(0), Sgd{.lr = 0.1}};
     net.loss(ranks.rank()).backward();
     sharded.reset();
-    EXPECT_SAYS(message_of<FailedPrecondition>([&] { optimizer.step(); }), "went with the Sharded that had them");
+    EXPECT_SAYS(message_of<FailedPrecondition>([&] { optimizer.step(); }),
+                "after the Sharded that owns its parameters was destroyed");
   });
 }
 
@@ -295,7 +296,7 @@ TEST(ShardedFailures, WhatOthersChangeIsNotMixedWithWhatItWas) {
           }
           EXPECT_TRUE(std::isnan(loss));
           const std::string message = message_of<FailedPrecondition>([&] { sharded.check(); });
-          EXPECT_SAYS(message, "\" was changed after it had been gathered");
+          EXPECT_SAYS(message, "\" was changed on this rank after it had been gathered");
           EXPECT_SAYS(message, "refresh()");
         });
       }

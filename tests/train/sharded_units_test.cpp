@@ -64,16 +64,16 @@ TEST(ShardedUnits, AreListedWithWhatTheyTake) {
       "0           524800          2.00      1.00\n"
       "1           525312          2.00      1.00\n";
   on_ranks({}, [&](Communicator& ranks) {
-    EXPECT_EQ(table(ranks), whole + "All ranks read the same memory, of which each keeps 2.00 MiB.\n");
+    EXPECT_EQ(table(ranks), whole + "All ranks read the same memory; each rank keeps 2.00 MiB of it.\n");
     // In halves, which each rank has of its own.
     EXPECT_EQ(table(ranks, {.param = DType::kBF16}),
               "unit    parameters     whole MiB  kept MiB\n"
               "0           524800          1.00      1.00\n"
               "1           525312          1.00      1.00\n"
-              "What is gathered takes 2.00 MiB at most, what is kept 2.00.\n");
+              "Gathered parameters take at most 2.00 MiB, kept parts 2.00 MiB.\n");
   });
   on_ranks({.reach = Reach::kTcp}, [&](Communicator& ranks) {
-    EXPECT_EQ(table(ranks), whole + "What is gathered takes 4.01 MiB at most, what is kept 2.00.\n");
+    EXPECT_EQ(table(ranks), whole + "Gathered parameters take at most 4.01 MiB, kept parts 2.00 MiB.\n");
   });
 }
 

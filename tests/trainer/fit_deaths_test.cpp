@@ -207,7 +207,7 @@ TEST_F(Replaced, OneWhoseFunctionHangsIsEndedAndReplaced) {
         train(runtime, {.at = At::kBeforeBackward, .ranks = {rank}, .step = 6, .signal = 0}, std::chrono::seconds{1});
     expect_as_if_nothing_had_been(runtime, result);
     expect_replaced(result, 1, "rank " + std::to_string(rank));
-    EXPECT_SAYS(result.restarts[0].why, "does its function hang?");
+    EXPECT_SAYS(result.restarts[0].why, "and may hang");
   }
 }
 
@@ -217,7 +217,7 @@ TEST_F(Replaced, OneThatIsLateGoesOnWithTheOthers) {
       train(runtime, {.at = At::kBeforeBackward, .ranks = {1}, .step = 6, .microseconds = 1'600'000, .signal = 0},
             std::chrono::seconds{1});
   expect_as_if_nothing_had_been(runtime, result);
-  expect_replaced(result, 1, "a rank has come to the others too late, and all are there");
+  expect_replaced(result, 1, "a rank reached the other ranks too late, although all ranks are alive");
 }
 
 TEST_F(Replaced, TwoThatDieAtOnceAreReplaced) {

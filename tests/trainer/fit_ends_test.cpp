@@ -75,7 +75,7 @@ TEST_F(FitTest, EndsWhereItsOptionsSay) {
   const auto refusal = [&](const FitOptions& how) {
     return message_of<InvalidArgument>([&] { fit<Points>(endless, how, std::uint64_t{0}); });
   };
-  EXPECT_SAYS(refusal({.epochs = 0}), "never ends");
+  EXPECT_SAYS(refusal({.epochs = 0}), "never end");
   EXPECT_SAYS(refusal({.accumulate = 0}), "FitOptions::accumulate");
   EXPECT_SAYS(refusal({.flops_per_sample = 1}), "peak_flops");
   EXPECT_SAYS(refusal({.peak_flops = 1}), "flops_per_sample");
@@ -164,7 +164,7 @@ TEST_F(FitTest, WhatIsNoNumberEndsItBeforeAParameterFollows) {
        {FitStrategy::kCopies, FitStrategy::kZero1, FitStrategy::kZero2, FitStrategy::kFullyShard}) {
     SCOPED_TRACE(static_cast<int>(each));
     for (const bool clips : {false, true}) {
-      EXPECT_SAYS(fails(false, clips, each), "\"loss\" of rank 1 is no finite number any more at step 4");
+      EXPECT_SAYS(fails(false, clips, each), "\"loss\" of rank 1 is no longer finite at step 4");
       EXPECT_SAYS(fails_in_gradient(clips, each, 3), "in step 4 the gradient of \"bias\"");
     }
   }

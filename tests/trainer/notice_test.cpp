@@ -30,7 +30,7 @@ class NoticeTest : public SeveralNodes {
     const auto end = program.wait(60s);
     EXPECT_EQ(end.status, 0) << end.error;
     EXPECT_SAYS(end.output,
-                "each step once, with its sum\nmoved before step later ones\nagain: its place was wanted\n");
+                "each step once, with its sum\nmoved before step later ones\nagain: a rank had to leave its place\n");
   }
   std::string node_of(const std::string& actor) const {
     const std::string found = pharos({"list", "actors", "--filter", "name=" + actor, "--format", "json"});
@@ -99,7 +99,7 @@ class FitNoticeTest : public NoticeTest {
   static void expect_same(ChildProgram& program) {
     const auto end = program.wait(60s);
     EXPECT_EQ(end.status, 0) << end.error;
-    EXPECT_SAYS(end.output, "the same to the bit\nagain: its place was wanted\n");
+    EXPECT_SAYS(end.output, "the same to the bit\nagain: a rank had to leave its place\n");
   }
 };
 

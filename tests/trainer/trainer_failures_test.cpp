@@ -157,7 +157,7 @@ TEST_F(TrainerTest, ALossThatIsNoNumberEndsItAndNamesTheRank) {
   const std::string text = message_of<UserError>([&] {
     trainer.run<&train>(Mishap{Mishap::What::kIsNoNumber, 2, 7}, kSteps);
   });
-  EXPECT_SAYS(text, "\"loss\" of rank 2 is no finite number any more at step 8");
+  EXPECT_SAYS(text, "\"loss\" of rank 2 is no longer finite at step 8");
 }
 
 TEST_F(TrainerTest, RanksThatReportDifferentThingsAreTold) {
@@ -171,7 +171,7 @@ TEST_F(TrainerTest, OneThatReturnsWhileOthersGoOnIsNamed) {
   Runtime runtime;
   Trainer trainer{runtime, {.scaling = {.workers = 3, .cpus_per_worker = 0}, .timeout = 1s, .progress = false}};
   EXPECT_SAYS(message_of<FailedPrecondition>([&] { trainer.run<&returns_early>(); }),
-              "the function of rank 1 has returned, and other ranks wait for it behind step 7");
+              "the function of rank 1 has returned, while other ranks wait for it after step 7");
 }
 
 TEST_F(TrainerTest, OfADamagedCheckpointTheOneBeforeIsTakenAndIfThereIsNoneThatIsSaid) {
@@ -264,7 +264,7 @@ TEST_F(TrainerTest, ARankThatIsKilledOrStoppedAsItMeetsTheOthersIsNoHarm) {
       expect_all_steps(result, 3);
       if (how == ":kill") continue;  // mostly another one has come before the training hears of it
       ASSERT_EQ(result.restarts.size(), 1U);
-      EXPECT_SAYS(result.restarts[0].why, "1 of 3 ranks: rank ");
+      EXPECT_SAYS(result.restarts[0].why, "1 of 3 ranks did not answer: rank ");
     }
   }
 }

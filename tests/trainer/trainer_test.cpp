@@ -132,7 +132,7 @@ TEST_F(TrainerTest, OptionsThatMakeNoSenseAreRefused) {
   const auto refusal = [&](TrainerOptions given) {
     return message_of<InvalidArgument>([&] { Trainer{runtime, std::move(given)}; });
   };
-  EXPECT_SAYS(refusal({.scaling = {.workers = 0}}), "without workers");
+  EXPECT_SAYS(refusal({.scaling = {.workers = 0}}), "Scaling::workers is 0");
   EXPECT_SAYS(refusal({.save_every = 5}), "TrainerOptions::folder");
   EXPECT_SAYS(refusal({.keep_best = 1}), "TrainerOptions::folder");
   EXPECT_SAYS(refusal({.timeout = 0s}), "timeout");
@@ -175,7 +175,7 @@ TEST_F(TrainerTest, OneThatDoesNotStopInItsGraceSaysSo) {
   const TrainResult result = Trainer{runtime, std::move(timed)}.run<&hangs_when_told>();
   EXPECT_EQ(result.end, End::kStopped);
   EXPECT_EQ(result.steps, 20U);
-  EXPECT_SAYS(result.why_unsaved, "have not stopped in time");
+  EXPECT_SAYS(result.why_unsaved, "did not stop in time");
 }
 
 TEST_F(TrainerTest, TheBestCheckpointsStayAndThoseThatAFunctionWants) {

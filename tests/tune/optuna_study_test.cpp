@@ -131,7 +131,8 @@ TEST_F(OptunaStudyTest, AStudyHasToBeNamedWhereThereAreSeveral) {
 }
 
 TEST_F(OptunaStudyTest, WhatIsNoStudyIsRefused) {
-  EXPECT_SAYS(why_not(ErrorCode::kCorrupt, file_of("a,b\n1,2\n")), "line 1: this is no JSON of an operation: a,b");
+  EXPECT_SAYS(why_not(ErrorCode::kCorrupt, file_of("a,b\n1,2\n")),
+              "line 1: this text is not valid JSON for an operation: a,b");
   EXPECT_SAYS(why_not(ErrorCode::kCorrupt, file_of("{\"op_code\":4,\"study_id\":3}\n")), "line 1: ");
   EXPECT_SAYS(why_not(ErrorCode::kCorrupt, file_of("{\"op_code\":5,\"trial_id\":0}\n")), "line 1: ");
   EXPECT_SAYS(
@@ -141,7 +142,7 @@ TEST_F(OptunaStudyTest, WhatIsNoStudyIsRefused) {
   std::string text = journal();
   ASSERT_NE(text.find(drawn), std::string::npos);
   text.replace(text.find(drawn), drawn.size(), "\"param_value_internal\":7" + drawn.substr(24));
-  EXPECT_SAYS(why_not(ErrorCode::kCorrupt, file_of(text)), "7.000000 is none of ");
+  EXPECT_SAYS(why_not(ErrorCode::kCorrupt, file_of(text)), "7.000000 is outside of the domain: ");
   const std::string cut = folder_.path() / "cut.db";
   std::filesystem::copy_file(database(), cut);
   std::filesystem::resize_file(cut, std::filesystem::file_size(cut) / 2);

@@ -55,21 +55,21 @@ TEST(SpaceTest, JsonThatMakesNoSenseIsRefusedWithTheReason) {
     EXPECT_EQ(space.error().code(), ErrorCode::kInvalidArgument);
     EXPECT_SAYS(space.error().message(), why);
   };
-  refused("", "no JSON of a space");
-  refused("[{", "no JSON of a space");
+  refused("", "not valid JSON for a space");
+  refused("[{", "not valid JSON for a space");
   refused("{}", "is an array");
   refused("[1]", "is an object");
   refused("[{}]", "unknown kind");
   refused(R"([{"name": "x", "kind": "real", "low": 1}])", "has no number \"high\"");
   refused(R"([{"name": "x", "kind": "real", "low": 1, "high": "2"}])", "has no number \"high\"");
   refused(R"([{"name": "x", "kind": "real", "low": 2, "high": 1}])", "is empty");
-  refused(R"([{"name": "x", "kind": "integer", "low": 1.5, "high": 3, "step": 1}])", "is whole");
-  refused(R"([{"name": "x", "kind": "integer", "low": -1e300, "high": 1e300, "step": 1}])", "is whole");
-  refused(R"([{"name": "x", "kind": "choice", "choices": [[1]]}])", "no number, text, true or false");
-  refused(R"([{"name": "x", "kind": "choice", "choices": 3}])", "are no array");
-  refused(R"([{"name": 3, "kind": "choice", "choices": [1]}])", "no JSON of a space");
+  refused(R"([{"name": "x", "kind": "integer", "low": 1.5, "high": 3, "step": 1}])", "is an integer");
+  refused(R"([{"name": "x", "kind": "integer", "low": -1e300, "high": 1e300, "step": 1}])", "is an integer");
+  refused(R"([{"name": "x", "kind": "choice", "choices": [[1]]}])", "a number, a text, true or false");
+  refused(R"([{"name": "x", "kind": "choice", "choices": 3}])", "are not an array");
+  refused(R"([{"name": 3, "kind": "choice", "choices": [1]}])", "does not describe a space");
   refused(R"([{"name": "x", "kind": "real", "low": 1, "high": 2, "if": "y", "is": 1}])", "no parameter \"y\"");
-  refused(std::string(100'000, '['), "no JSON of a space");
+  refused(std::string(100'000, '['), "not valid JSON for a space");
   EXPECT_FALSE(Params::from_json("[]"));
   EXPECT_FALSE(Params::from_json(R"({"a": {}})"));
 }
@@ -81,18 +81,18 @@ TEST(SpaceTest, WhatMakesNoSenseIsRefused) {
   refused([] { uniform(0, kInfinite); }, "not finite");
   refused([] { uniform(-1e308, 1e308); }, "not finite");
   refused([] { log_uniform(0, 1); }, "cannot begin at 0");
-  refused([] { quantised(0, 1, 0); }, "leads nowhere");
-  refused([] { quantised(0, 1, kNone); }, "leads nowhere");
-  refused([] { integers(0, 5, 0); }, "leads nowhere");
+  refused([] { quantised(0, 1, 0); }, "must be above zero");
+  refused([] { quantised(0, 1, kNone); }, "must be above zero");
+  refused([] { integers(0, 5, 0); }, "must be above zero");
   refused([] { integers(0, std::numeric_limits<std::int64_t>::max()); }, "2^53");
   refused([] { normal(0, 0); }, "no normal distribution");
-  refused([] { choice({}); }, "nothing to choose from");
-  refused([] { choice({1, 2, 1}); }, "there twice");
+  refused([] { choice({}); }, "at least one value");
+  refused([] { choice({1, 2, 1}); }, "given twice");
   refused([] { Space({{"x", uniform(0, 1)}, {"x", uniform(0, 1)}}); }, "two parameters with the name \"x\"");
   refused([] { Space({{"", uniform(0, 1)}}); }, "no name");
   Space space{{"x", choice({1, 2})}};
   refused([&] { space.when("y", 1, Space{}); }, "no parameter \"y\"");
-  refused([&] { space.when("x", 3, Space{}); }, "is never 3");
+  refused([&] { space.when("x", 3, Space{}); }, "cannot have the value 3");
   refused([&] { space.when("x", 1, Space{{"x", uniform(0, 1)}}); }, "two parameters");
 }
 
@@ -121,8 +121,8 @@ TEST(SpaceTest, WhatDependsIsThereOnlyThen) {
     EXPECT_SAYS(checked.error().message(), why);
   };
   refused({{"kind", "a"}}, "\"deep\" is missing");
-  refused({{"kind", "b"}, {"deep", 1}}, "there is no parameter \"deep\" among these");
-  refused({{"kind", "c"}}, "cannot be c: it is one of a, b");
+  refused({{"kind", "b"}, {"deep", 1}}, "the space has no parameter \"deep\", or");
+  refused({{"kind", "c"}}, "cannot have the value c; its domain is: one of a, b");
   refused({{"kind", "b"}, {"other", 1}}, "no parameter \"other\"");
   Space outer;
   outer.nest("model", tree);

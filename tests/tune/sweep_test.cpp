@@ -157,7 +157,7 @@ TEST(Sweep, ATrialFromWhichNothingComesIsEnded) {
         return SimulatedStep{.metrics = 1, .time = hangs ? Duration{24h} : Duration{1s}};
       });
   EXPECT_EQ(results.count(State::kFailed), 2U);
-  EXPECT_NE(results.trials()[0].error.find("nothing came from it for 1 min"), std::string::npos)
+  EXPECT_NE(results.trials()[0].error.find("the trial sent nothing for 1 min"), std::string::npos)
       << results.trials()[0].error;
   EXPECT_NEAR(results.seconds(), 2 * 2 * 62, 1);
 }
@@ -240,10 +240,10 @@ TEST(Sweep, OptionsThatMakeNoSenseAreRefusedWithWhatToDo) {
       EXPECT_NE(std::string{error.what()}.find(why), std::string::npos) << error.what();
     }
   };
-  refused({.space = space_of_one()}, "how many trials");
-  refused({.space = space_of_one(), .trials = 1, .first = {{{"y", 1.0}}}}, "the space has none");
-  refused({.space = space_of_one(), .trials = 1, .first = {{{"x", 7.0}}}}, "none of");
-  refused({.space = space_of_one(), .trials = 1, .workers = 0}, "without workers");
+  refused({.space = space_of_one()}, "the number of trials is not set");
+  refused({.space = space_of_one(), .trials = 1, .first = {{{"y", 1.0}}}}, "which the space does not have");
+  refused({.space = space_of_one(), .trials = 1, .first = {{{"x", 7.0}}}}, "outside of its domain");
+  refused({.space = space_of_one(), .trials = 1, .workers = 0}, "TunerOptions::workers is 0");
   EXPECT_THROW(static_cast<void>(simulate({.space = space_of_one(), .trials = 1}, 0, learns)), InvalidArgument);
 }
 
@@ -486,7 +486,7 @@ TEST_F(Kept, TheJournalOfAnotherSweepIsRefused) {
     static_cast<void>(run(std::move(other), 2, learns));
     FAIL();
   } catch (const FailedPrecondition& error) {
-    EXPECT_NE(std::string{error.what()}.find("of another sweep"), std::string::npos) << error.what();
+    EXPECT_NE(std::string{error.what()}.find("belongs to another sweep"), std::string::npos) << error.what();
   }
 }
 

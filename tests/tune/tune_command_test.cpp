@@ -91,7 +91,7 @@ TEST_F(TuneCommand, SaysWhatIsWrongWithAFolder) {
   std::ofstream{folder_.path() / "journal"} << "this is something else, and not a journal";
   const auto other = command({"best", folder_.path()});
   EXPECT_EQ(WEXITSTATUS(other.status), 1);
-  EXPECT_SAYS(other.error, "this is no journal of a sweep");
+  EXPECT_SAYS(other.error, "this file is not the journal of a sweep");
   EXPECT_EQ(WEXITSTATUS(command({"show"}).status), 2);
   EXPECT_EQ(WEXITSTATUS(command({"export", sweep_, "--format", "pdf"}).status), 2);
 }

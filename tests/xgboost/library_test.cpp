@@ -60,7 +60,7 @@ TEST(LibraryTest, AnotherLibraryIsNoXgboost) {
   const auto other = load({"libm.so.6"});
   ASSERT_FALSE(other.ok());
   EXPECT_EQ(other.error().code(), ErrorCode::kUnsupported);
-  EXPECT_SAYS(other.error().to_string(), "libm.so.6 is no XGBoost");
+  EXPECT_SAYS(other.error().to_string(), "libm.so.6 is not an XGBoost library");
 }
 
 TEST(LibraryTest, TheVariableNamesTheOnlyPlace) {

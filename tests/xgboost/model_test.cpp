@@ -64,7 +64,7 @@ TEST(ModelTest, WhatIsNoModelIsRefused) {
   EXPECT_SAYS(message_of<InvalidArgument>([] { Model{Bytes{}}; }), "loading a model of 0 bytes");
   const Model model{train(logistic(), two_classes(200), {}, {.rounds = 2}).model};
   EXPECT_SAYS(message_of<InvalidArgument>([&] { static_cast<void>(model.predict(std::vector<float>(9))); }),
-              "9 features are no whole rows of the model's 8 columns");
+              "9 features are not a multiple of the model's 8 columns");
 }
 
 }  // namespace

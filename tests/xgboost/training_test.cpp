@@ -166,7 +166,7 @@ TEST(TrainingTest, DataThatDoesNotFitIsRefusedWithItsNumbers) {
     spoil(data);
     return message_of<InvalidArgument>([&] { train(logistic(), data); });
   };
-  EXPECT_SAYS(refused([](Data& data) { data.columns = 7; }), "800 features, which are no whole rows of 7 columns");
+  EXPECT_SAYS(refused([](Data& data) { data.columns = 7; }), "800 features, which is not a multiple of its 7 columns");
   EXPECT_SAYS(refused([](Data& data) { data.columns = 4; }), "200 rows and 100 labels");
   EXPECT_SAYS(refused([](Data& data) { data.columns = 0; }), "no rows or no columns");
   EXPECT_SAYS(refused([](Data& data) { data.weights = SharedSpan<float>{std::vector<float>(3)}; }), "3 weights");
@@ -182,7 +182,8 @@ TEST(TrainingTest, DataThatDoesNotFitIsRefusedWithItsNumbers) {
                     .labels = SharedSpan<float>{std::vector<float>(1)}};
   EXPECT_SAYS(message_of<InvalidArgument>([&] { train(logistic(), good, narrow); }),
               "the held-out rows have 4 columns, and the data has 8");
-  EXPECT_SAYS(message_of<InvalidArgument>([&] { static_cast<void>(good.slice(90, 101)); }), "of 100");
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { static_cast<void>(good.slice(90, 101)); }),
+              "the number of rows is 100");
 }
 
 std::size_t threads_of_process() {

@@ -15,11 +15,11 @@ from source import Problem, Tree, includes
 
 TIDY_DIAGNOSTIC = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+):\d+: (?:warning|error): (?P<text>.*)$", re.MULTILINE)
 
-GCC_ONLY = ("-fpch-preprocess", "-fno-tree-loop-distribute-patterns")  # which clang refuses
+GCC_ONLY = ("-fpch-preprocess", "-fno-tree-loop-distribute-patterns")  # clang refuses these
 
 
 def clang_tool(name: str) -> str:
-    """Version 14, which Debian 12 has: others judge differently."""
+    """Returns the path of the tool in version 14, which Debian 12 has. Other versions judge differently."""
     if path := shutil.which(name + "-14"):
         return path
     path = shutil.which(name)
@@ -47,7 +47,7 @@ def check_format(tree: Tree, fix: bool) -> list[Problem]:
 
 
 def check_headers(tree: Tree) -> list[Problem]:
-    """Each public header is the whole of a file that the build compiles: target all_verify_interface_header_sets."""
+    """Compiles each public header alone, by the target all_verify_interface_header_sets of the build."""
     run = subprocess.run(["cmake", "--build", tree.build, "--target", "all_verify_interface_header_sets", "--",
                           "-k", "0"], capture_output=True, text=True)
     if run.returncode == 0:
@@ -68,7 +68,8 @@ def git(tree: Tree, *arguments: str) -> str | None:
 
 
 def base_revision(tree: Tree) -> str | None:
-    """Where this work left main; on main itself what was last pushed, and if that is all, the last commit's parent."""
+    """Returns the revision where this work left main. On main itself it is the last pushed revision, or the parent of the
+    last commit if everything has been pushed."""
     head = git(tree, "rev-parse", "HEAD")
     for main in ("origin/main", "main"):
         base = git(tree, "merge-base", "HEAD", main)
@@ -89,7 +90,8 @@ def changed_files(tree: Tree, since: str | None) -> set[str]:
 
 
 def clang_command(entry: dict) -> list[str]:
-    """The compile command without warnings, whose names GCC and clang do not share, or a precompiled header."""
+    """Returns the compile command without the options for warnings, whose names GCC and clang do not share, and without the
+    precompiled header."""
     words = shlex.split(entry["command"])
     kept, skip = [], False
     for word in words[next(i for i, w in enumerate(words) if re.search(r"(\+\+|g?cc|clang)(-\d+)?$", w)) :]:
@@ -98,7 +100,7 @@ def clang_command(entry: dict) -> list[str]:
         elif word.startswith("-W") or word in GCC_ONLY:
             pass
         elif word.endswith("cmake_pch.hxx"):
-            kept.pop()  # its -include
+            kept.pop()  # the -include before it
         elif word == "-o":
             skip = True
         else:
@@ -107,7 +109,7 @@ def clang_command(entry: dict) -> list[str]:
 
 
 def taken_apart(entry: dict[str, str]) -> list[dict[str, str]]:
-    """An entry for each source file that the build compiles together with others in this entry's file."""
+    """Returns an entry for each source file that the file of this entry includes, if that is a file of a unity build."""
     together = pathlib.Path(entry["file"])
     if together.parent.name != "Unity":
         return [entry]
@@ -116,8 +118,8 @@ def taken_apart(entry: dict[str, str]) -> list[dict[str, str]]:
 
 
 def tidy_places(tree: Tree, wanted: set[str]) -> dict[str, list[str]]:
-    """The compiled files to look at, each with its command: the wanted sources, and for each wanted header one file
-    that includes it, at best the one that the build makes of a public header alone."""
+    """Returns the files to check, each with its compile command: the wanted sources, and for each wanted header one file that
+    includes it. For a public header this is the file by which the build compiles it alone, if there is one."""
     database = json.loads((tree.build / "compile_commands.json").read_text())
     commands: dict[str, list[str]] = {}
     alone: dict[str, str] = {}
@@ -140,7 +142,7 @@ def check_tidy(tree: Tree, everything: bool, since: str | None) -> list[Problem]
     wanted = set(tree.cpp_files) if everything else changed_files(tree, since) & set(tree.cpp_files)
     places = tidy_places(tree, wanted)
 
-    # What passed before and reads the same now, headers of ours included, passes again.
+    # A file that has passed before passes again if it and all headers of this tree are the same.
     headers = hashlib.sha256()
     for name in tree.files:
         if name.endswith((".hpp", ".h", ".clang-tidy")):

@@ -1,5 +1,6 @@
-"""No lambda that captures is a coroutine: the captures die with the lambda, while the coroutine still runs; GCC 11 and
-12 even free them twice when it is awaited. And no condition awaits: GCC 12 writes beyond the coroutine's frame."""
+"""Refuses coroutines that are capturing lambdas, and conditions that await. The captures die with the lambda while the
+coroutine still runs, and GCC 11 and 12 even free them twice when the coroutine is awaited. For a condition that awaits,
+GCC 12 writes beyond the frame of the coroutine."""
 
 import re
 
@@ -14,7 +15,7 @@ COROUTINE_WORD = re.compile(r"\bco_(await|return|yield)\b")
 
 
 def matching(code: str, start: int) -> int:
-    """The offset after the bracket that closes the one at start; -1 if none does."""
+    """Returns the offset after the bracket that closes the one at `start`, or -1 if no bracket does."""
     stack = []
     for offset in range(start, len(code)):
         if code[offset] in CLOSING:
@@ -28,7 +29,7 @@ def matching(code: str, start: int) -> int:
 
 
 def lambdas(code: str) -> list[tuple[int, str, int, int]]:
-    """(offset, captures, where the body begins, where it ends) of each lambda."""
+    """Returns (offset, captures, begin of the body, end of the body) for each lambda."""
     found = []
     for match in INTRODUCER.finditer(code):
         start = match.start()
@@ -55,7 +56,8 @@ def lambdas(code: str) -> list[tuple[int, str, int, int]]:
 
 
 def awaiting_conditions(code: str) -> list[tuple[int, str]]:
-    """(offset, statement) of each condition that awaits. What stands before the condition, as in if (x = …; x), may."""
+    """Returns (offset, statement) for each condition that awaits. The initializer before a condition, as in
+    if (x = …; x), may await."""
     found = []
     for match in CONDITION.finditer(code):
         end = matching(code, match.end() - 1)

@@ -1,4 +1,5 @@
-"""No foreign type and no foreign include in a public header: users' own versions must not collide with ours."""
+"""Refuses foreign types and foreign includes in public headers, because a user's own version of a library must not collide
+with the version that Pharos uses."""
 
 import re
 
@@ -9,7 +10,7 @@ FOREIGN_NAMES = re.compile(
     r"\b(?:namespace\s+)?(boost|asio|capnp|kj|spdlog|fmt|rocksdb|CLI|torch|at|c10|caffe2)\s*(?=::|\{)"
     r"|\b(SSL|SSL_CTX|EVP_\w+|HMAC_CTX|OSSL_\w+|cuda\w+_t|CU[a-z]+|nccl\w+_t|nvml\w+_t|BoosterHandle|DMatrixHandle)\b"
 )
-# libtorch's tensors are what these modules are about.
+# These modules offer functions on libtorch's tensors, so their public headers may name libtorch.
 TORCH_MODULES = ("ml/device/", "ml/train/", "ml/models/", "ml/data/")
 TORCH_NAMES = {"torch", "at", "c10"}
 

@@ -1,4 +1,5 @@
-"""Arrows between folders point down, and each foreign library has one door."""
+"""Checks that includes between folders only point down, and that each foreign library is included only by the folders
+that are its door."""
 
 import pathlib
 import re
@@ -7,7 +8,7 @@ from source import Problem, Tree, includes
 
 RUNTIME = ["base", "async", "wire", "net", "storage", "process"]
 
-# What each module may include, beside itself. ARCHITECTURE.md draws it.
+# The modules that each module may include, beside itself. ARCHITECTURE.md has a drawing.
 MAY_INCLUDE = {
     "base": [],
     "async": ["base"],
@@ -30,7 +31,7 @@ DOORS = {
     r"(boost|asio)(/|\.hpp)": [],
     r"Eigen/": ["ml/tune"],
     r"nlohmann/": ["ml/tune", "ml/data", "ml/checkpoint", "ml/reports"],
-    r"(capnp|kj)/|.*\.capnp\.h": [],  # benchmarks compare with it
+    r"(capnp|kj)/|.*\.capnp\.h": [],  # benchmarks compare Pharos with Cap'n Proto
     r"rocksdb/": ["runtime/storage"],
     r"(spdlog|fmt)/": ["runtime/base"],
     r"xxhash\.h": ["object_store", "runtime/process"],

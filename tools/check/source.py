@@ -26,7 +26,7 @@ class Tree:
 
     @functools.cached_property
     def files(self) -> list[str]:
-        """What git tracks or would track, as paths from the root."""
+        """The files that git tracks or would track, as paths from the root."""
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         names = subprocess.run(command, cwd=self.root, check=True, capture_output=True, text=True).stdout.split("\0")
         return sorted({name for name in names if name and (self.root / name).is_file()})
@@ -76,6 +76,6 @@ def line_of(text: str, offset: int) -> int:
 
 
 def includes(tree: Tree, name: str) -> list[tuple[int, str]]:
-    """(line, what is included) of each #include."""
+    """Returns (line, included name) for each #include."""
     code = tree.code(name)
     return [(line_of(code, match.start()), match[1]) for match in _INCLUDE.finditer(code)]

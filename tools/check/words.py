@@ -1,5 +1,5 @@
-"""The vocabulary: words that say nothing, second words for what has one already, comments that begin in the middle of a
-sentence; and folders in which nobody finds anything."""
+"""Checks the vocabulary: refuses words that say nothing, second words for things that have a word already, and comments
+that begin with "Of ". Also refuses folders with too many source files."""
 
 import collections
 import pathlib
@@ -20,7 +20,7 @@ REFUSED = {
 }
 REFUSED |= {word + "s": why for word, why in REFUSED.items() if not word.endswith(("s", "info"))}
 
-# Names that others gave, and the one level of the log.
+# Names of foreign libraries, and the name of a log level.
 ALLOWED = {"kInfo", "type_info", "siginfo_t", "dl_phdr_info", "Dl_info", "_Unwind_GetIPInfo",
            "GetInfoLogLevel", "common_type",
            "common_type_t", "common_reference", "common_reference_t", "common_with", "common_reference_with"}
@@ -60,7 +60,7 @@ def check_words(tree: Tree) -> list[Problem]:
             word = None if match[0] in modules else refused_part(match[0])
             before = code[max(0, match.start() - 80) : match.start()]
             if word is None or match[0] in ALLOWED or FOREIGN_QUALIFIER.search(before) or before.endswith((".", "->")):
-                continue  # a member of ours is refused where it is declared
+                continue  # members of this tree are refused where they are declared
             problems.append(Problem(name, line_of(code, match.start()),
                                     f'"{word}" in {match[0]}: {REFUSED[word]}; rename it'))
         for match in FRAGMENT.finditer(tree.text(name)):

@@ -321,8 +321,8 @@ bool CallLink::send(CellHandle cell, WhenFull when_full) {
   };
   if (const std::size_t size = cell->arguments().size(); size > wire::kCallPayloadMax.bytes()) {
     return fail({ErrorCode::kInvalidArgument,
-                 "the arguments have " + to_string(ByteCount{size}) + "; at most " + to_string(wire::kCallPayloadMax) +
-                     " can travel",
+                 "the arguments take " + to_string(ByteCount{size}) + "; at most " + to_string(wire::kCallPayloadMax) +
+                     " can be sent",
                  "Pass them in parts."});
   }
   std::unique_lock lock{mutex_};
@@ -385,8 +385,8 @@ std::optional<Error> CallLink::wait_for_room(std::unique_lock<std::mutex>& lock,
   while (!why_lost_ && link_ != nullptr && is_full()) {
     const TimePoint now = clock_->now();
     if (deadline.expired(now)) {
-      why = Error{ErrorCode::kDeadlineExceeded, "its deadline passed while too many calls of its actor waited",
-                  "Give it a later one, or have less under way before it."}
+      why = Error{ErrorCode::kDeadlineExceeded, "the deadline of the call passed while the queue of its actor was full",
+                  "Give the call a later deadline, or have fewer calls under way."}
                 .with(readable_name(function_table()[cell.call().function].name()));
       break;
     }
@@ -394,7 +394,7 @@ std::optional<Error> CallLink::wait_for_room(std::unique_lock<std::mutex>& lock,
       if (held_bytes_ < bounds_.held_bytes) break;
       why = Error{ErrorCode::kOverloaded,
                   to_string(ByteCount{held_bytes_ + link_->queued()}) +
-                      " of calls wait for this actor, which has taken none for " +
+                      " of calls wait for this actor, which has read none for " +
                       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(kStuckTime).count()) + " s",
                   "get() some of their results before calling again; the actor may be waiting for this one."};
       break;

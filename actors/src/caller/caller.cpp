@@ -148,7 +148,7 @@ void ActorHandle::kill(const std::optional<Error>& why) {
   caller->tell_node(wire::KillActor{id_});
   caller->lose_actor(*this, why ? *why
                                 : Error{ErrorCode::kActorDied, "actor \"" + label_ + "\" was killed by this program",
-                                        "Spawn another where it is still wanted."});
+                                        "Spawn another actor if one is still needed."});
 }
 
 CellHandle ActorHandle::loss() {
@@ -377,10 +377,11 @@ void Caller::give_up_at(Deadline deadline, const CellHandle& cell) {
     const auto caller = self.lock();
     const bool given_up = caller != nullptr && caller->give_up(*cell);
     const Error passed =
-        given_up ? Error{ErrorCode::kDeadlineExceeded, "its deadline has passed",
-                         "Give it a later one, or have less under way before it."}
-                 : Error{ErrorCode::kDeadlineExceeded, "the call's deadline has passed; it may still be running",
-                         "Give it a later one; cancelled() tells the function that nobody waits."};
+        given_up
+            ? Error{ErrorCode::kDeadlineExceeded, "the deadline of the call has passed",
+                    "Give the call a later deadline, or have fewer calls under way."}
+            : Error{ErrorCode::kDeadlineExceeded, "the deadline of the call has passed; the call may still be running",
+                    "Give the call a later deadline. The function can ask pharos::cancelled() whether to stop."};
     cell->fail_claimed(
         Error{passed}.with(name_of(*cell)).with_outcome(given_up ? cell->outcome_unsent() : Outcome::kUnknown));
   });
@@ -398,8 +399,9 @@ Result<actors::TaskPool*> Caller::pool_of(const TaskOptions& options) {
   if (const auto found = other_tasks_.find(shape); found != other_tasks_.end()) return found->second.get();
   if (other_tasks_.size() >= kShapesMax) {
     return Error{ErrorCode::kOverloaded,
-                 "this program has tasks that ask for " + std::to_string(kShapesMax) + " different things",
-                 "Round what tasks ask for."};
+                 "this program has tasks with " + std::to_string(kShapesMax) +
+                     " different combinations of resources, labels and nodes, which is the limit",
+                 "Use fewer different values in TaskOptions, for example rounded ones."};
   }
   auto pool = std::make_unique<actors::TaskPool>(*this, executor_, shape);
   pool->set_requests_max(registered_.cpus);
@@ -689,7 +691,7 @@ Result<CellHandle> try_call_actor(const ActorHandle& actor, const CallOptions& o
   arguments.let_go();
   if (cell) return cell;
   return Error{ErrorCode::kOverloaded,
-               "actor \"" + actor.label() + "\" has not taken the calls before this one, and no more of them may wait",
+               "actor \"" + actor.label() + "\" has not read the earlier calls, and its queue is full",
                "Try again after a pause, or get() some of their results first."}
       .with_outcome(Outcome::kNotStarted);
 }

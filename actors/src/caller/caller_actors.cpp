@@ -155,7 +155,8 @@ async::Async<Result<wire::ActorFound>> Caller::request_actor(Caller* self, wire:
   PHAROS_CO_TRY(const net::Parcel answer,
                 co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never()));
   const auto* const found = std::get_if<wire::ActorFound>(&answer.message);
-  if (found == nullptr) co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no actor"};
+  if (found == nullptr)
+    co_return Error{ErrorCode::kInternal, "the node answered the request for an actor with an unexpected message"};
   co_return *found;
 }
 
@@ -209,7 +210,9 @@ void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::
 
 void Caller::connect_worker(CallLink& link, net::Parcel parcel, const std::string& whose) {
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel.message);
-  if (ready == nullptr) return link.lose(Error{ErrorCode::kInternal, "the node gave an answer that fits no worker"});
+  if (ready == nullptr)
+    return link.lose(
+        Error{ErrorCode::kInternal, "the node answered the request for a worker with an unexpected message"});
   const std::string how = ready->ended.empty() ? " lost its connection while the call was under way"
                                                : " was restarted while the call was under way: " + ready->ended;
   link.connect(
@@ -240,7 +243,7 @@ void Caller::leave(const wire::IncarnationEnded& ended) {
 void Caller::let_go(ActorHandle& actor) {
   tell_node(wire::HoldActor{actor.id(), -1});
   lose_actor(actor, Error{ErrorCode::kActorDied, "this program has let go of actor \"" + actor.label() + "\"",
-                          "Keep a handle of it as long as it is wanted."});
+                          "Keep a handle of the actor as long as the actor is needed."});
 }
 
 void Caller::lose_actor(ActorHandle& actor, const Error& why) {

@@ -60,13 +60,16 @@ std::optional<Error> Filled::put_result(const Hole& hole) {
   }
   const auto result = hole.cell.wait(Deadline::never());
   if (!result) {
-    return Error{result.error()}.with("an argument, the result of another call").with_outcome(Outcome::kNotStarted);
+    return Error{result.error()}
+        .with("an argument that is the result of another call")
+        .with_outcome(Outcome::kNotStarted);
   }
   if (hole.what == Hole::kResult) {
     bytes_.write(result->count.data(), result->count.size());
     put(result->bytes, hole.cell);
   } else if (!hole.convert(hole.cell, *result, bytes_)) {
-    return Error{ErrorCode::kCorrupt, "a result that was an argument is none of its type"};
+    return Error{ErrorCode::kCorrupt,
+                 "an argument that is the result of another call cannot be decoded as that call's type"};
   }
   return std::nullopt;
 }

@@ -31,7 +31,7 @@ async::Async<void> until_there(CellHandle cell) {
 }  // namespace
 
 Error made_differently() {
-  return {ErrorCode::kObjectLost, "a task that was run again gave a result of another size",
+  return {ErrorCode::kObjectLost, "a task was run again to replace a lost result, and its new result has another size",
           "Give max_retries only to tasks whose results are the same each time."};
 }
 
@@ -140,7 +140,7 @@ async::Async<Result<Recipes::Restored>> Recipes::restore(Recipes* self, CellHand
     }
     const auto recipe = object_store::is_lost(object.error()) ? self->find(piece.location.id) : nullptr;
     if (recipe == nullptr) {
-      co_return Error{object.error()}.with("an argument of what was to be made again");
+      co_return Error{object.error()}.with("making an argument of a lost result again");
     }
     const CellHandle again = self->make_again(recipe, object.error());
     co_await until_there(again);

@@ -8,13 +8,13 @@ namespace pharos::actors {
 
 /// Returns the error of an operation whose Runtime has ended.
 inline Error stopped() {
-  return {ErrorCode::kRuntimeStopped, "the Runtime that this belongs to has ended",
+  return {ErrorCode::kRuntimeStopped, "the Runtime of this Ref, actor or group has ended",
           "Keep the Runtime alive until the last get()."};
 }
 
 /// Returns the error of an operation in a child of fork(), whose parent has the Runtime.
 inline Error forked() {
-  return {ErrorCode::kRuntimeStopped, "this process is a child of fork(), and the Runtime is its parent's",
+  return {ErrorCode::kRuntimeStopped, "this process is a child of fork(), and the Runtime belongs to its parent",
           "Make a Runtime in the child."};
 }
 

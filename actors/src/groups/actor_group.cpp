@@ -79,7 +79,7 @@ GroupCore::GroupCore(std::weak_ptr<Caller> caller, const ActorGroupOptions& opti
 // The actors of a growth have a pending call (greet), so that they and their demand for resources would outlive the
 // group.
 GroupCore::~GroupCore() {
-  give_up_growth({ErrorCode::kCancelled, "nobody has the group any more"});
+  give_up_growth({ErrorCode::kCancelled, "the last handle of the group is gone"});
 }
 
 std::vector<Bundle> GroupCore::own_bundles() const {
@@ -93,9 +93,9 @@ void GroupCore::begin() {
   }
   if (!options_.members.empty() && options_.size != 0 && options_.size != bundles.size()) {
     throw_error(Error{ErrorCode::kInvalidArgument,
-                      "group \"" + label_ + "\" has " + std::to_string(options_.size) + " members, and " +
-                          std::to_string(bundles.size()) + " of them say what they have",
-                      "Leave the size out, or give as many."});
+                      "group \"" + label_ + "\" has size " + std::to_string(options_.size) + ", but " +
+                          std::to_string(bundles.size()) + " entries in .members",
+                      "Leave out the size, or give one entry for each member."});
   }
   const std::size_t size = bundles.size();
   bundles.insert(bundles.end(), options_.spares, options_.member);
@@ -195,7 +195,9 @@ bool GroupCore::bears(const Seat& lost, const std::string& who) {
   }
   if (options_.on_death == OnDeath::kFail || deaths_ > options_.deaths_max) {
     const std::string how_many =
-        options_.on_death == OnDeath::kFail ? "" : ", and it bears " + std::to_string(options_.deaths_max) + " deaths";
+        options_.on_death == OnDeath::kFail
+            ? ""
+            : ", and the group survives at most " + std::to_string(options_.deaths_max) + " deaths";
     fail(Error{why.code(), "group \"" + label_ + "\" has lost " + who + how_many + ": " + why.message(), why.remedy()});
   } else {
     log(LogLevel::kWarn, "a group has lost a member",
@@ -255,16 +257,16 @@ CellHandle GroupCore::resize(std::size_t size) {
   if (caller == nullptr) throw_error(actors::stopped());
   CellHandle made = caller->new_cell();
   if (size == 0) {
-    made.set_error(
-        {ErrorCode::kInvalidArgument, "group \"" + label_ + "\" cannot have no members", "Stop it instead."});
+    made.set_error({ErrorCode::kInvalidArgument, "group \"" + label_ + "\" must keep at least one member",
+                    "Call stop() to end the group."});
   } else if (failed_) {
     made.set_error(*failed_);
   } else if (size <= members_.size()) {
     shrink(size);
     made.set_value({});
   } else if (growth_) {
-    made.set_error({ErrorCode::kFailedPrecondition, "group \"" + label_ + "\" grows already",
-                    "Wait for that first, or cancel it."});
+    made.set_error({ErrorCode::kFailedPrecondition, "group \"" + label_ + "\" is growing already",
+                    "Wait for the earlier resize() first, or cancel it."});
   } else {
     grow(size - members_.size(), made);
   }
@@ -272,7 +274,7 @@ CellHandle GroupCore::resize(std::size_t size) {
 }
 
 void GroupCore::shrink(std::size_t size) {
-  give_up_growth({ErrorCode::kCancelled, "it is to have " + std::to_string(size) + " members now"});
+  give_up_growth({ErrorCode::kCancelled, "the group was resized to " + std::to_string(size) + " members"});
   if (size == members_.size()) return;
   for (std::size_t rank = size; rank < members_.size(); ++rank) {
     members_[rank].actor->stop(kStopTime);
@@ -312,7 +314,7 @@ void GroupCore::grow(std::size_t more, const CellHandle& made) {
   });
   call_back_when_ready(greeted, [weak = weak_from_this(), greeted, made] {
     if (const auto core = weak.lock()) return core->take_in(greeted, made);
-    made.set_error({ErrorCode::kCancelled, "nobody has the group any more"});
+    made.set_error({ErrorCode::kCancelled, "the last handle of the group is gone"});
   });
 }
 
@@ -357,7 +359,7 @@ void GroupCore::end(std::optional<Duration> grace) {
   if (!failed_) {
     failed_ = Error{ErrorCode::kActorDied,
                     "group \"" + label_ + "\" was " + (grace ? "stopped" : "killed") + " by this program",
-                    "Spawn another where it is still wanted."};
+                    "Spawn another group if one is still needed."};
   }
   give_up_growth(*failed_);
   for (const auto* const seats : {&members_, &spares_}) {

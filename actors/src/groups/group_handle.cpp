@@ -19,12 +19,12 @@ void GroupHandle::remove() {
 std::shared_ptr<GroupHandle> Caller::reserve(const GroupOptions& options) {
   if (abandoned()) throw_error(actors::forked());
   if (const auto named = scheduler::check_name(options.name); !named) {
-    throw_error(Error{named.error()}.with("setting resources aside"));
+    throw_error(Error{named.error()}.with("reserving resources"));
   }
   wire::PlaceGroup place{.group = GroupId{random_u64()}, .label = options.name, .strategy = options.strategy};
   for (const Bundle& bundle : options.bundles) {
     const auto shape = actors::Shape::of(bundle);
-    if (!shape) throw_error(Error{shape.error()}.with("setting resources aside"));
+    if (!shape) throw_error(Error{shape.error()}.with("reserving resources"));
     place.bundles.push_back(shape->to_wire());
   }
   CellHandle cell = new_cell();
@@ -50,7 +50,8 @@ async::Async<void> Caller::place_group(Caller* self, CellHandle cell, wire::Plac
   }
   const auto* const ready = std::get_if<wire::GroupReady>(&answer->message);
   if (ready == nullptr) {
-    cell->set_error(Error{ErrorCode::kInternal, "the node gave an answer that fits no group"});
+    cell->set_error(
+        Error{ErrorCode::kInternal, "the node answered the request for a placement group with an unexpected message"});
     co_return;
   }
   Encoder nodes;
@@ -67,7 +68,7 @@ std::size_t PlacementGroup::size() const {
   return handle_ == nullptr ? 0 : handle_->size();
 }
 const Ref<std::vector<NodeId>>& PlacementGroup::nodes() const {
-  if (handle_ == nullptr) throw InvalidArgument{Error{ErrorCode::kInvalidArgument, "this is no placement group"}};
+  if (handle_ == nullptr) throw InvalidArgument{Error{ErrorCode::kInvalidArgument, "this PlacementGroup is empty"}};
   return handle_->nodes();
 }
 void PlacementGroup::remove() const {

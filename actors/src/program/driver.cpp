@@ -116,8 +116,8 @@ Result<void> Driver::connect(const RuntimeOptions& options) {
   if (!greeted) {
     const Error why = std::move(greeted).error();
     const bool refused = why.code() == ErrorCode::kPermissionDenied || why.code() == ErrorCode::kUnsupported;
-    return Error{refused ? why.code() : ErrorCode::kUnavailable, why.message(), why.remedy()}.with("greeting " +
-                                                                                                   connection.name);
+    return Error{refused ? why.code() : ErrorCode::kUnavailable, why.message(), why.remedy()}.with(
+        "the handshake with " + connection.name);
   }
   greeted_ = true;
   const auto link = net::SocketLink::make(reactor_, std::move(connection.socket), net::Descriptors::kAccepted);
@@ -141,7 +141,8 @@ Result<void> Driver::register_job() {
   PHAROS_TRY(const net::Parcel answer,
              async::block_on(reactor_, node_->request(std::move(job), std::move(descriptors), deadline)));
   const auto* const registered = std::get_if<wire::JobRegistered>(&answer.message);
-  if (registered == nullptr) return Error{ErrorCode::kInternal, "the node gave an answer that fits no job"};
+  if (registered == nullptr)
+    return Error{ErrorCode::kInternal, "the node answered the registration of this program with an unexpected message"};
   caller_->join(node_, *registered);
   if (!registered->warning.empty()) log(LogLevel::kWarn, "workers start slowly", {kv("why", registered->warning)});
   return {};
@@ -161,7 +162,7 @@ class QuitWatcher final : public net::Reactor::Watcher {
       const auto caller = weak.lock();
       if (caller == nullptr) return;
       caller->explain_waits([output](std::string text) {
-        output->report("pharos: what process " + std::to_string(::getpid()) + " waits for\n" + text);
+        output->report("pharos: process " + std::to_string(::getpid()) + " waits for these results:\n" + text);
       });
     });
   }
@@ -203,7 +204,7 @@ void Driver::on_peer_closed(net::Peer&, const Error& why) {
   if (stopping_.load()) return;
   caller_->lose_everything(Error{ErrorCode::kRuntimeStopped,
                                  "the node that served this program is gone: " + why.message(),
-                                 "Start the program again; the node's last words are on standard error."});
+                                 "Start the program again; the node's last messages are on standard error."});
 }
 
 async::Async<void> Driver::stop_cluster(Driver* self) {

@@ -89,15 +89,14 @@ Result<NodeConnection> start_daemon(const net::Key& token, std::vector<std::stri
 Result<std::string> find_daemon() {
   if (const std::string named = variable("PHAROS_DAEMON"); !named.empty()) {
     if (executable(named)) return named;
-    return Error{ErrorCode::kNotFound, "PHAROS_DAEMON names " + named + ", which is no executable file"};
+    return Error{ErrorCode::kNotFound, "PHAROS_DAEMON names " + named + ", which is not an executable file"};
   }
   const std::string here = folder_of_this_library();
   for (const std::string& path : {here + "/../bin/pharos", here + "/pharos"}) {
     if (executable(path)) return path;
   }
-  return Error{ErrorCode::kNotFound,
-               "the pharos executable is neither " + here + "/../bin/pharos nor " + here + "/pharos",
-               "Set PHAROS_DAEMON to where it is."};
+  return Error{ErrorCode::kNotFound, "found no pharos executable at " + here + "/../bin/pharos or " + here + "/pharos",
+               "Set PHAROS_DAEMON to the path of the executable."};
 }
 
 Result<NodeConnection> start_embedded_cluster(const RuntimeOptions& options) {

@@ -151,7 +151,7 @@ RegisteredFunction* register_function(const Function& function) {
 
 void throw_bad_arguments() {
   throw actors::BadArguments{Error{ErrorCode::kInvalidArgument,
-                                   "the arguments that arrived are not those of the function",
+                                   "the arguments that arrived do not match the function's parameters",
                                    "Caller and worker must be the same build."}
                                  .with_outcome(Outcome::kNotStarted)};
 }

@@ -84,7 +84,7 @@ void Output::flush() {
   show(fold_.flush());
   reports_.finish();
   if (const std::size_t dropped = writer_.finish(); dropped != 0) {
-    log(LogLevel::kWarn, "nobody reads this program's output; lines of its workers are dropped",
+    log(LogLevel::kWarn, "this program's output is not being read; lines of its workers are dropped",
         {kv("dropped", ByteCount{dropped})});
   }
 }

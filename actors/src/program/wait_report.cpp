@@ -47,7 +47,8 @@ class Report {
       who = "for its argument, ";
     }
     if (wait.stage == Stage::kNoCall) {
-      return say(depth, who + "a result that its own process makes, of other results or by itself");
+      return say(depth,
+                 who + "a result that comes from no call: the waiting process sets it, perhaps from other results");
     }
     say(depth,
         who + name_of_(wait.function) + (wait.actor ? " of actor \"" + wait.label + "\"" : std::string{", a task"}));
@@ -58,7 +59,7 @@ class Report {
       }
       return;
     }
-    if (node_ == nullptr) return say(depth + 1, "why is not known: the node did not answer in time");
+    if (node_ == nullptr) return say(depth + 1, "the reason is unknown, because the node did not answer in time");
     const auto worker = std::find_if(node_->workers.begin(), node_->workers.end(), [&](const auto& each) {
       return wait.actor ? each.actor == wait.actor : wait.worker && each.worker == wait.worker;
     });
@@ -67,7 +68,7 @@ class Report {
     } else if (wait.stage == Stage::kUnsent && !wait.actor) {
       explain_resources(scheduler::Resources{wait.amounts}, depth + 1);
     } else {
-      say(depth + 1, "which is answered at this moment, or whose process has just ended");
+      say(depth + 1, "whose answer is just arriving, or whose process has just ended");
     }
   }
 
@@ -99,7 +100,7 @@ class Report {
   void explain_waits_of(const InspectedWorker& worker, std::size_t depth) {
     if (worker.waits.empty()) return;
     if (std::find(above_.begin(), above_.end(), &worker) != above_.end()) {
-      return say(depth, "which waits for what is above: they wait for each other, and none will go on");
+      return say(depth, "which waits for a process above: this is a deadlock, and none of these processes can go on");
     }
     above_.push_back(&worker);
     explain_all(worker.waits, CallerId{worker.worker.value()}, depth + 1);
@@ -151,7 +152,7 @@ class Report {
 
 std::string explain_waits(const std::vector<PendingResult>& waits, CallerId caller, const wire::Inspected* node,
                           const std::function<std::string(std::uint32_t)>& name_of) {
-  if (waits.empty()) return "  no get() waits for anything\n";
+  if (waits.empty()) return "  none: no get() waits\n";
   Report report{node, name_of};
   report.explain_all(waits, caller, 0);
   return report.take();

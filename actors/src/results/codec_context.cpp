@@ -109,7 +109,7 @@ class ValueEncoder::Room final : public actors::ObjectRoom {
 
  private:
   std::shared_ptr<actors::LargeValues> values() override { return values_; }
-  std::string label() const override { return "made by then() or the like"; }
+  std::string label() const override { return "result of a callback, such as then()"; }
   const std::shared_ptr<actors::LargeValues> values_;
 };
 
@@ -149,7 +149,7 @@ void write_carried(std::span<const std::shared_ptr<detail::ActorHandle>> actors,
 Result<std::vector<CarriedActor>> read_carried(std::span<const std::byte>& payload) {
   Decoder decoder{payload};
   auto actors = Codec<std::vector<CarriedActor>>::decode(decoder);
-  if (decoder.failed()) return Error{ErrorCode::kCorrupt, "received a list of actors that makes no sense"};
+  if (decoder.failed()) return Error{ErrorCode::kCorrupt, "received a list of actors that cannot be decoded"};
   payload = payload.last(decoder.left());
   return actors;
 }

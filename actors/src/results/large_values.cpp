@@ -31,7 +31,7 @@ Error unanswered(Error why) {
 }
 
 Error out_on_disk() {
-  return {ErrorCode::kExhausted, "an argument lies on disk, because the object store is full",
+  return {ErrorCode::kExhausted, "an argument was moved to disk, because the object store is full",
           "Give the cluster's Runtime a larger object_store."};
 }
 
@@ -106,11 +106,13 @@ async::Async<Result<LargeValues::Opened>> LargeValues::ask_for_store(LargeValues
   auto answer = co_await node->request(std::move(ask), std::vector<Fd>{}, deadline);
   if (!answer) co_return unanswered(std::move(answer).error());
   const auto* const opened = std::get_if<wire::StoreOpened>(&answer->message);
-  if (opened == nullptr) co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no object store"};
+  if (opened == nullptr)
+    co_return Error{ErrorCode::kInternal,
+                    "the node answered the request for the object store with an unexpected message"};
   PHAROS_CO_TRY(auto memory,
                 object_store::map_store(std::move(answer->descriptors[0]), std::move(answer->descriptors[1])));
   if (opened->table >= memory->ledger().tables()) {
-    co_return Error{ErrorCode::kCorrupt, "the node gave a table of pins that there is none of"};
+    co_return Error{ErrorCode::kCorrupt, "the node named a table of pins that does not exist"};
   }
   co_return Lessee::make(self->self_, opened->table, std::move(memory), self->weak_from_this(),
                          std::move(answer->descriptors[2]));
@@ -131,7 +133,7 @@ async::Async<Result<Answer>> LargeValues::ask(LargeValues* self, wire::Message q
   auto answer = co_await node->request(std::move(question), std::vector<Fd>{}, deadline);
   if (!answer) co_return unanswered(std::move(answer).error());
   if (const auto* const expected = std::get_if<Answer>(&answer->message)) co_return *expected;
-  co_return Error{ErrorCode::kInternal, "the node gave an answer that fits no question"};
+  co_return Error{ErrorCode::kInternal, "the node's answer does not fit the request"};
 }
 
 async::Async<Result<object_store::Slab>> LargeValues::ask_for_slab(LargeValues* self, std::uint64_t slot_bytes) {
@@ -202,9 +204,10 @@ Result<std::vector<std::byte>> LargeValues::in_one_piece(std::span<const std::by
   std::size_t size = 0;
   for (const Decoder::Part& part : parts) size += part.bytes.size();
   if (size > most.bytes()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "the arguments have " + to_string(ByteCount{size}) + "; at most " + to_string(most) + " fit here",
-                 "Pass them in several calls."};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "the arguments take " + to_string(ByteCount{size}) + "; at most " + to_string(most) + " fit in one message",
+        "Pass them in several calls."};
   }
   std::vector<std::byte> bytes;
   bytes.reserve(size);
@@ -238,7 +241,7 @@ Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span
     }
     const auto all = object->where();
     if (piece.begin > all.size() || piece.size > all.size() - piece.begin) {
-      return Error{ErrorCode::kCorrupt, "received a part of an object that lies outside of it"};
+      return Error{ErrorCode::kCorrupt, "received a reference to bytes beyond the end of an object"};
     }
     std::shared_ptr<const void> owner = object;
     if (piece.of_ref == 0) owner = view;
@@ -251,7 +254,7 @@ Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span
 void LargeValues::take(std::span<const std::byte> payload, Taken then) {
   const auto read = read_pieces(payload);
   if (!read || read->pieces.size() != 1 || !read->bytes.empty()) {
-    return then(Error{ErrorCode::kCorrupt, "received a large result that is no object"});
+    return then(Error{ErrorCode::kCorrupt, "received a large result that does not consist of exactly one object"});
   }
   const object_store::Location location = read->pieces.front().location;
   const auto lessee = opened();
@@ -283,7 +286,8 @@ async::Async<Result<std::shared_ptr<Object>>> LargeValues::borrow(LargeValues* s
   if (opened->is_here(location)) co_return opened->borrow_here(location);
   for (int attempt = 1;; ++attempt) {
     PHAROS_CO_TRY(const object_store::Location here, co_await ask_to_import(self, location));
-    if (!opened->is_here(here)) co_return Error{ErrorCode::kCorrupt, "the node gave an object that lies at another"};
+    if (!opened->is_here(here))
+      co_return Error{ErrorCode::kCorrupt, "the node answered with an object of another node"};
     auto object = opened->borrow_here(here);
     if (object) (*object)->note_origin(location.node);
     if (object || object.error().code() != ErrorCode::kObjectLost || attempt == kImports) co_return object;

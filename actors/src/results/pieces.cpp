@@ -15,7 +15,7 @@ void write_pieces(std::span<const Piece> pieces, std::span<const std::byte> byte
 }
 
 Result<InPieces> read_pieces(std::span<const std::byte> payload) {
-  const auto corrupt = [] { return Error{ErrorCode::kCorrupt, "received a list of objects that makes no sense"}; };
+  const auto corrupt = [] { return Error{ErrorCode::kCorrupt, "received a malformed list of objects"}; };
   std::uint64_t count = 0;
   if (payload.size() < sizeof count) return corrupt();
   std::memcpy(&count, payload.data(), sizeof count);

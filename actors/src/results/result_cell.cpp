@@ -67,7 +67,7 @@ struct Parts {
     std::vector<std::size_t> ends(cells.size());
     try {
       if (!value->count.empty() || !find_ends(from, *value, ends.data())) {  // a tuple has no count of elements
-        return fail(Error{ErrorCode::kCorrupt, "received a result that is none of its function's type"});
+        return fail(Error{ErrorCode::kCorrupt, "received a result that is not of its function's type"});
       }
     } catch (...) {
       return fail(current_exception());
@@ -185,7 +185,7 @@ Result<Encoded> ResultCell::wait(Deadline deadline) {
   }
   if (const auto* const running = actors::RunningCall::of_this_thread(); running != nullptr && running->cancelled()) {
     return Error{ErrorCode::kCancelled, "the call that waited for this result was cancelled",
-                 "End its function: nobody waits for what it returns."};
+                 "Return from the function that waits: its result is not wanted any more."};
   }
   if (room_->abandoned()) {
     return Error{ErrorCode::kRuntimeStopped, "this process is a child of fork(), and the result comes to its parent"};
@@ -294,7 +294,7 @@ void complete_slice(const CellHandle& slice, const CellHandle& whole, std::uint6
   }
   if (encoded.count.size() == sizeof there) std::memcpy(&there, encoded.count.data(), sizeof there);
   if (there > encoded.bytes.size() / element_bytes) {
-    return slice.set_error(Error{ErrorCode::kCorrupt, "received a result that is none of its function's type"});
+    return slice.set_error(Error{ErrorCode::kCorrupt, "received a result that is not of its function's type"});
   }
   if (begin > there || count > there - begin) {
     return slice.set_error(Error{ErrorCode::kInvalidArgument,

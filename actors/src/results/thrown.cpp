@@ -17,7 +17,7 @@ namespace {
 
 using detail::ThrownType;
 
-constexpr const char* kDeclare = "Declare its type with pharos::throws to catch it here as it is.";
+constexpr const char* kDeclare = "Declare the exception's type with pharos::throws to catch it here as that type.";
 
 // Called in a catch block. Encodes the exception that is being handled as one of the declared types, and returns that
 // type; null if it is of none. Its own type is preferred to a base class.
@@ -37,12 +37,13 @@ Error with_declared(std::span<const ThrownType> declared, Error error) {
   if (type == nullptr) return {error.code(), error.message(), kDeclare};
   if (value.failed()) {
     return {error.code(), error.message(),
-            "It arrives without its fields, which cannot travel: " + std::string{to_string(value.failure())} + '.'};
+            "The exception arrives without its fields, because they cannot be encoded: " +
+                std::string{to_string(value.failure())} + '.'};
   }
   if (value.size() > Error::Thrown::kBytesMax) {
     return {error.code(), error.message(),
-            "It arrives without its fields, which have " + to_string(ByteCount{value.size()}) + "; at most " +
-                to_string(ByteCount{Error::Thrown::kBytesMax}) + " can travel."};
+            "The exception arrives without its fields, which take " + to_string(ByteCount{value.size()}) +
+                "; at most " + to_string(ByteCount{Error::Thrown::kBytesMax}) + " can be sent."};
   }
   return std::move(error).with_thrown({type->type->name(), value.flattened()});
 }

@@ -86,9 +86,10 @@ bool CallerLink::take_account(const wire::FrameView& frame) {
     }
     case ReplyCache::Arrival::kForgotten: break;
   }
-  const Error forgotten{ErrorCode::kUnavailable,
-                        "its caller was cut off for so long that what became of the call is forgotten",
-                        "Call it again if it may run twice."};
+  const Error forgotten{
+      ErrorCode::kUnavailable,
+      "the caller was disconnected for so long that the worker no longer knows whether the call has run",
+      "Call it again if it may run twice."};
   reply(frame.header, Error{forgotten}.with_outcome(Outcome::kUnknown), result_, {});
   flush_later();
   return false;
@@ -160,8 +161,8 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header, bool stop
   const Function& function = functions[header.function];
   const CallMarks::Mark mark = marks_.of(header.number);
   if (!mark.deadline.is_never() && mark.deadline.expired(calls_.platform().now())) [[unlikely]] {
-    return Error{ErrorCode::kDeadlineExceeded, "its deadline passed before it could begin",
-                 "Give it a later one, or have less under way before it."}
+    return Error{ErrorCode::kDeadlineExceeded, "the deadline of the call passed before the call could begin",
+                 "Give the call a later deadline, or have fewer calls under way."}
         .with(readable_name(function.name()));
   }
   if (mark.cancelled) {
@@ -173,12 +174,15 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header, bool stop
   }
   const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
   if (header.kind != FrameKind::kCall || function.kind != expected) {
-    return Error{ErrorCode::kFunctionNotFound, readable_name(function.name()) + " cannot be called that way",
-                 "Caller and worker must be the same build."};
+    return Error{
+        ErrorCode::kFunctionNotFound,
+        readable_name(function.name()) +
+            " is not a function of the kind that this worker runs: an actor runs methods, other workers run tasks",
+        "Caller and worker must be the same build."};
   }
   if (serves_.actor && stops) {
-    return Error{ErrorCode::kActorDied, "the actor stops, and begins no call any more",
-                 "Spawn another where it is still wanted."};
+    return Error{ErrorCode::kActorDied, "the actor is stopping and begins no further call",
+                 "Spawn another actor if one is still needed."};
   }
   if (serves_.actor && calls_.instance().object == nullptr) {
     return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
@@ -296,7 +300,7 @@ void CallerLink::reply_too_large(const FrameHeader& call, Encoder& result, Durat
   const ByteCount size{result.size()};
   reply(call,
         Error{ErrorCode::kInvalidArgument,
-              "the result has " + to_string(size) + "; at most " + to_string(wire::kCallPayloadMax) + " can travel",
+              "the result takes " + to_string(size) + "; at most " + to_string(wire::kCallPayloadMax) + " can be sent",
               "Return it in parts."},
         result, execution);
 }

@@ -75,10 +75,10 @@ Result<void> Running::enter_group(const Member& place) {
   Member& latest = calls_.instance().member;
   if (place.term < latest.term) {
     return Error{ErrorCode::kFailedPrecondition,
-                 "the call is of term " + std::to_string(place.term) + " of its group, which is in term " +
+                 "the call was made for term " + std::to_string(place.term) + " of its group, which is in term " +
                      std::to_string(latest.term) + " now",
-                 "The group has lost a member or changed its size: make the call again, by a handle of the group that "
-                 "knows."};
+                 "The group has lost a member or changed its size: make the call again, through a current "
+                 "handle of the group."};
   }
   member_ = latest = place;
   return {};

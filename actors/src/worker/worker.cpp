@@ -90,7 +90,7 @@ class Worker final : public net::Peer::Owner {
   // If the head has been silent for longer, it may have started another process for the actor.
   void watch_head() {
     if (reactor_.now() - last_beat_ >= kSilenceMax) {
-      std::fprintf(stderr, "pharos: nothing came from the head for %lld s, so this exclusive actor ends\n",
+      std::fprintf(stderr, "pharos: the head has sent nothing for %lld s, so this exclusive actor ends\n",
                    static_cast<long long>(std::chrono::seconds{kSilenceMax}.count()));
       ::_exit(1);
     }

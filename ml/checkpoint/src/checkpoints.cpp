@@ -135,8 +135,8 @@ class Checkpoints::Core {
     }
     if (!was_one) return std::nullopt;
     if (!is_damage) {
-      throw_error(Error{ErrorCode::kFailedPrecondition, "while they were loaded, checkpoints were removed: " + reasons,
-                        "Load again."});
+      throw_error(Error{ErrorCode::kFailedPrecondition,
+                        "checkpoints were removed while they were being loaded: " + reasons, "Load again."});
     }
     throw_error(Error{ErrorCode::kCorrupt,
                       "there were checkpoints in " + options_.folder.string() +
@@ -154,7 +154,9 @@ class Checkpoints::Core {
   void tidy_around(const std::string& loaded, const std::vector<std::string>& damaged) const {
     auto tidied = caught([&] { return set_aside(options_.folder, damaged); });
     if (tidied && options_.takes_over) tidied = caught([&] { return writer_.tidy(loaded); });
-    if (!tidied) log(LogLevel::kWarn, "around a checkpoint", {kv("why", tidied.error().to_string())});
+    if (!tidied)
+      log(LogLevel::kWarn, "a step before or after writing a checkpoint failed",
+          {kv("why", tidied.error().to_string())});
   }
 
   // ---- Agreement between ranks
@@ -170,7 +172,7 @@ class Checkpoints::Core {
     std::error_code error;
     if (!failed && !name.empty() && !fs::exists(options_.folder / name, error)) {
       failed = Error{ErrorCode::kFailedPrecondition,
-                     "what rank 0 has written to " + options_.folder.string() + " this rank does not see there",
+                     "this rank does not see a file that rank 0 has written to " + options_.folder.string(),
                      "Give a folder on a disk that the machines of all ranks share."};
     }
     const std::optional<Error> first = first_error(ranks_, failed);
@@ -294,8 +296,8 @@ class Checkpoints::Core {
       }
       if (its_shared != all[0][2]) {
         throw_error(Error{ErrorCode::kInvalidArgument,
-                          "rank " + std::to_string(rank) +
-                              " saves other shared tensors than rank 0, or has added them in another order",
+                          "the shared tensors of rank " + std::to_string(rank) +
+                              " differ from those of rank 0, or were added in another order",
                           "Add the same ones to the State of each rank, in the same order."});
       }
     }
@@ -337,7 +339,7 @@ class Checkpoints::Core {
       if (tensor == nullptr) tensor = from.find(name);
     }
     if (tensor == nullptr) {
-      return Error{ErrorCode::kInvalidArgument, "the checkpoint has none of that name", "Is it of another model?"};
+      return Error{ErrorCode::kInvalidArgument, "the checkpoint has no tensor of that name", "Is it of another model?"};
     }
     if (tensor->shape != slice.shape) {
       return Error{ErrorCode::kInvalidArgument, "it is " + describe(tensor->dtype, tensor->shape) +
@@ -349,7 +351,7 @@ class Checkpoints::Core {
   Result<void> read_value(SavedTensors& from, const State::Value& value, ReadValues& read) const {
     const auto* const tensor = from.find(value.is_of_rank ? name_of_rank(value.name, ranks_.rank()) : value.name);
     if (tensor == nullptr && value.is_of_rank) return {};
-    if (tensor == nullptr) return Error{ErrorCode::kInvalidArgument, "the checkpoint has none of that name"};
+    if (tensor == nullptr) return Error{ErrorCode::kInvalidArgument, "the checkpoint has no value of that name"};
     std::vector<std::byte> bytes(tensor->elements);
     PHAROS_TRY_VOID(from.read(*tensor, 0, DType::kU8, bytes));
     read.values.emplace_back(&value, std::move(bytes));

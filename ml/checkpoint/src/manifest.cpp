@@ -82,7 +82,7 @@ Result<JsonValue> unsealed(std::string_view text) {
   }
   const std::string_view content = text.substr(kHead, text.size() - kHead - 2);
   if (text.substr(kBegin.size(), 16) != hex(checksum_of(std::as_bytes(std::span{content})))) {
-    return corrupt("its checksum is another one");
+    return corrupt("its checksum does not match");
   }
   auto json = parse_json(content, kDepth);
   if (!json || json->as<JsonValue::Object>() == nullptr) return corrupt("it is no JSON");
@@ -151,7 +151,7 @@ Result<PartEntry> entry_of(const JsonValue& json, std::uint64_t file_bytes) {
   const std::string checksums = members.text("checksums");
   const auto type = std::ranges::find_if(kTypes, [&](DType each) { return to_string(each) == dtype; });
   const auto elements = elements_of(entry.shape);
-  const auto refuse = [&] { return corrupt("what it says of \"" + entry.name + "\" makes no sense"); };
+  const auto refuse = [&] { return corrupt("its entry for \"" + entry.name + "\" is invalid"); };
   if (!members.ok() || type == kTypes.end() || !elements) return refuse();
   entry.dtype = *type;
   std::uint64_t bytes = 0;
@@ -186,9 +186,9 @@ Result<RankPart> part_of(const JsonValue& json) {
   RankPart part{.file = members.text("file"), .bytes = members.number("bytes")};
   // The file must be a plain name, without a path to another folder.
   if (part.file.empty() || part.file.find('/') != std::string::npos || part.file.front() == '.') {
-    return corrupt("a part has no name of a file");
+    return corrupt("a part has no valid file name");
   }
-  const auto refuse = [&] { return corrupt("what it says of " + part.file + " makes no sense"); };
+  const auto refuse = [&] { return corrupt("its entry for " + part.file + " is invalid"); };
   if (part.bytes > kFileBytesMax) return refuse();
   if (members.has("head")) {
     part.head_checksum = from_hex(members.text("head"));
@@ -249,7 +249,7 @@ Result<Manifest> parse_manifest(std::string_view text) {
     PHAROS_TRY(RankPart part, part_of(each));
     manifest.parts.push_back(std::move(part));
   }
-  if (!members.ok()) return corrupt("it has not all that it should");
+  if (!members.ok()) return corrupt("members are missing or invalid");
   return manifest;
 }
 

@@ -38,11 +38,11 @@ void give_way() {
 }
 
 void log_around(const Error& why) {
-  log(LogLevel::kWarn, "around a checkpoint", {kv("why", why.to_string())});
+  log(LogLevel::kWarn, "a step before or after writing a checkpoint failed", {kv("why", why.to_string())});
 }
 
 Error given_up() {
-  return {ErrorCode::kFailedPrecondition, "it was given up: a rank had died, and has no part in it"};
+  return {ErrorCode::kFailedPrecondition, "the save was given up, because a rank died before it wrote its part"};
 }
 
 /// Logs the failure, if there is enough memory.
@@ -354,8 +354,8 @@ Result<Manifest> SaveWriter::gather(const Save& save, const fs::path& folder, co
     std::unique_lock lock{mutex_};
     if (unsaid_of_[rank] >= save.number) {
       fail({ErrorCode::kFailedPrecondition,
-            "rank " + std::to_string(rank) + " could not write its part, and not say so in " + folder.string() +
-                " either: what that rank logs says why",
+            "rank " + std::to_string(rank) + " could not write its part, and could not report that in " +
+                folder.string() + " either; the log of that rank has the reason",
             kDiskRemedy});
       ++rank;
       continue;

@@ -168,8 +168,8 @@ Result<void> SavedTensors::read_bytes(const Tensor::Piece& piece, std::uint64_t 
 
 Result<void> SavedTensors::read(const Tensor& tensor, std::uint64_t begin, DType as, std::span<std::byte> to) {
   if (tensor.dtype != as && (!is_real(tensor.dtype) || !is_real(as))) {
-    return Error{ErrorCode::kInvalidArgument, "it is of " + std::string{to_string(tensor.dtype)} +
-                                                  " in the checkpoint, and of " + std::string{to_string(as)} + " here"};
+    return Error{ErrorCode::kInvalidArgument, "its type is " + std::string{to_string(tensor.dtype)} +
+                                                  " in the checkpoint, and " + std::string{to_string(as)} + " here"};
   }
   const std::uint64_t end = begin + to.size() / size_of(as);
   std::uint64_t at = begin;

@@ -133,7 +133,7 @@ void Pending::wait() {
 Communicator::Threads::Threads(std::uint32_t ranks, const CommunicatorOptions& options)
     : options_{options}, ranks_{ranks} {
   if (ranks == 0 || ranks > Meeting::kRanksMax) {
-    detail::refuse("a group of " + std::to_string(ranks) + " ranks makes no sense",
+    detail::refuse("a group cannot have " + std::to_string(ranks) + " ranks",
                    "Give between 1 and " + std::to_string(Meeting::kRanksMax) + '.');
   }
   auto meeting = Mapping::of(-1, Meeting::bytes_for(ranks));
@@ -177,8 +177,9 @@ std::uint64_t Communicator::bytes_sent() const {
 
 std::size_t Communicator::elements_in(DType dtype, std::size_t bytes) {
   if (bytes % size_of(dtype) != 0) {
-    detail::refuse(std::to_string(bytes) + " bytes are no number of elements of " + std::string{to_string(dtype)},
-                   "Give a multiple of " + std::to_string(size_of(dtype)) + '.');
+    detail::refuse(
+        std::to_string(bytes) + " bytes are not a whole number of elements of " + std::string{to_string(dtype)},
+        "Give a multiple of " + std::to_string(size_of(dtype)) + '.');
   }
   return bytes / size_of(dtype);
 }
@@ -187,15 +188,15 @@ namespace {
 
 void check_reduction(DType dtype, Reduction reduction) {
   if (reduction != Reduction::kMean || is_real(dtype)) return;
-  detail::refuse("the mean of " + std::string{to_string(dtype)} + " is no whole number",
-                 "Reduce floats, or divide the sum.");
+  detail::refuse("Reduction::kMean is not defined for elements of type " + std::string{to_string(dtype)},
+                 "Reduce floats, or reduce with Reduction::kSum and divide the sum.");
 }
 
 void check_pieces(std::size_t from, std::size_t to, std::uint32_t ranks) {
   if (from == to * ranks) return;
-  detail::refuse("reduce_scatter() from " + std::to_string(from) + " elements to " + std::to_string(to) + " with " +
-                     std::to_string(ranks) + " ranks",
-                 "Give size() times as many as come back.");
+  detail::refuse("reduce_scatter() cannot go from " + std::to_string(from) + " elements to " + std::to_string(to) +
+                     " with " + std::to_string(ranks) + " ranks",
+                 "`from` must have size() times as many elements as `to`.");
 }
 
 }  // namespace
@@ -222,9 +223,10 @@ Pending Communicator::begin_reduce_scatter(DType dtype, std::span<std::byte> fro
   std::size_t end = 0;
   for (const Elsewhere& each : own) {
     if (each.begin < end || each.begin > to.size() || each.bytes.size() > to.size() - each.begin) {
-      detail::refuse("of a piece of " + std::to_string(to.size()) + " bytes, " + std::to_string(each.bytes.size()) +
-                         " from " + std::to_string(each.begin) + " on are elsewhere",
-                     "Give parts of the piece, one behind the other.");
+      detail::refuse("in a piece of " + std::to_string(to.size()) + " bytes, a part of " +
+                         std::to_string(each.bytes.size()) + " bytes at offset " + std::to_string(each.begin) +
+                         " lies outside of the piece or overlaps the part before",
+                     "Give parts inside of the piece, in the order of their offsets, without overlaps.");
     }
     static_cast<void>(elements_in(dtype, each.begin));
     static_cast<void>(elements_in(dtype, each.bytes.size()));
@@ -242,9 +244,9 @@ Pending Communicator::begin_reduce_scatter(DType dtype, std::span<std::byte> fro
 Pending Communicator::all_gather(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to,
                                  std::size_t to_count) {
   if (to_count != from_count * size()) {
-    detail::refuse("all_gather() from " + std::to_string(from_count) + " elements to " + std::to_string(to_count) +
-                       " with " + std::to_string(size()) + " ranks",
-                   "Give room for size() times as many.");
+    detail::refuse("all_gather() cannot go from " + std::to_string(from_count) + " elements to " +
+                       std::to_string(to_count) + " with " + std::to_string(size()) + " ranks",
+                   "`to` must have size() times as many elements as `from`.");
   }
   return {core_, core_->begin({.kind = Kind::kAllGather, .dtype = dtype, .count = from_count}, {from, to})};
 }
@@ -259,13 +261,13 @@ Pending Communicator::broadcast(DType dtype, std::byte* data, std::size_t count,
 Pending Communicator::all_to_all(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to,
                                  std::size_t to_count) {
   if (to_count != from_count || from_count % size() != 0) {
-    detail::refuse("all_to_all() from " + std::to_string(from_count) + " elements to " + std::to_string(to_count) +
-                       " with " + std::to_string(size()) + " ranks",
-                   "Give as many as come back: a multiple of size().");
+    detail::refuse("all_to_all() cannot go from " + std::to_string(from_count) + " elements to " +
+                       std::to_string(to_count) + " with " + std::to_string(size()) + " ranks",
+                   "`from` and `to` must have the same number of elements, a multiple of size().");
   }
   const std::size_t bytes = from_count * size_of(dtype);
   if (std::less{}(from, to + bytes) && std::less{}(static_cast<const std::byte*>(to), from + bytes)) {
-    detail::refuse("all_to_all() gives and takes the same memory", "Give room of its own for what comes.");
+    detail::refuse("`from` and `to` of all_to_all() overlap", "Give separate memory for `to`.");
   }
   return {core_, core_->begin({.kind = Kind::kAllToAll, .dtype = dtype, .count = from_count}, {from, to})};
 }
@@ -274,8 +276,7 @@ Pending Communicator::message(DType dtype, std::uint32_t from, std::uint32_t to,
                               std::size_t count) {
   const std::uint32_t other = from == rank() ? to : from;
   if (other >= size() || other == rank()) {
-    detail::refuse("rank " + std::to_string(rank()) + " sends no message to rank " + std::to_string(other) +
-                       ", and receives none from it",
+    detail::refuse("rank " + std::to_string(rank()) + " cannot exchange messages with rank " + std::to_string(other),
                    "Give another rank, below size().");
   }
   const Operation operation{.kind = Kind::kMessage,
@@ -302,8 +303,8 @@ std::size_t bytes_for(std::size_t elements, std::size_t size) {
   // Backends add to the size, up to some pages, and their sums must not overflow.
   constexpr std::size_t kBytesMax = std::size_t{1} << 56;
   if (elements > kBytesMax / size) {
-    throw_error(Error{ErrorCode::kExhausted, "there is no room for " + std::to_string(elements) + " elements of " +
-                                                 std::to_string(size) + " bytes"});
+    throw_error(Error{ErrorCode::kExhausted, "cannot allocate " + std::to_string(elements) + " elements of " +
+                                                 std::to_string(size) + " bytes: the limit is 2^56 bytes"});
   }
   return elements * size;
 }

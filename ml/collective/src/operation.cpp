@@ -34,19 +34,19 @@ Error disagreement(std::uint32_t rank, const Operation& its, std::uint32_t other
                    const std::string& when) {
   if (rank > other) return disagreement(other, others, rank, its, when);
   return {ErrorCode::kInvalidArgument,
-          "ranks do not agree: rank " + std::to_string(rank) + " is at " + to_string(its) + ", and rank " +
-              std::to_string(other) + " at " + to_string(others) + ", " + when,
-          "All ranks call the same operations in the same order."};
+          "ranks called different operations " + when + ": rank " + std::to_string(rank) + " called " + to_string(its) +
+              ", and rank " + std::to_string(other) + " called " + to_string(others),
+          "All ranks must call the same operations in the same order."};
 }
 
 Error has_died(std::uint32_t rank, const std::string& waits) {
   return {ErrorCode::kActorDied, "rank " + std::to_string(rank) + " has died, and " + waits + " waits for it",
-          "Begin a new term without it, or with another in its place."};
+          "Connect the group again without this rank, or with another process in its place."};
 }
 
 Error has_left(std::uint32_t rank, const std::string& waits) {
   return {ErrorCode::kActorDied, "rank " + std::to_string(rank) + " has left the group, and " + waits + " waits for it",
-          "All ranks call the same operations in the same order."};
+          "All ranks must call the same operations in the same order."};
 }
 
 std::string told(const Error& error) {

@@ -14,7 +14,8 @@ Array read_idx(const std::filesystem::path& path, Keep keep) {
   if (file.size() >= 2 && at(0) == 0x1f && at(1) == 0x8b) {
     throw_unsupported(path, "it is compressed; run gunzip first");
   }
-  if (file.size() < 4 || at(0) != 0 || at(1) != 0) throw_corrupt(path, "this is no IDX file: it begins otherwise");
+  if (file.size() < 4 || at(0) != 0 || at(1) != 0)
+    throw_corrupt(path, "this is not an IDX file: it begins with other bytes");
 
   FileNumbers numbers{.kind = Kind::kReal, .bytes = 0, .big_endian = true};
   switch (at(2)) {

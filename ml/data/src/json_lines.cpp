@@ -111,7 +111,7 @@ Table read_json_lines(const std::filesystem::path& path) {
     if (!is_flat) throw_unsupported(path, where() + " has a list or an object in it; only plain values can be read");
     const auto not_a_number = json.is_discarded() ? not_a_number_in(own) : std::nullopt;
     if (not_a_number) {
-      throw_corrupt(path, where() + " has " + std::string{*not_a_number} + ", which JSON has not; write null");
+      throw_corrupt(path, where() + " has " + std::string{*not_a_number} + ", which is not valid JSON; write null");
     }
     if (!json.is_object()) throw_corrupt(path, where() + " is no JSON object");
     for (const std::string& name : names) {

@@ -166,7 +166,7 @@ class Loader::Core {
                  std::to_string(options_.ranks) + " ranks",
              "Train with fewer ranks.");
     }
-    if (options_.threads != 0 && options_.ahead == 0) refuse("threads can make nothing ahead where nothing may be");
+    if (options_.threads != 0 && options_.ahead == 0) refuse("with threads, ahead must be 1 or more");
   }
 
   /// Called by the thread of next().

@@ -147,7 +147,7 @@ Array read_npy(const std::filesystem::path& path, Keep keep) {
   const Bytes file = bytes_of_file(path, keep);
   const char* const text = reinterpret_cast<const char*>(file.data());
   if (file.size() < 10 || std::memcmp(text, "\x93NUMPY", 6) != 0) {
-    throw_corrupt(path, "this is no npy file: it begins otherwise");
+    throw_corrupt(path, "this is not an npy file: it begins with other bytes");
   }
   const std::size_t width = text[6] == 1 ? 2 : 4;
   std::uint32_t length = 0;

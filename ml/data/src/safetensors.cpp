@@ -81,7 +81,7 @@ void check_places(const std::filesystem::path& path, Places places, std::uint64_
   std::ranges::sort(places);
   std::uint64_t at = 0;
   for (const auto& [begin, end] : places) {
-    if (begin < at) throw_corrupt(path, "two of its tensors lie on each other");
+    if (begin < at) throw_corrupt(path, "two of its tensors overlap");
     if (begin > at)
       throw_corrupt(path,
                     "no tensor has the " + std::to_string(begin - at) + " bytes from " + std::to_string(at) + " on");

@@ -41,9 +41,9 @@ std::int64_t Tokens::operator[](std::size_t place) const {
 
 void Tokens::copy(std::size_t begin, std::span<std::int64_t> to) const {
   if (begin > size() || to.size() > size() - begin) {
-    throw_error(Error{ErrorCode::kInvalidArgument, "of " + std::to_string(size()) + " tokens there are no " +
-                                                       std::to_string(to.size()) + " from " + std::to_string(begin) +
-                                                       " on"});
+    throw_error(Error{ErrorCode::kInvalidArgument, std::to_string(to.size()) + " tokens from " + std::to_string(begin) +
+                                                       " on were asked for; there are " + std::to_string(size()) +
+                                                       " tokens"});
   }
   width_ == 2 ? copy_as<std::uint16_t>(bytes_, begin, to) : copy_as<std::uint32_t>(bytes_, begin, to);
 }

@@ -55,7 +55,7 @@ class Room {
 
   /// To be called before memory is allocated. Throws an Exception with kCorrupt if the limit is reached.
   void take(std::size_t bytes) {
-    if (bytes > left_) throw_corrupt(path_, "its pickle makes far more of it than the file has");
+    if (bytes > left_) throw_corrupt(path_, "its pickle needs far more memory than a file of this size may");
     left_ -= bytes;
   }
 
@@ -190,7 +190,7 @@ class Unpickler {
   }
   void get(std::size_t place) {
     const auto found = memo_.find(place);
-    if (found == memo_.end()) fail("asks for what it has not kept");
+    if (found == memo_.end()) fail("refers to a value that it has not stored");
     stack_.push_back(found->second);
   }
 
@@ -432,7 +432,7 @@ std::vector<NamedArray> read_torch(const std::filesystem::path& path, Keep keep)
   Archive archive{path, file};
   const Bytes* const order = archive.find("byteorder");
   if (order != nullptr && order->size() >= 3 && std::memcmp(order->data(), "big", 3) == 0) {
-    throw_unsupported(path, "its numbers lie the other way round");
+    throw_unsupported(path, "its numbers are big-endian");
   }
   Room room{path, file.size()};
   Unpickler unpickler{path, archive, room};

@@ -136,7 +136,7 @@ std::map<std::string, ZipEntry> files_in_zip(const std::filesystem::path& path, 
 
 void check_entry(const std::filesystem::path& path, const std::string& name, const ZipEntry& entry) {
   if (entry.checksum == 0 || crc32(entry.bytes.span()) == entry.checksum) return;
-  throw_corrupt(path, "the bytes of " + name + " are not what was written: their checksum is another");
+  throw_corrupt(path, "the bytes of " + name + " are damaged: their checksum does not match");
 }
 
 }  // namespace pharos::ml

@@ -45,7 +45,7 @@ detail::OnGpu load_on_gpu() {
   }
   const auto make = detail::offered_on_gpu();
   if (make == nullptr) {
-    refuse(library.string() + " works with a libpharos.so that this program does not use",
+    refuse(library.string() + " uses another copy of libpharos.so than this program",
            "Link the program with libpharos.so, or with all of Pharos' libraries as archives.");
   }
   return make;

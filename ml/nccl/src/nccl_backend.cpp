@@ -35,12 +35,12 @@ Result<void> done(cudaError_t status, const std::string& what) {
   }
   return Error{has_none ? ErrorCode::kFailedPrecondition : ErrorCode::kUnavailable,
                what + ": " + ::cudaGetErrorString(status),
-               has_none ? "Run it where there is a GPU, with its driver." : "See what the GPU says, by nvidia-smi."};
+               has_none ? "Run the program on a machine with a GPU and its driver." : "Check the GPU with nvidia-smi."};
 }
 Result<void> done(ncclResult_t status, const std::string& what) {
   if (status == ncclSuccess || status == ncclInProgress) return {};
   return Error{ErrorCode::kUnavailable, what + ": " + ::ncclGetErrorString(status),
-               "NCCL_DEBUG=INFO has NCCL say more."};
+               "Set NCCL_DEBUG=INFO to see NCCL's log."};
 }
 
 ncclDataType_t type_of(DType dtype) {
@@ -130,7 +130,8 @@ Result<std::unique_ptr<NcclBackend>> NcclBackend::make(Communicator host, int de
   std::int32_t lacks = here ? 0 : 1;
   PHAROS_TRY_VOID(tried([&] { host.all_reduce(std::span{&lacks, 1}, Reduction::kMax); }));
   if (!here) return here.error();
-  if (lacks != 0) return Error{ErrorCode::kFailedPrecondition, "another rank has no GPU", "See what that rank says."};
+  if (lacks != 0)
+    return Error{ErrorCode::kFailedPrecondition, "another rank has no GPU", "The error of that rank says why."};
   if (const auto started = backend->start(); !started) return backend->give_up(started.error());
   return backend;
 }
@@ -139,8 +140,7 @@ Result<std::unique_ptr<NcclBackend>> NcclBackend::make(Communicator host, int de
 /// NCCL takes them for ranks of different machines, and sends their data over sockets.
 Result<void> NcclBackend::name_machine() {
   cudaDeviceProp own{};
-  PHAROS_TRY_VOID(
-      done(::cudaGetDeviceProperties(&own, device_), "asking GPU " + std::to_string(device_) + " its name"));
+  PHAROS_TRY_VOID(done(::cudaGetDeviceProperties(&own, device_), "reading the UUID of GPU " + std::to_string(device_)));
   constexpr std::size_t kSize = sizeof own.uuid;
   std::vector<std::byte> all(kSize * ranks());
   const auto uuid = std::as_bytes(std::span{&own.uuid, 1});
@@ -162,7 +162,7 @@ Result<void> NcclBackend::start() {
     PHAROS_TRY_VOID(done(::cudaStreamCreateWithFlags(each, cudaStreamNonBlocking), "making a stream"));
   }
   ncclUniqueId id{};
-  if (rank() == 0) PHAROS_TRY_VOID(done(::ncclGetUniqueId(&id), "asking NCCL for a name"));
+  if (rank() == 0) PHAROS_TRY_VOID(done(::ncclGetUniqueId(&id), "asking NCCL for an id of the group"));
   PHAROS_TRY_VOID(tried([&] { host_.broadcast(std::as_writable_bytes(std::span{&id, 1}), 0); }));
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -189,11 +189,12 @@ NcclBackend::~NcclBackend() {
 Result<void> NcclBackend::settle(Deadline deadline) {
   for (;;) {
     ncclResult_t state = ncclInProgress;
-    PHAROS_TRY_VOID(done(::ncclCommGetAsyncError(comm_, &state), "asking NCCL how it goes"));
+    PHAROS_TRY_VOID(done(::ncclCommGetAsyncError(comm_, &state), "asking NCCL for its state"));
     if (state != ncclInProgress) return done(state, "NCCL");
     PHAROS_TRY_VOID(host_check());
     if (deadline.expired(std::chrono::steady_clock::now())) {
-      return Error{ErrorCode::kDeadlineExceeded, "NCCL did not come to an end", "NCCL_DEBUG=INFO has NCCL say more."};
+      return Error{ErrorCode::kDeadlineExceeded, "NCCL did not finish in time",
+                   "Set NCCL_DEBUG=INFO to see NCCL's log."};
     }
     std::this_thread::sleep_for(kPause);
   }
@@ -282,7 +283,7 @@ Result<void> NcclBackend::check_agreement(const Running& running) const {
     Operation theirs;
     std::memcpy(&theirs, running.all.data() + other * sizeof theirs, sizeof theirs);
     if (theirs == running.operation) continue;
-    return disagreement(rank(), running.operation, other, theirs, "operation " + std::to_string(running.number));
+    return disagreement(rank(), running.operation, other, theirs, "as operation " + std::to_string(running.number));
   }
   return {};
 }
@@ -402,7 +403,7 @@ Result<void> NcclBackend::finish(detail::Work& work, Duration time) {
       if (const auto agreed = tried([&] { running.agreement->wait(); }); !agreed) return give_up(agreed.error());
     } else if (deadline.expired(now)) {
       return give_up(Error{ErrorCode::kDeadlineExceeded, to_string(running.operation) + " did not end on the GPU",
-                           "NCCL_DEBUG=INFO has NCCL say more; or give the operation more time."});
+                           "Set NCCL_DEBUG=INFO to see NCCL's log, or raise CommunicatorOptions::timeout."});
     }
     std::this_thread::sleep_for(kPause);
   }

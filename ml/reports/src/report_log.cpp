@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kWaitingMax = std::size_t{64} << 20;  // bytes of lines that wait to be written
 constexpr const char* kWriting = "writing reports";
-constexpr const char* kRemedy = "Make room in their folder.";
+constexpr const char* kRemedy = "Free some space on the disk of the reports' folder.";
 
 Result<Fd> open_file(const std::filesystem::path& path, int how) {
   Fd file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | how, 0644)};
@@ -40,7 +40,7 @@ Result<Ends> keep_whole_lines(const Fd& file) {
   const std::size_t end = text.rfind('\n') + 1;  // npos + 1 is 0
   if (::ftruncate(file.get(), static_cast<off_t>(end)) != 0 ||
       ::lseek(file.get(), static_cast<off_t>(end), SEEK_SET) < 0) {
-    return Error::from_errno("going on behind reports", errno);
+    return Error::from_errno("finding the end of the reports", errno);
   }
   const std::string_view lines = text.substr(0, end == 0 ? 0 : end - 1);
   return Ends{std::string{lines.substr(0, lines.find('\n'))}, std::string{lines.substr(lines.rfind('\n') + 1)}};
@@ -114,7 +114,7 @@ Result<ReportLog> ReportLog::go_on(const std::filesystem::path& folder, std::vec
   ReportLog log{folder / "reports.csv", std::move(csv), std::move(json), std::move(first_columns)};
   if (!ends.first.empty() && !log.take_columns(ends.first)) {
     return Error{ErrorCode::kFailedPrecondition,
-                 log.csv_path_.string() + " is of something else: it begins with " + ends.first,
+                 log.csv_path_.string() + " is not a file of these reports: its header is " + ends.first,
                  "Move it away, or give another folder."};
   }
   std::uint64_t last = 0;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kRecordBytesMax = std::size_t{64} << 20;  // bytes of records that wait to be written
 constexpr std::size_t kHead = sizeof(std::uint64_t) + sizeof(std::uint32_t);  // a record's length and its checksum
-constexpr const char* kMakeRoom = "Make room in its folder.";
+constexpr const char* kMakeRoom = "Free some space on the disk of this file.";
 
 std::uint32_t masked_checksum(std::string_view bytes) {
   const std::uint32_t crc = crc32c(std::as_bytes(std::span{bytes}));

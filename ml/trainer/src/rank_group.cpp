@@ -47,7 +47,7 @@ std::string has_ended(std::size_t rank) {
 }  // namespace
 
 Error no_replacement(const Error& death, const std::string& why) {
-  return {death.code(), death.story() + "; nobody could take its place: " + why, death.remedy()};
+  return {death.code(), death.story() + "; no other process could take its place: " + why, death.remedy()};
 }
 
 namespace detail {
@@ -71,7 +71,7 @@ Result<bool> RankGroup::make_ready(const std::function<bool()>& interrupted, Tim
   queue.add(ready);
   while (queue.take({.count = 1, .deadline = Deadline::at(std::min(until, now() + kLookTime))}).empty()) {
     if (interrupted()) return false;
-    if (now() >= until) return Error{ErrorCode::kDeadlineExceeded, "there was no room for another process in time"};
+    if (now() >= until) return Error{ErrorCode::kDeadlineExceeded, "no node had room for another process in time"};
   }
   try {
     Ref<void>{ready}.get();
@@ -112,7 +112,8 @@ void RankGroup::greet() {
       each.greeted_at = now();
       await(workers_->greet(rank), Awaited::What::kAnswer, rank);
     } else if (!each.has_answered && since > timeout_) {
-      lose(rank, Error{ErrorCode::kDeadlineExceeded, "it has not answered in time: is it stopped?"});
+      lose(rank,
+           Error{ErrorCode::kDeadlineExceeded, "the process of the rank did not answer in time, and may be stopped"});
     }
   }
 }
@@ -126,13 +127,13 @@ void RankGroup::look_for_missing() {
   if (now() < *waits_since_ + kReasonTime + kGreetTime) return;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].waits || ranks_[rank].end) continue;
-    lose(rank,
-         Error{ErrorCode::kDeadlineExceeded, "it has not come to the other ranks in time: does its function hang?"});
+    lose(rank, Error{ErrorCode::kDeadlineExceeded,
+                     "the function of the rank did not reach the other ranks in time, and may hang"});
   }
   if (!died_) miss_who_has_returned();
   if (died_ || left_) return;
-  died_ = Error{ErrorCode::kDeadlineExceeded, "a rank has come to the others too late, and all are there",
-                "Give a longer TrainerOptions::timeout."};
+  died_ = Error{ErrorCode::kDeadlineExceeded, "a rank reached the other ranks too late, although all ranks are alive",
+                "Set a longer TrainerOptions::timeout."};
 }
 
 void RankGroup::miss_who_has_returned() {
@@ -140,8 +141,8 @@ void RankGroup::miss_who_has_returned() {
   if (returned == ranks_.end()) return;
   left_ = Error{ErrorCode::kFailedPrecondition,
                 "the function of rank " + std::to_string(returned - ranks_.begin()) +
-                    " has returned, and other ranks wait for it behind step " + std::to_string(reported_),
-                "All ranks do the same steps."};
+                    " has returned, while other ranks wait for it after step " + std::to_string(reported_),
+                "All ranks must do the same steps."};
 }
 
 std::vector<detail::TrainEvent> RankGroup::wait(TimePoint until) {

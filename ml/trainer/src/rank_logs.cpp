@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kWaitingMax = std::size_t{16} << 20;  // bytes of one rank that wait to be written
 constexpr Duration kLastTime = std::chrono::seconds{2};
 constexpr const char* kLeftOut = "[pharos: lines were left out here, there were too many at once]\n";
-constexpr const char* kRemedy = "Make room, or give a folder of a larger disk.";
+constexpr const char* kRemedy = "Free some space, or give a folder on a larger disk.";
 
 }  // namespace
 

@@ -81,9 +81,10 @@ void TrainContext::resume(State state, OnRankDeath on_death) {
 void TrainContext::check_is_shared() const {
   for (const StateSlice& each : state_.slices()) {
     if (each.is_shared || size() == 1) continue;
-    throw_error(Error{ErrorCode::kInvalidArgument,
-                      "ranks have divided \"" + each.name + "\" among them: who dies has a part that no other has",
-                      "Take OnRankDeath::kBeginAgain."});
+    throw_error(Error{
+        ErrorCode::kInvalidArgument,
+        "ranks have divided \"" + each.name + "\" among them, so a rank that dies has a part that no other rank has",
+        "Use OnRankDeath::kBeginAgain."});
   }
 }
 
@@ -153,8 +154,8 @@ Metrics TrainContext::mean(const Metrics& metrics, double weight) {
 // Reduces what the ranks want (to save, to stop), hashes of the names of their metrics, and the metrics.
 TrainContext::Sum TrainContext::sum_up(const Metrics& metrics, double weight, bool saves) {
   if (!(weight >= 0) || !std::isfinite(weight)) {
-    throw_error(Error{ErrorCode::kInvalidArgument,
-                      "a report of rank " + std::to_string(rank()) + " has the weight " + std::to_string(weight)});
+    throw_error(Error{ErrorCode::kInvalidArgument, "a report of rank " + std::to_string(rank()) + " has the weight " +
+                                                       std::to_string(weight) + ", which is negative or not finite"});
   }
   enum : std::size_t { kWeight, kSaves, kStops, kHash, kSquares, kMetrics };
   const double hash = hash_of_names(metrics);
@@ -193,7 +194,8 @@ void TrainContext::check_names(const Metrics& metrics, double hash, double sum, 
   throw_error(Error{ErrorCode::kInvalidArgument,
                     list_of(others) + " and rank 0 report different metrics at step " + std::to_string(step_ + 1) +
                         "; those of rank " + std::to_string(rank()) + " are " + metrics.to_string(),
-                    "Report the same names in the same order on all ranks, with the weight 0 where there is nothing."});
+                    "Report the same names in the same order on all ranks; a rank that has no values reports them with "
+                    "the weight 0."});
 }
 
 void TrainContext::check_number(const std::string& name, double own) {
@@ -217,9 +219,9 @@ void TrainContext::check_mean(const Metrics& metrics, const Metrics& means, cons
 void TrainContext::throw_is_no_number(const std::string& name, const std::string& where) const {
   throw_error(
       Error{ErrorCode::kUserError,
-            "\"" + name + "\" of " + where + " is no finite number any more at step " + std::to_string(step_ + 1),
-            "Take a smaller learning rate, or clip gradients; check_numbers, of FitOptions and DdpOptions, says which "
-            "parameter's gradient was the first. Checkpoints from before are there."});
+            "\"" + name + "\" of " + where + " is no longer finite at step " + std::to_string(step_ + 1),
+            "Use a smaller learning rate, or clip gradients. check_numbers, in FitOptions and DdpOptions, reports the "
+            "first parameter whose gradient is not finite. Earlier checkpoints are still there."});
 }
 
 // ---- Another rank's death
@@ -300,7 +302,7 @@ void TrainContext::copy_state() {
   ranks_.all_gather(std::span<const std::int64_t>{&own, 1}, std::span{all});
   const auto furthest = std::ranges::max_element(all);
   if (*furthest < 0) {
-    throw_error(Error{ErrorCode::kObjectLost, "all ranks that had the state of the training whole have died"});
+    throw_error(Error{ErrorCode::kObjectLost, "all ranks that had the complete state of the training have died"});
   }
   const auto from = static_cast<std::uint32_t>(furthest - all.begin());
   if (has_whole_state_) put_back();

@@ -200,7 +200,7 @@ void TrainLog::look_for(const std::string& metric) const {
   if (names.empty() || names.contains(metric)) return;
   std::string all;
   for (const std::string& each : names) all += (all.empty() ? "" : ", ") + each;
-  log(LogLevel::kWarn, "no report of a training has had the metric that was asked for",
+  log(LogLevel::kWarn, "no report of a training had the metric that was asked for",
       {kv("training", std::string_view{name_}), kv("metric", std::string_view{metric}),
        kv("has", std::string_view{all})});
 }

@@ -175,7 +175,8 @@ async::Async<TrainEnd> TrainRunner::run(std::shared_ptr<Thread> thread) {
 }
 
 async::Async<TrainNews> TrainRunner::next() {
-  if (thread_ == nullptr) throw_error(Error{ErrorCode::kFailedPrecondition, "no training has begun here"});
+  if (thread_ == nullptr)
+    throw_error(Error{ErrorCode::kFailedPrecondition, "no training has been started on this rank"});
   return next(thread_);
 }
 

@@ -32,10 +32,11 @@ void check(const TrainerOptions& options) {
   const auto refuse = [](std::string what, std::string remedy) {
     throw_error(Error{ErrorCode::kInvalidArgument, std::move(what), std::move(remedy)});
   };
-  if (options.scaling.workers == 0) refuse("a training without workers does nothing", "Set Scaling::workers.");
-  if (options.timeout <= Duration::zero()) refuse("ranks that never wait cannot train", "Set TrainerOptions::timeout.");
+  if (options.scaling.workers == 0) refuse("Scaling::workers is 0", "Set Scaling::workers to 1 or more.");
+  if (options.timeout <= Duration::zero())
+    refuse("TrainerOptions::timeout is not above zero", "Set a longer TrainerOptions::timeout.");
   if ((options.save_every != 0 || options.keep_best != 0) && options.folder.empty()) {
-    refuse("checkpoints are wanted, and have no folder", "Set TrainerOptions::folder.");
+    refuse("checkpoints were asked for, but TrainerOptions::folder is empty", "Set TrainerOptions::folder.");
   }
 }
 
@@ -91,7 +92,7 @@ class Run {
         case RankGroup::How::kThrew: throw_error(*end.why);
         case RankGroup::How::kMakesRoom:
           if (stops_at_) return take_result();
-          begin_again("its place was wanted");
+          begin_again("a rank had to leave its place");
           break;
         case RankGroup::How::kLost:
         case RankGroup::How::kDied:
@@ -128,7 +129,7 @@ class Run {
     result.why_unsaved = why.story();
     return result;
   }
-  void begin_again(const std::string& why) { note("a training is begun again", why, false, time_now()); }
+  void begin_again(const std::string& why) { note("a training is restarted", why, false, time_now()); }
   void note(const char* what, const std::string& why, bool is_replacement, TimePoint when) {
     // If progress is shown, TrainLog prints the same for the user when the training goes on.
     log(options_.progress ? LogLevel::kInfo : LogLevel::kWarn, what,
@@ -174,7 +175,8 @@ class Run {
         ranks.stop();
       }
       if (stops_at_ && time_now() > *stops_at_ + options_.grace) {
-        return {RankGroup::How::kDied, Error{ErrorCode::kDeadlineExceeded, "its ranks have not stopped in time"}};
+        return {RankGroup::How::kDied,
+                Error{ErrorCode::kDeadlineExceeded, "the ranks of the training did not stop in time"}};
       }
     }
   }
@@ -202,7 +204,7 @@ class Run {
     std::string text = why.story();
     for (const std::size_t rank : ranks) {
       const std::string name = "rank " + std::to_string(rank);
-      if (!text.starts_with(name + ':')) text += "; " + name + " was gone, too";
+      if (!text.starts_with(name + ':')) text += "; " + name + " had died, too";
     }
     return text;
   }
@@ -250,7 +252,7 @@ class Run {
     if (written) written = std::move(too);
     const bool is_new = !std::exchange(cannot_write_, !written);
     if (written || !is_new) return;
-    log(LogLevel::kError, "reports of a training cannot be written, and wait",
+    log(LogLevel::kError, "reports of a training cannot be written now; they are kept and written later",
         {kv("training", std::string_view{options_.name}), kv("why", written.error().to_string())});
   }
 
@@ -281,8 +283,9 @@ namespace detail {
 TrainerOptions trainer_options(const DistributedOptions& options) {
   if ((options.gpus == 0) == (options.workers == 0)) {
     throw_error(Error{ErrorCode::kInvalidArgument,
-                      options.gpus == 0 ? "a training on nothing" : "a training on GPUs and on workers without",
-                      "Set DistributedOptions::gpus, or workers."});
+                      options.gpus == 0 ? "DistributedOptions::gpus and DistributedOptions::workers are both 0"
+                                        : "DistributedOptions::gpus and DistributedOptions::workers are both set",
+                      "Set one of them."});
   }
   TrainerOptions trainer = options.trainer;
   const bool on_gpus = options.gpus != 0;

@@ -47,7 +47,8 @@ Result<Library> functions_of(void* file, const std::string& place) {
   Symbols symbols{file};
   symbols.find("XGBoostVersion", library.version);
   if (!symbols.missing().empty()) {
-    return Error{ErrorCode::kUnsupported, place + " is no XGBoost: it has no " + symbols.missing(), kHowToInstall};
+    return Error{ErrorCode::kUnsupported,
+                 place + " is not an XGBoost library: it lacks the function " + symbols.missing(), kHowToInstall};
   }
   Installed& installed = library.installed;
   library.version(&installed.major, &installed.minor, &installed.patch);
@@ -75,9 +76,10 @@ Result<Library> functions_of(void* file, const std::string& place) {
   library.openmp_threads = reinterpret_cast<int (*)()>(::dlsym(file, "omp_get_max_threads"));
   library.set_openmp_threads = reinterpret_cast<void (*)(int)>(::dlsym(file, "omp_set_num_threads"));
   if (!symbols.missing().empty()) {
-    return Error{ErrorCode::kUnsupported,
-                 installed.path + " is XGBoost " + version_of(installed) + ", which has no " + symbols.missing(),
-                 "Use 1.7 or later."};
+    return Error{
+        ErrorCode::kUnsupported,
+        installed.path + " is XGBoost " + version_of(installed) + ", which lacks the function " + symbols.missing(),
+        "Use 1.7 or later."};
   }
   return library;
 }
@@ -86,7 +88,8 @@ Result<Library> functions_of(void* file, const std::string& place) {
 
 Result<void> Library::check(int status, std::string_view attempted) const {
   if (status == 0) return {};
-  return Error{ErrorCode::kInvalidArgument, "XGBoost " + version_of(installed) + " refuses: " + readable(last_error())}
+  return Error{ErrorCode::kInvalidArgument,
+               "XGBoost " + version_of(installed) + " reports an error: " + readable(last_error())}
       .with(std::string{attempted});
 }
 

@@ -70,23 +70,24 @@ Result<void> check(const Data& data) {
     return refusal("the data has no rows or no columns", "Give it features, and say how many columns they have.");
   }
   if (data.features.size() % data.columns != 0) {
-    return refusal("the data has " + std::to_string(data.features.size()) + " features, which are no whole rows of " +
-                       columns + " columns",
-                   "Give each row as many.");
+    return refusal("the data has " + std::to_string(data.features.size()) +
+                       " features, which is not a multiple of its " + columns + " columns",
+                   "Give each row the same number of features.");
   }
   const std::string rows = std::to_string(data.rows());
   if (data.labels.size() != data.rows()) {
     return refusal("the data has " + rows + " rows and " + std::to_string(data.labels.size()) + " labels",
-                   "Give each row one.");
+                   "Give each row one label.");
   }
   if (!data.weights.empty() && data.weights.size() != data.rows()) {
     return refusal("the data has " + rows + " rows and " + std::to_string(data.weights.size()) + " weights",
-                   "Give each row one, or none to any.");
+                   "Give one weight for each row, or no weights.");
   }
   for (const std::uint32_t column : data.categories) {
     if (column >= data.columns) {
-      return refusal("column " + std::to_string(column) + " is to be categories, and there are " + columns + " columns",
-                     "Columns count from 0.");
+      return refusal(
+          "column " + std::to_string(column) + " is named as categorical, but there are only " + columns + " columns",
+          "Columns count from 0.");
     }
   }
   return {};
@@ -165,9 +166,9 @@ void drop_matrices() {
 Data Data::slice(std::size_t first, std::size_t last) const {
   if (first > last || last > rows()) {
     throw_error(Error{ErrorCode::kInvalidArgument,
-                      "rows " + std::to_string(first) + " to before " + std::to_string(last) + " were asked for, of " +
-                          std::to_string(rows()),
-                      "Ask for rows that there are."});
+                      "rows " + std::to_string(first) + " to " + std::to_string(last) +
+                          " (not included) were asked for, and the number of rows is " + std::to_string(rows()),
+                      "Ask for rows that the data has."});
   }
   const auto part = [&](const SharedSpan<float>& whole, std::size_t wide) {
     if (whole.empty()) return whole;

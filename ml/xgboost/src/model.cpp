@@ -52,9 +52,9 @@ std::vector<float> Model::predict(std::span<const float> features) const {
   const std::size_t columns = loaded_->columns;
   if (columns == 0 || features.size() % columns != 0) {
     throw_error(Error{ErrorCode::kInvalidArgument,
-                      std::to_string(features.size()) + " features are no whole rows of the model's " +
+                      std::to_string(features.size()) + " features are not a multiple of the model's " +
                           std::to_string(columns) + " columns",
-                      "Give it the columns that it was trained with."});
+                      "Give the model the columns that it was trained with."});
   }
   if (features.empty()) return {};
   ThreadLimit limit{*loaded_->xgboost};

@@ -50,7 +50,8 @@ Result<void> look_at_warnings(const Library& library) {
     const auto end = said.find('}');
     std::string names = begin < end ? said.substr(begin + 1, end - begin - 1) : said;
     return refused("XGBoost does not use these parameters:" + names.substr(0, names.find_last_not_of(' ') + 1),
-                   "Correct their names, or leave them out: they are unknown to it, or of no use with the others.");
+                   "Correct their names or leave them out: XGBoost does not know them, or does not use them together "
+                   "with the other parameters.");
   }
   return {};
 }
@@ -222,7 +223,7 @@ Result<Trained> Training::run(Trial* trial, const Params& params, const Data& da
   }
   if (options.early_stopping_rounds != 0 && held_out.features.empty()) {
     return refused("early stopping was asked for without held-out rows",
-                   "Hold some out: what a model is trained with, it measures ever better.");
+                   "Pass held-out rows: on the rows that it is trained with, a model always becomes better.");
   }
   PHAROS_TRY(const Library* const xgboost, library());
   take_warnings(*xgboost);

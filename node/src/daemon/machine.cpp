@@ -99,7 +99,7 @@ Result<void> cut_to_declared(Machine& machine, const std::string& text, const ch
   const std::int64_t gpus = machine.resources.gpus();
   if (gpus % scheduler::Resources::kWhole != 0) {
     return Error{ErrorCode::kInvalidArgument,
-                 "PHAROS_RESOURCES=" + text + " declares a part of a GPU: a node has whole ones"};
+                 "PHAROS_RESOURCES=" + text + " declares a fraction of a GPU, but a node offers whole GPUs only"};
   }
   const auto count = static_cast<std::size_t>(gpus / scheduler::Resources::kWhole);
   if (visible == nullptr) machine.gpus = numbers_below(count);

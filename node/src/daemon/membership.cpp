@@ -198,8 +198,8 @@ void Membership::admit(Number number, const wire::JoinCluster& join, std::uint64
   FarNode& node = far_nodes_.at(number);
   const auto refuse = [&](Error why) { node.peer->respond(request, std::move(why)); };
   if (!head_address_.empty()) {
-    return refuse(
-        {ErrorCode::kFailedPrecondition, "there is a node, and no head", "Join its head, at " + head_address_ + "."});
+    return refuse({ErrorCode::kFailedPrecondition, "this address belongs to a node, not to the head",
+                   "Join its head, at " + head_address_ + "."});
   }
   if (head_ == nullptr) {
     return refuse(trouble_ ? Error{ErrorCode::kUnavailable, trouble_->message()}
@@ -280,7 +280,7 @@ void Membership::note_heard(Number number) {
 
 void Membership::suspect_own_link() {
   log(LogLevel::kWarn,
-      "nothing comes from any other machine: the link of this machine is down, perhaps; nodes may come back",
+      "no message comes from any other machine: perhaps the link of this machine is down; nodes may come back",
       {kv("seconds", Silence::kSuspicionTicksMax)});
   for (auto& [number, node] : far_nodes_) {
     if (!silence_.is_elsewhere(number)) continue;
@@ -320,10 +320,11 @@ async::Async<Result<wire::ClusterJoined>> Membership::ask_to_join(Membership* se
                                         .heard = heard_before};
   PHAROS_CO_TRY(const net::Parcel answer, co_await link->request(std::move(ask), std::vector<Fd>{}, deadline));
   const auto* const joined = std::get_if<wire::ClusterJoined>(&answer.message);
-  if (joined == nullptr) co_return Error{ErrorCode::kInternal, "the head gave an answer that fits no node"};
+  if (joined == nullptr)
+    co_return Error{ErrorCode::kInternal, "the head sent an invalid answer to the request to join"};
   if (joined->resumed && !self->session_.can_resume(joined->heard)) {
     self->session_ = Session{};  // so that the head gives this node up at the next attempt
-    co_return Error{ErrorCode::kExhausted, "this node has said more than it keeps while the head was away"};
+    co_return Error{ErrorCode::kExhausted, "this node has sent more messages than it can keep while the head was away"};
   }
   if (!joined->lost) self->node_.pass_on_beat(asked);
   if (!joined->lost) self->go_on_with(*joined, heard_before);
@@ -464,7 +465,8 @@ void Membership::tick() {
   if (ticked.change == Silence::Change::kSuspicionBegins) suspect_own_link();
   for (const Number number : ticked.lost) {
     const auto link = far_nodes_.at(number).peer;
-    log(LogLevel::kWarn, "nothing comes from a node, which is given up", {kv("node", far_nodes_.at(number).id)});
+    log(LogLevel::kWarn, "a node has sent nothing for too long, and is given up",
+        {kv("node", far_nodes_.at(number).id)});
     lose(number, true);
     if (link != nullptr) link->close();
   }

@@ -165,7 +165,7 @@ std::string Head::check() const {
   std::string wrong = placement_.check();
   for (const auto& [actor, running] : running_) {
     const auto seat = placement_.seat_of(actor);
-    if (!seat || seat->node != running.node) wrong += "actor " + to_string(actor) + " runs where it has no place\n";
+    if (!seat || seat->node != running.node) wrong += "actor " + to_string(actor) + " has no resources where it runs\n";
   }
   if (placement_.seated() != running_.size()) {
     wrong += std::to_string(placement_.seated()) + " actors have places, and " + std::to_string(running_.size()) +
@@ -322,8 +322,8 @@ bool Head::has_room(NodeId from, const wire::Asker& asker) {
   tell(from, wire::Refused{asker.number,
                            {ErrorCode::kExhausted,
                             "the disk of the head's state has " + to_string(left) + " left, and the last " +
-                                to_string(kDiskReserve) + " are kept for what is there already",
-                            "Make room on it; the head goes on by itself."}});
+                                to_string(kDiskReserve) + " are reserved for actors and jobs that exist already",
+                            "Free some space on that disk; the head continues by itself."}});
   return false;
 }
 
@@ -390,8 +390,8 @@ const std::string& Head::address_of(NodeId node) const {
 
 void Head::find_node(NodeId from, const wire::FindNode& find) {
   if (!knows(find.node) && !expects(find.node)) {
-    return tell(from,
-                wire::Refused{find.number, Error{ErrorCode::kNotFound, "it is no node of this cluster any more"}});
+    return tell(
+        from, wire::Refused{find.number, Error{ErrorCode::kNotFound, "the node is not part of this cluster any more"}});
   }
   if (away_.contains(find.node) && look_for_away_.size() < kEarlyMax) {
     return static_cast<void>(look_for_away_.emplace(find.node, std::pair{from, find}));
@@ -424,8 +424,9 @@ Result<ActorId> Head::find_actor(const wire::FindActor& find) {
   }
   apply(actors_.hold(found, find.asker.caller, -1));
   return Error{ErrorCode::kFailedPrecondition,
-               "actor \"" + find.name + "\" is of another build, which runs from " + its->second.program.executable,
-               "Stop it and start it from this build, or call it from a program of that one."};
+               "actor \"" + find.name + "\" belongs to another build of the program, which runs from " +
+                   its->second.program.executable,
+               "Stop the actor and start it from this build, or call it from a program of its own build."};
 }
 
 void Head::kill_actor(const wire::KillActor& kill) {
@@ -433,7 +434,7 @@ void Head::kill_actor(const wire::KillActor& kill) {
   if (spec == nullptr) return;
   if (spec->job != kill.asker.job && !spec->detached) {
     // The asker does not wait for an answer, so the refusal goes to the log.
-    log(LogLevel::kWarn, "a program wanted to end an actor of another one; it goes on",
+    log(LogLevel::kWarn, "a program tried to end an actor of another program; the actor goes on",
         {kv("actor", spec->label), kv("program", kill.asker.job), kv("its_program", spec->job)});
     return;
   }

@@ -67,7 +67,7 @@ void Head::drain_more(NodeId node, TimePoint limit) {
     const auto* const spec = actors_.find_spec(actor);
     if (!over || spec == nullptr) continue;
     if (spec->max_restarts == 0) {
-      apply(actors_.kill(actor, "its node was drained, and its time was over"));
+      apply(actors_.kill(actor, "its node was drained, and the time limit of the drain is over"));
     } else {
       tell(node, wire::EndIncarnation{actor, incarnation, true});
     }

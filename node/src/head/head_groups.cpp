@@ -34,7 +34,7 @@ void Head::place_group(NodeId from, wire::PlaceGroup place) {
   if (const auto known = groups_.find(place.group); known != groups_.end()) {
     Group& group = known->second;
     if (group.asker.caller != place.asker.caller) {
-      return refuse({ErrorCode::kAlreadyExists, "there is a group of that id"});
+      return refuse({ErrorCode::kAlreadyExists, "a group with this id exists already"});
     }
     // The answer to the first request was lost with an earlier head.
     group.asker = place.asker;

@@ -82,8 +82,8 @@ Result<wire::Rows> Head::list(const wire::ListRows& asked) const {
   } else if (asked.table == "records") {
     all = {{"set_aside"}, {{std::to_string(set_aside_)}}, 0, 0};
   } else {
-    return Error{ErrorCode::kInvalidArgument, "there is no list of \"" + asked.table + "\"",
-                 "There are nodes, actors, groups, jobs, pending and records."};
+    return Error{ErrorCode::kInvalidArgument, "there is no table \"" + asked.table + "\"",
+                 "The tables are nodes, actors, groups, jobs, pending and records."};
   }
   return select_rows(std::move(all), asked);
 }
@@ -161,7 +161,7 @@ wire::Rows Head::list_groups() const {
 wire::Rows Head::list_jobs() const {
   wire::Rows all{{"id", "program", "state", "node"}, {}, 0, 0};
   for (const auto& [id, job] : jobs_) {
-    const char* const state = !job.node ? "has ended, its detached actors go on" : job.stopping ? "stops" : "runs";
+    const char* const state = !job.node ? "has ended; its detached actors continue" : job.stopping ? "stops" : "runs";
     all.rows.push_back({to_string(id), job.program.executable, state, job.node ? to_string(job.node) : ""});
   }
   return all;

@@ -528,7 +528,7 @@ void Head::take_reported_incarnations(NodeId from, const wire::Report& report) {
     if (actors_.lives(actor)) {
       start_incarnation(actor);
     } else {
-      incarnation_ended({actor, incarnation, "it was ended before it could start"});
+      incarnation_ended({actor, incarnation, "the actor was ended before its process could start"});
     }
   }
 }

@@ -41,7 +41,7 @@ async::Async<Result<Records::Found>> Records::load(storage::KvStore* store) {
         co_return Error{ErrorCode::kUnsupported, "another version of Pharos has written the head's records",
                         "Start that version, or give another folder to --state: a new cluster begins there."};
       }
-      log(LogLevel::kError, "a record of the head makes no sense, and is put aside",
+      log(LogLevel::kError, "a record of the head cannot be decoded, and is set aside",
           {kv("key", each.key), kv("error", record.error())});
       aside.erase(each.key).put(std::string{kAside} + each.key, std::move(each.value));
       ++found.set_aside;
@@ -61,7 +61,7 @@ void Records::put(std::string key, const wire::Message& record) {
 }
 
 void Records::set_aside(const Record& record) {
-  log(LogLevel::kError, "a record of the head fits nothing else, and is put aside", {kv("key", record.first)});
+  log(LogLevel::kError, "a record of the head does not fit the others, and is set aside", {kv("key", record.first)});
   batch_.erase(record.first).put(std::string{kAside} + record.first, bytes_of(record.second));
 }
 

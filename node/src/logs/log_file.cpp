@@ -33,7 +33,7 @@ void LogFile::append(std::string_view text, std::uint64_t most) {
   const std::uint64_t half = std::max<std::uint64_t>(most / 2, 1);
   std::string behind_gap;
   if (left_out_ != 0) {
-    behind_gap = "*** " + std::to_string(left_out_) + " bytes are missing: they could not be written down\n";
+    behind_gap = "*** " + std::to_string(left_out_) + " bytes are missing: they could not be written to the log file\n";
     behind_gap += text;
     text = behind_gap;
   }

@@ -133,7 +133,7 @@ void Logs::read(const wire::ReadLog& asked, TakePart take) {
       std::find_if(logs_.begin(), logs_.end(), [&](const auto& each) { return to_string(each.first) == asked.log; });
   if (found == logs_.end()) {
     return reading->take(Error{ErrorCode::kNotFound, "the node has no log " + asked.log + " any more",
-                               "pharos logs lists those that there are."});
+                               "\"pharos logs\" lists the logs that exist."});
   }
   const Log& log = found->second;
   // If the worker writes more after this, the next question finds it: so `ended` is decided before the file is read.

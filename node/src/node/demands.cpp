@@ -5,7 +5,7 @@ namespace pharos::node {
 Result<scheduler::Demand> checked(const wire::Demand& demand) {
   PHAROS_TRY_VOID(scheduler::Resources::checked(demand.amounts));
   if (demand.labels.size() > scheduler::kLabelsMax) {
-    return Error{ErrorCode::kInvalidArgument, "there are more than 64 rules about labels"};
+    return Error{ErrorCode::kInvalidArgument, "the demand has more than 64 rules about labels"};
   }
   auto known = demand_of(demand);
   for (const scheduler::LabelRule& rule : known.labels) PHAROS_TRY_VOID(rule.check());

@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 Error too_many_wait() {
-  return {ErrorCode::kUnavailable, "too many others wait for connections to processes of this node", "Try again."};
+  return {ErrorCode::kUnavailable, "too many callers wait for connections to processes of this node", "Try again."};
 }
 
 constexpr auto kReachTime = 3s;
@@ -108,9 +108,9 @@ async::Async<Result<Fd>> Node::connect_far(Node* self, NodeId node, std::string 
   auto socket = co_await self->host_.reach(place, introduction, deadline);
   if (socket) co_return socket;
   co_return Error{ErrorCode::kUnavailable,
-                  describe_node(node, address) + ", is not reached from node " + to_string(self->settings_.id) + ": " +
-                      socket.error().message(),
-                  "Look at the network between the two."};
+                  describe_node(node, address) + ", cannot be reached from node " + to_string(self->settings_.id) +
+                      ": " + socket.error().message(),
+                  "Check the network between the two nodes."};
 }
 
 void Node::serve_far(const Introduction& introduction, Fd socket) {
@@ -264,7 +264,7 @@ void Node::end_incarnation(const wire::EndIncarnation& end) {
   }
   const scheduler::ReservationId reservation = found->first;
   starting_.erase(found);
-  incarnation_ended(end.actor, end.incarnation, reservation, "it was given up before it could start");
+  incarnation_ended(end.actor, end.incarnation, reservation, "the actor was given up before its process could start");
 }
 
 void Node::incarnation_ended(ActorId actor, std::uint32_t incarnation, scheduler::ReservationId reservation,

@@ -83,7 +83,7 @@ void Node::note_what_actors_wait_for(const Job& job, std::vector<wire::Inspected
     const scheduler::Resources demand{starting.start.amounts};
     for (wire::InspectedWorker& actor : in) {
       if (actor.actor != starting.start.actor || actor.worker) continue;
-      actor.state = "it waits for what tasks have: " + demand.use(leases_.total(), leases_.left());
+      actor.state = "it waits for resources that tasks use: " + demand.use(leases_.total(), leases_.left());
     }
   }
 }

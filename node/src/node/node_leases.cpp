@@ -139,7 +139,7 @@ void Node::hand_over_leased(const std::shared_ptr<Worker>& worker, const Asked& 
         return std::nullopt;
       });
   if (may) return;
-  refuse_it("too many others wait for connections to processes of this node");
+  refuse_it("too many callers wait for connections to processes of this node");
   apply(leases_.returned(worker->id, asked.client.caller, executor_.now()));
 }
 
@@ -361,7 +361,7 @@ void Node::lease_to_far(const wire::LeaseWorker& lease) {
   if (!demand || job == jobs_.end() || drains_ || !leases_.could_fit(demand->amounts)) {
     tell_load();
     if (drains_) return refuse(asked, drains());
-    return refuse(asked, Error{ErrorCode::kUnavailable, "the node cannot run that any more", "Try again."});
+    return refuse(asked, Error{ErrorCode::kUnavailable, "the node cannot run this task any more", "Try again."});
   }
   const scheduler::LeaseRequestId id{++last_number_};
   lease_requests_.emplace(id, asked);

@@ -119,7 +119,7 @@ void Node::kill_for_memory(Worker& worker) {
   const ByteCount its = host_.memory_of(worker.pid);
   const auto percent = static_cast<int>(std::lround(settings_.memory_threshold * 100));
   worker.killed_because = "the node killed it because memory was short: it had " + to_string(its) + ", and " +
-                          describe(*memory_) + " were in use; more than " + std::to_string(percent) + "% are too much";
+                          describe(*memory_) + " were in use; the limit is " + std::to_string(percent) + "%";
   worker.out_of_memory = true;
   log(LogLevel::kWarn, "memory is short, and a worker is killed",
       {kv("worker", worker.label), kv("pid", worker.pid), kv("bytes", its), kv("used", memory_->used),

@@ -55,7 +55,7 @@ async::Async<void> Node::load_far_program(Node* self, std::shared_ptr<Job> job, 
     if (!loaded && loaded.error().code() == ErrorCode::kUnavailable) {
       loaded =
           Error{ErrorCode::kFailedPrecondition, job->program.executable + " does not load: " + loaded.error().message(),
-                "See what that node has printed; the program's shared libraries have to be there, too."};
+                "Read the output of that node. The program's shared libraries must be there, too."};
     }
   }
   if (loaded) co_return;
@@ -130,7 +130,7 @@ async::Async<Result<void>> Node::fetch_program(Node* self, std::shared_ptr<Job> 
     }
     std::rotate(sources.begin(), sources.begin() + 1, sources.end());
     if (!may_pass(fetched.error()) || self->executor_.now() - since >= kFetchPatience) co_return fetched;
-    log(LogLevel::kInfo, "a program does not come, and is asked for again",
+    log(LogLevel::kInfo, "an executable was not received, and is requested again",
         {kv("job", job->id), kv("bytes", had), kv("error", fetched.error())});
     PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
   }

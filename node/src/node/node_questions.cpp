@@ -131,7 +131,7 @@ async::Async<void> Node::look_at_next(Node* self, std::shared_ptr<StackTable> ta
   while (table->next < table->rows.rows.size()) {
     const std::size_t row = table->next++;
     if (table->bytes > kStacksMax || table->until.expired(self->executor_.now())) {
-      table->rows.rows[row][kStacks] = "not looked at: there are too many; ask for this one alone\n";
+      table->rows.rows[row][kStacks] = "not read: there are too many processes; ask for this process alone\n";
     } else {
       co_await look_at(self, table, row);
     }
@@ -161,7 +161,7 @@ async::Async<void> Node::look_at(Node* self, std::shared_ptr<StackTable> table, 
     const auto answer = co_await zygote->request(std::move(read), std::vector<Fd>{}, deadline);
     const auto* const stacks = answer ? std::get_if<wire::Stacks>(&answer->message) : nullptr;
     cells[kStacks] = stacks != nullptr ? stacks->text
-                     : answer          ? "its zygote gave an answer that fits no question\n"
+                     : answer          ? "its zygote sent an invalid answer\n"
                                        : answer.error().message() + "\n";
   }
   if (process != nullptr) {
@@ -174,7 +174,7 @@ async::Async<void> Node::look_at(Node* self, std::shared_ptr<StackTable> table, 
       if (!said->function.empty()) cells[kSeconds] = seconds(said->nanoseconds);
       cells[kWaits] = said->waits;
     } else {
-      cells[kWaits] = "  it does not say what it waits for: it has not answered in time\n";
+      cells[kWaits] = "  what it waits for is not known: it has not answered in time\n";
     }
   }
   table->bytes += cells[kStacks].size() + cells[kWaits].size();
@@ -187,10 +187,11 @@ template <class Question>
 bool Node::is_answered_here(const Client& client, Question& question, std::uint64_t request) {
   if (!question.node || question.node == settings_.id) return true;
   if (question.passed_on) {
-    client.peer->respond(request, Error{ErrorCode::kUnavailable, "the node has ended; another one is at its address"});
-  } else if (passed_on_ >= kPassedOnMax) {
     client.peer->respond(request,
-                         Error{ErrorCode::kOverloaded, "too much is asked of other nodes at once", "Try again."});
+                         Error{ErrorCode::kUnavailable, "the node has ended, and another node uses its address"});
+  } else if (passed_on_ >= kPassedOnMax) {
+    client.peer->respond(
+        request, Error{ErrorCode::kOverloaded, "too many questions are being passed on to other nodes", "Try again."});
   } else {
     question.passed_on = true;
     background_.spawn(pass_on(this, client.peer, request, question.node, question));

@@ -130,7 +130,8 @@ void Node::forget_undone(const wire::Message& message) {
   });
   if (undone == asked_.end()) return;
   const Asked forgotten = std::move(asked_.extract(undone).mapped());
-  refuse(forgotten, Error{ErrorCode::kCancelled, removed != nullptr ? "the group was removed" : "it was given up"});
+  refuse(forgotten, Error{ErrorCode::kCancelled, removed != nullptr ? "the group was removed"
+                                                                    : "the actor was given up before it was created"});
 }
 
 /// `found` is the actor of the answer; ActorId{} if the question was refused.

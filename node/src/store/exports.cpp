@@ -70,7 +70,7 @@ void Exports::on_message(net::Peer& from, net::Parcel parcel, std::optional<std:
   }
   const auto* const wanted = std::get_if<wire::ClaimObject>(&parcel.message);
   if (!request) return;
-  auto claimed = wanted == nullptr ? Error{ErrorCode::kUnsupported, "a node cannot ask another one for that"}
+  auto claimed = wanted == nullptr ? Error{ErrorCode::kUnsupported, "a node cannot send this request to another node"}
                                    : claim(neighbour, wanted->object);
   if (claimed) {
     from.respond(*request, *claimed);

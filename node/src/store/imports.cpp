@@ -33,8 +33,8 @@ Error not_reached(NodeId node, const Error& why) {
 /// The error for a caller that wants the object and will not get it.
 Error lost_with_its_node(const ObjectId& id, const Error& why) {
   return {ErrorCode::kObjectLost,
-          "object " + to_string(id) + " lies at another node, and does not come: " + why.message(),
-          "Make it again; and look after that node."};
+          "object " + to_string(id) + " is on another node and could not be fetched: " + why.message(),
+          "Create the object again, and check that node."};
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ async::Async<Result<object_store::Location>> Imports::import(Imports* self, std:
 }
 
 async::Async<Result<wire::ObjectClaimed>> Imports::claim(Imports* self, Location object) {
-  Result<net::Parcel> answer = Error{ErrorCode::kUnavailable, "nobody was asked"};
+  Result<net::Parcel> answer = Error{ErrorCode::kUnavailable, "no node was asked"};
   const TimePoint until = self->executor_.now() + kAwayTime;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt != 0) PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
@@ -129,7 +129,7 @@ async::Async<Result<wire::ObjectClaimed>> Imports::claim(Imports* self, Location
   const auto* const claimed = std::get_if<wire::ObjectClaimed>(&answer->message);
   const bool sense = claimed != nullptr && (claimed->elsewhere.node || claimed->size != 0) &&
                      (!claimed->elsewhere.node || claimed->elsewhere.id == object.id);
-  if (!sense) co_return Error{ErrorCode::kCorrupt, "another node gave an answer that fits no object"};
+  if (!sense) co_return Error{ErrorCode::kCorrupt, "another node sent an invalid answer about an object"};
   co_return *claimed;
 }
 
@@ -313,7 +313,7 @@ void Imports::give_up(NodeId node, net::Peer& link) {
   const auto neighbour = neighbours_.find(node);
   if (neighbour == neighbours_.end() || neighbour->second.link.get() != &link) return;
   link.close();
-  on_peer_closed(link, Error{ErrorCode::kUnavailable, "it does not answer"});
+  on_peer_closed(link, Error{ErrorCode::kUnavailable, "the node does not answer"});
 }
 
 bool Imports::has_any_of(NodeId node) const {
@@ -443,7 +443,8 @@ async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body bo
       insists = true;
       continue;
     }
-    why = pulled ? Error{ErrorCode::kCorrupt, "another node names one more, though it was asked for its own"}
+    why = pulled ? Error{ErrorCode::kCorrupt,
+                         "a node was asked for its own copy of the object, and named another node again"}
                  : pulled.error();
     if (why->code() == ErrorCode::kCancelled) co_return *why;
     if (source != origin.node) {

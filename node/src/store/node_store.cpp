@@ -81,8 +81,8 @@ Result<NodePins> NodePins::open(std::shared_ptr<NodeStore> store, CallerId whose
 Result<std::optional<NodePins::Pin>> NodePins::take(object_store::PinKind kind, const object_store::Location& object) {
   if (free_.empty()) {
     if (pins_ == object_store::kPinsMax) {
-      return Error{ErrorCode::kExhausted,
-                   "another node uses " + std::to_string(pins_) + " objects of this one at once, which is the most"};
+      return Error{ErrorCode::kExhausted, "another node uses " + std::to_string(pins_) +
+                                              " objects of this node at once, which is the maximum"};
     }
     if (pins_ >= kPinsAtFirst && pins_ % kPinsAtFirst == 0) {
       const auto stretch =

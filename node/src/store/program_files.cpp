@@ -102,8 +102,8 @@ Result<void> make_room(const std::string& folder, ByteCount size) {
     if (fits && unused.size() <= kUnusedMax) return {};
     if (unused.empty()) {
       return Error{ErrorCode::kExhausted,
-                   "the program has " + to_string(size) + ", and the disk of " + folder + " has " + to_string(left) +
-                       " left, of which " + to_string(kLeftFree) + " stay free",
+                   "the program needs " + to_string(size) + ", but the disk of " + folder + " has " + to_string(left) +
+                       " left, of which " + to_string(kLeftFree) + " must stay free",
                    remedy};
     }
     std::error_code error;
@@ -214,7 +214,7 @@ Result<void> ArrivingProgram::finish(const std::string& folder) {
   const auto build = process::build_id_of(file_.get());
   if (!build || *build != build_) {
     drop();
-    return Error{ErrorCode::kCorrupt, "another node sent another program"};
+    return Error{ErrorCode::kCorrupt, "another node sent a program of another build"};
   }
   file_.reset();
   if (::rename(path_.c_str(), path_of(folder, build_).c_str()) != 0) {

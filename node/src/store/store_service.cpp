@@ -567,7 +567,7 @@ void StoreService::has_returned(const Body& body, const Result<void>& read) {
     } else if (read.error().code() == ErrorCode::kCorrupt) {
       answer(asker, Error{ErrorCode::kObjectLost,
                           "object " + to_string(body.location.id) + " is gone: " + read.error().message(),
-                          "Make it again; and look after that disk."});
+                          "Create the object again, and check that disk."});
     } else {
       answer(asker, read.error());
     }

@@ -186,7 +186,7 @@ Result<Host::Offer> Transfers::ask(const Wish& wish, const std::shared_ptr<Host:
   }
   if (!asked->offer) {
     asked->given_up = true;
-    return Error{ErrorCode::kUnavailable, "the object did not come to memory in time"};
+    return Error{ErrorCode::kUnavailable, "the object was not brought back to memory in time"};
   }
   return *std::move(asked->offer);
 }

@@ -36,8 +36,9 @@ std::string_view name_of(Failpoint at) {
 
 Result<FailpointOrder> parse_failpoint(std::string_view text) {
   const Error wrong{
-      ErrorCode::kInvalidArgument, "\"" + std::string{text} + "\" is no order for a failpoint",
-      "Write NAME:kill, NAME:stop, NAME:fail or NAME:fail_once, and a number of passes perhaps: slot_begun:kill:3."};
+      ErrorCode::kInvalidArgument, "\"" + std::string{text} + "\" is not a valid order for a failpoint",
+      "Write NAME:kill, NAME:stop, NAME:fail or NAME:fail_once, optionally followed by a number of passes: "
+      "slot_begun:kill:3."};
   const auto next = [&text] {
     const auto word = text.substr(0, text.find(':'));
     text.remove_prefix(std::min(text.size(), word.size() + 1));

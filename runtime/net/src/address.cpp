@@ -55,7 +55,7 @@ Result<sockaddr_in> inet_name(const Address& address) {
   name.sin_family = AF_INET;
   name.sin_port = htons(address.port);
   if (::inet_pton(AF_INET, address.place.c_str(), &name.sin_addr) != 1) {
-    return Error{ErrorCode::kInvalidArgument, "\"" + address.place + "\" is no IPv4 address"};
+    return Error{ErrorCode::kInvalidArgument, "\"" + address.place + "\" is not an IPv4 address"};
   }
   return name;
 }
@@ -79,7 +79,7 @@ Result<std::string> look_up(const std::string& host) {
   const int failed = !is_name ? EAI_NONAME : ::getaddrinfo(host.c_str(), nullptr, &wanted, &found);
   if (failed != 0) {
     return Error{ErrorCode::kInvalidArgument,
-                 "\"" + host + "\" is no IPv4 address and no host's name: " + ::gai_strerror(failed),
+                 "\"" + host + "\" is neither an IPv4 address nor a known host name: " + ::gai_strerror(failed),
                  "Write HOST:PORT, as 10.0.0.1:7400."};
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all{found, &::freeaddrinfo};
@@ -290,7 +290,7 @@ Result<void> check_peer_is_this_user(int unix_socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (::getsockopt(unix_socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
-    return Error::from_errno("asking whose process is at the other end", errno);
+    return Error::from_errno("reading the user of the process at the other end", errno);
   }
   if (peer.uid == ::geteuid()) return {};
   return Error{ErrorCode::kPermissionDenied, "the process at the other end belongs to user " +

@@ -14,7 +14,7 @@ Result<void> wait_for(int socket, short events, async::Deadline deadline, const 
   for (;;) {
     const Duration left = deadline.left(std::chrono::steady_clock::now());
     if (left == Duration::zero()) {
-      return Error{ErrorCode::kDeadlineExceeded, std::string{attempted} + " took longer than was allowed"};
+      return Error{ErrorCode::kDeadlineExceeded, std::string{attempted} + ": the deadline has passed"};
     }
     pollfd waited{.fd = socket, .events = events, .revents = 0};
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(std::min<Duration>(left, std::chrono::hours{1}));

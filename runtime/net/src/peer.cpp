@@ -108,7 +108,7 @@ void Peer::on_frames(FrameBatch frames, std::vector<Fd> descriptors) {
   // kUnclaimedMax of them.
   if (unclaimed_.size() > kUnclaimedMax) {
     link_->close();
-    on_closed(Error{ErrorCode::kCorrupt, "received descriptors that no message speaks of"});
+    on_closed(Error{ErrorCode::kCorrupt, "received file descriptors that belong to no message"});
   }
 }
 

@@ -247,7 +247,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
       end += sizeof header + header.payload_bytes;
     }
     if (descriptors_.size() > kDescriptorsMax) {
-      return Error{ErrorCode::kCorrupt, "received more descriptors than frames that speak of them"};
+      return Error{ErrorCode::kCorrupt, "received too many file descriptors without a frame for them"};
     }
     if (end == begin_) return std::nullopt;
     FrameBatch batch{buffer_, begin_, end};

@@ -90,7 +90,7 @@ int run_keeper(const std::string& base_folder, async::UniqueFunction<int(Kept)> 
   daemon_to_tell = 0;
   if (auto killed = kill_descendants(async::Deadline::after(kKillDeadline, std::chrono::steady_clock::now()));
       !killed) {
-    log(LogLevel::kError, "processes are left behind", {kv("error", killed.error())});
+    log(LogLevel::kError, "some processes could not be killed", {kv("error", killed.error())});
   }
   remove_run_folder(run_folder);
   return status;

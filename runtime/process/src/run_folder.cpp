@@ -51,8 +51,8 @@ Result<std::string> ensure_base_folder() {
                  remedy};
   }
   if ((status.st_mode & 077) != 0) {
-    return Error{ErrorCode::kPermissionDenied, "others may enter the folder " + path,
-                 "Make it yours alone: chmod 700 " + path};
+    return Error{ErrorCode::kPermissionDenied, "other users may enter the folder " + path,
+                 "Close the folder to other users: chmod 700 " + path};
   }
   return path;
 }

@@ -115,9 +115,10 @@ std::string explain_silence(const std::string& folder) {
   if (view.state == '?') return "it has ended";
   if (view.stopped()) return "it is stopped (by a signal, or a debugger)";
   std::string text =
-      view.state == 'D' ? "it waits in the kernel for a device, and cannot be asked"
+      view.state == 'D' ? "it waits in the kernel for a device and cannot answer"
       : !KernelsView::has(view.caught, stack_signal())
-          ? "its process does not answer questions: it starts, or has put another program or handler there"
+          ? "its process does not answer: it is still starting, has executed another program, or has replaced the "
+            "handler of the signal"
       : !view.answers() ? "it blocks signals"
                         : std::string{"it has not answered in time; its state is "} + view.state;
   const std::string where = text_of(folder + "/wchan");
@@ -138,7 +139,7 @@ std::string describe_thread(const StackRecord::Thread& thread, const std::string
   });
   const auto of_user = [](const Frame& frame) { return !frame.of_runtime() && frame.name != "_start"; };
   if (call == frames.rend() && std::none_of(frames.begin(), frames.end(), of_user)) {
-    return text + ": none of the program's code, in " + frames.front().to_string() + "\n";
+    return text + ": runs no code of the program; it is in " + frames.front().to_string() + "\n";
   }
   if (call != frames.rend()) {
     frames.erase(call.base(), frames.end());
@@ -219,7 +220,7 @@ void describe_stacks(StackRecord& record, pid_t process) {
   for (const StackRecord::Thread& thread : record.threads) {
     if (thread.number.load() != 0) text += describe_thread(thread, folder(thread));
   }
-  if (record.more_threads != 0) text += "and " + std::to_string(record.more_threads) + " threads more\n";
+  if (record.more_threads != 0) text += "and " + std::to_string(record.more_threads) + " more threads\n";
   const std::size_t size = std::min(text.size(), record.text.size() - 1);
   std::copy_n(text.begin(), size, record.text.begin());
   record.text[size] = '\0';

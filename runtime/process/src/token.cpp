@@ -19,13 +19,14 @@ Result<net::Key> read_token(const std::string& path) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return Error::from_errno("looking at " + path, errno);
   if (status.st_uid != ::geteuid() || (status.st_mode & 077) != 0) {
-    return Error{ErrorCode::kPermissionDenied, "the token file " + path + " can be read by others",
+    return Error{ErrorCode::kPermissionDenied,
+                 "the token file " + path + " can be read by other users, or belongs to another user",
                  "A token that others know is no secret: make a new one, and keep it with chmod 600."};
   }
   net::Key key;
   if (::read(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size()) || status.st_size != 32) {
     return Error{ErrorCode::kPermissionDenied, "the token file " + path + " does not hold 32 bytes",
-                 "Copy the cluster's again."};
+                 "Copy the cluster's token file again."};
   }
   return key;
 }

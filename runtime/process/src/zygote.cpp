@@ -341,7 +341,7 @@ class Zygote final : public net::Peer::Owner {
   }
 
   void refuse_stacks(std::uint64_t request) {
-    node_->respond(request, Error{ErrorCode::kUnavailable, "its process has ended, or cannot be asked now"});
+    node_->respond(request, Error{ErrorCode::kUnavailable, "the process has ended, or its stacks cannot be read now"});
   }
 
   Preamble preamble_;

@@ -45,9 +45,9 @@ Result<void> Committer::enqueue(std::shared_ptr<Pending> pending) {
   const ByteCount bytes = pending->batch.bytes();
   if (bytes > bytes_max_) {
     return Error{ErrorCode::kInvalidArgument,
-                 "a batch of " + to_string(bytes) + " for " + place_ + ", where at most " + to_string(bytes_max_) +
-                     " may wait for the disk",
-                 "Write it in parts."}
+                 "a batch of " + to_string(bytes) + " is too large for the store in " + place_ + "; the limit is " +
+                     to_string(bytes_max_),
+                 "Write the batch in parts."}
         .with_outcome(Outcome::kNotStarted);
   }
   {
@@ -123,7 +123,7 @@ void Committer::fail_from_now_on(const Error& cause) {
 
 Error Committer::refused() const {
   return Error{ErrorCode::kFailedPrecondition,
-               "the store in " + place_ + " takes no writes since one failed: " + failure_->message(),
+               "the store in " + place_ + " accepts no writes because an earlier write failed: " + failure_->message(),
                failure_->remedy() + " Then open the store again: what was acknowledged is kept."}
       .with_outcome(Outcome::kNotStarted);
 }

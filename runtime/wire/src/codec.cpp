@@ -17,10 +17,11 @@ std::string_view to_string(CodecFailure failure) {
   switch (failure) {
     case CodecFailure::kNone: return "no failure";
     case CodecFailure::kTruncated: return "the bytes end before the value does";
-    case CodecFailure::kInvalid: return "a part of it is no value of its type";
-    case CodecFailure::kTooDeep: return "values lie in each other more than 256 deep; a long list travels as a vector";
-    case CodecFailure::kNoRoom: return "there is no room for it";
-    case CodecFailure::kChanged: return "it changed while it was encoded, or its Codec does not always write the same";
+    case CodecFailure::kInvalid: return "a part of the bytes is not a valid value of its type";
+    case CodecFailure::kTooDeep: return "values are nested more than 256 deep; send a long list as a vector";
+    case CodecFailure::kNoRoom: return "there is no memory for the value";
+    case CodecFailure::kChanged:
+      return "the value changed while it was encoded, or its Codec does not write the same bytes each time";
   }
   return "unknown failure";
 }
@@ -51,8 +52,8 @@ bool operator==(const Bytes& a, const Bytes& b) {
 }
 
 EncodedTooLarge::EncodedTooLarge(std::size_t bytes)
-    : std::length_error{"a value of " + to_string(ByteCount{bytes}) + " cannot travel; at most " +
-                        to_string(ByteCount{kEncodedBytesMax}) + " are encoded at all"} {}
+    : std::length_error{"a value of " + to_string(ByteCount{bytes}) +
+                        " cannot be encoded; the limit for one value is " + to_string(ByteCount{kEncodedBytesMax})} {}
 
 // Returns false if the bytes must not be written: they are only counted in the first pass of a large value, or they do
 // not fit into the room because the value has changed.

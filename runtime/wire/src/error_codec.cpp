@@ -27,7 +27,7 @@ void Codec<Error>::encode(const Error& error, Encoder& to) {
 Error Codec<Error>::decode(Decoder& from) {
   const auto corrupt = [&from] {
     from.fail();
-    return Error{ErrorCode::kCorrupt, "received an error that makes no sense"};
+    return Error{ErrorCode::kCorrupt, "received an invalid error"};
   };
   const auto code = Codec<std::uint8_t>::decode(from);
   const auto outcome = Codec<std::uint8_t>::decode(from);

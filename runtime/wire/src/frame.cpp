@@ -6,7 +6,7 @@ namespace pharos::wire {
 namespace {
 
 Error bad(std::string what) {
-  return {ErrorCode::kCorrupt, "received a frame that makes no sense: " + std::move(what),
+  return {ErrorCode::kCorrupt, "received an invalid frame: " + std::move(what),
           "The peer is not a Pharos process of this version, or is broken; the connection is closed."};
 }
 

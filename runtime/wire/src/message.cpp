@@ -70,7 +70,7 @@ Result<Message> decode(std::span<const std::byte> bytes) {
                  "Run the same version on both sides."};
   }
   const std::string why = message ? "a result waits for one that comes later" : message.error().message();
-  return Error{ErrorCode::kCorrupt, "received a control message that makes no sense: " + why};
+  return Error{ErrorCode::kCorrupt, "received an invalid control message: " + why};
 }
 
 }  // namespace pharos::wire

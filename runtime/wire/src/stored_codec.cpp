@@ -28,8 +28,8 @@ Result<std::vector<std::byte>> end_stored(const Encoder& encoder) {
 
 Result<void> check_stored(std::uint64_t shape, Decoder& from) {
   const auto header = Codec<StoredHeader>::decode(from);
-  if (from.failed()) return not_a_value("they are fewer than its header");
-  if (header.magic != kStoredMagic) return not_a_value("they begin with something else");
+  if (from.failed()) return not_a_value("they are shorter than the header of a value");
+  if (header.magic != kStoredMagic) return not_a_value("they do not begin with the header of a value");
   if (header.version != kCodecVersion) {
     return Error{ErrorCode::kUnsupported,
                  "these bytes were written with version " + std::to_string(header.version) +

@@ -275,7 +275,7 @@ class ActorGroup {
     auto term = detail::term_of(*core_);
     if (rank >= term->actors.size()) {
       throw_error(Error{ErrorCode::kInvalidArgument, "the group has " + std::to_string(term->actors.size()) +
-                                                         " members, and none of rank " + std::to_string(rank)});
+                                                         " members, so there is no rank " + std::to_string(rank)});
     }
     return term;
   }

@@ -159,8 +159,8 @@ struct TaskFunction {
         "a lambda that makes the object and calls it");
     static_assert(
         !NamesFunction<F> || !BroughtBy<F>::kLater,
-        "a task is a function and no coroutine: it has a thread of its own to wait on, with get(). Methods of "
-        "actors can be coroutines");
+        "a task must be an ordinary function, not a coroutine: it has a thread of its own to wait on, with get(). "
+        "Methods of actors can be coroutines");
   }
 };
 

@@ -147,7 +147,7 @@ class [[nodiscard]] Ref {
       detail::ResultDecoder decoder{cell_, *bytes};
       T value = Codec<T>::decode(decoder);
       if (!decoder.done()) {
-        return Error{ErrorCode::kCorrupt, "received a result that is none of its function's type"};
+        return Error{ErrorCode::kCorrupt, "received a result that is not of its function's type"};
       }
       return value;
     }

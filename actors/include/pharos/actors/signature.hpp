@@ -121,16 +121,17 @@ consteval bool is_method_of() {
 template <auto F>
 constexpr void check_callee() {
   constexpr Callee kFound = kCallee<F>;
-  static_assert(kFound != Callee::kRvalueMethod,
-                "a method with && leaves its object moved from, and an actor stays: call one without, or with &");
+  static_assert(
+      kFound != Callee::kRvalueMethod,
+      "a method with && moves from its object, but an actor is used again: call a method without &&, or with &");
   static_assert(kFound != Callee::kMutableObject,
                 "a function object that is named in a call is a constant: its operator() must be const, a lambda's "
                 "not mutable");
   static_assert(kFound != Callee::kManyFunctions,
-                "a generic lambda, or an object without exactly one operator(), is no one function: give the lambda's "
-                "parameters types, as in [](int x) { return f(x); }");
+                "a generic lambda, or an object without exactly one operator(), is not exactly one function: give the "
+                "lambda's parameters types, as in [](int x) { return f(x); }");
   static_assert(kFound != Callee::kNothing,
-                "this is nothing that can be called: name a function, a method or a lambda, as in submit<&f>(), "
+                "this cannot be called: name a function, a method or a lambda, as in submit<&f>(), "
                 "call<&C::m>(), submit<[](int x) { return 2 * x; }>()");
 }
 
@@ -138,8 +139,8 @@ template <class... Args>
 constexpr void refuse_callee_as_argument() {
   static_assert(
       sizeof...(Args) == ~std::size_t{0},
-      "what is called is named, so that another process finds it: submit<&f>(1), actor.call<&C::m>(1). A lambda "
-      "may be named if it captures nothing: pass as arguments what it would capture");
+      "the function must be a template argument, so that another process finds it by its name: submit<&f>(1), "
+      "actor.call<&C::m>(1). A lambda may be one if it captures nothing: pass as arguments what it would capture");
 }
 
 }  // namespace detail

@@ -126,7 +126,7 @@ PHAROS_API void fail_with_first(const CellHandle& made, const std::vector<CellHa
 template <class R, class Make>
 Ref<R> when_ready(const std::vector<CellHandle>& cells, Make make, Failure failure = Failure::kInOrder) {
   if (cells.empty()) {
-    throw_error(Error{ErrorCode::kInvalidArgument, "there is no Ref here to wait for", "Give it at least one."});
+    throw_error(Error{ErrorCode::kInvalidArgument, "the list of Refs is empty", "Pass at least one Ref."});
   }
   CellHandle made = cells.front().offspring();
   if (failure == Failure::kInTime) fail_with_first(made, cells);
@@ -184,7 +184,7 @@ template <class T>
 Ref<std::size_t> when_any(const std::vector<Ref<T>>& refs) {
   const std::vector<detail::CellHandle> cells = detail::cells_of(refs);
   if (cells.empty()) {
-    throw_error(Error{ErrorCode::kInvalidArgument, "there is no Ref here to wait for", "Give it at least one."});
+    throw_error(Error{ErrorCode::kInvalidArgument, "the list of Refs is empty", "Pass at least one Ref."});
   }
   return Ref<std::size_t>{detail::first_ready(cells)};
 }

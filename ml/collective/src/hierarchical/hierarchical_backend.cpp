@@ -319,8 +319,9 @@ Result<void> HierarchicalBackend::finish(detail::Work& work, Duration time) {
     far_->blame(to_string(running.operation) + ',');
     when += kSilenceMax;
     if (when < deadline + 3 * kSilenceMax) continue;
-    fail(Error{ErrorCode::kDeadlineExceeded, to_string(running.operation) + " waits for another rank",
-               "See what they do; or give the operation more time."});
+    fail(Error{ErrorCode::kDeadlineExceeded,
+               to_string(running.operation) + " waits for a rank that could not be identified",
+               "Check the processes of all ranks, or raise CommunicatorOptions::timeout."});
   }
 }
 

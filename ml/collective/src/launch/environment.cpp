@@ -40,8 +40,8 @@ Result<std::string> address_of(const std::string& host) {
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (const int why = ::getaddrinfo(host.c_str(), nullptr, &wanted, &found); why != 0) {
-    return Error{ErrorCode::kNotFound, "nobody knows the host \"" + host + "\" of rank 0: " + ::gai_strerror(why),
-                 "Set MASTER_ADDR to a name or address that all ranks know."};
+    return Error{ErrorCode::kNotFound, "the host \"" + host + "\" of rank 0 cannot be resolved: " + ::gai_strerror(why),
+                 "Set MASTER_ADDR to a name or an address that all ranks can resolve."};
   }
   char text[INET_ADDRSTRLEN] = {};
   ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr, text, sizeof text);
@@ -57,9 +57,9 @@ Result<MeetingPlace> place_of(const Launch& launch) {
   const auto token_file = variable("PHAROS_TOKEN_FILE");
   if (launch.master.empty() || launch.port == 0 || !token_file) {
     return Error{ErrorCode::kFailedPrecondition,
-                 "ranks on several machines do not know where rank 0 is, or how to prove that they are its group's",
-                 "Set MASTER_ADDR and MASTER_PORT to where rank 0 may listen, and PHAROS_TOKEN_FILE to a file that all "
-                 "of them have, of 32 bytes and mode 0600."};
+                 "ranks on several machines need the address of rank 0, and a token that all ranks have",
+                 "Set MASTER_ADDR and MASTER_PORT to the address where rank 0 listens, and PHAROS_TOKEN_FILE to a file "
+                 "of 32 bytes and mode 0600 that all ranks have."};
   }
   MeetingPlace place;
   PHAROS_TRY(const std::string host, address_of(launch.master));

@@ -68,17 +68,18 @@ void throw_unanswered(const std::vector<std::size_t>& by, std::size_t ranks) {
   std::string who;
   for (const std::size_t rank : by) who += (who.empty() ? "rank " : ", rank ") + std::to_string(rank);
   throw_error(Error{ErrorCode::kDeadlineExceeded,
-                    "this group cannot be connected without " + std::to_string(by.size()) + " of " +
-                        std::to_string(ranks) + " ranks: " + who + " did not answer",
-                    "See what they do; end those that are stopped, and give those that are busy more time."});
+                    "the group cannot be connected, because " + std::to_string(by.size()) + " of " +
+                        std::to_string(ranks) + " ranks did not answer: " + who,
+                    "Check the processes of these ranks: end those that are stopped, and raise "
+                    "CommunicatorOptions::timeout if they are busy."});
 }
 
 void join_members(const std::vector<RankOffer>& offers, const RankKey& key, const CommunicatorOptions& options) {
   const Member member = pharos::member();
   Membership& membership = Memberships::of_process().of(member);
   if (!membership.offered || offers.size() != member.size || !membership.offered->is(offers[member.rank])) {
-    throw_error(Error{ErrorCode::kFailedPrecondition, "this group is being connected by somebody else at the same time",
-                      "Connect it once in a term."});
+    throw_error(Error{ErrorCode::kFailedPrecondition, "another connect() of this group runs at the same time",
+                      "Call connect() once in a term."});
   }
   membership.communicator.reset();
   // The offer is destroyed at the end of this function, also after a failure. Its listener is closed then, and a rank
@@ -101,7 +102,7 @@ Communicator& communicator() {
   Membership& membership = Memberships::of_process().of(member);
   if (!membership.communicator) {
     throw_error(Error{ErrorCode::kFailedPrecondition,
-                      "nobody has connected this group in term " + std::to_string(member.term),
+                      "the group is not connected in term " + std::to_string(member.term),
                       "Call pharos::ml::connect(group) first, and again when a new term has begun."});
   }
   return *membership.communicator;

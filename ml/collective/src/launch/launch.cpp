@@ -32,11 +32,14 @@ constexpr const char* kOfOneLaunch[] = {
 
 Result<std::uint32_t> read_number(const Variable& variable, const char* name) {
   const auto text = variable(name);
-  if (!text) return Error{ErrorCode::kInvalidArgument, std::string{name} + " is missing", "Launchers set both."};
+  if (!text)
+    return Error{ErrorCode::kInvalidArgument, "the environment variable " + std::string{name} + " is missing",
+                 "Set this variable, too: launchers set the rank and the number of ranks together."};
   std::uint32_t number = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
   if (error != std::errc{} || end != text->data() + text->size()) {
-    return Error{ErrorCode::kInvalidArgument, std::string{name} + " is \"" + *text + "\", which is no number"};
+    return Error{ErrorCode::kInvalidArgument, "the environment variable " + std::string{name} + " is \"" + *text +
+                                                  "\", which is not a number from 0 to 4294967295"};
   }
   return number;
 }
@@ -85,10 +88,11 @@ Result<std::optional<Launch>> find_launch(const Variable& variable) {
     PHAROS_TRY(launch.rank, read_number(variable, launcher.rank));
     PHAROS_TRY(launch.ranks, read_number(variable, launcher.ranks));
     if (launch.rank >= launch.ranks || launch.ranks > Meeting::kRanksMax) {
-      return Error{ErrorCode::kInvalidArgument,
-                   std::string{launcher.rank} + " is " + std::to_string(launch.rank) + " and " + launcher.ranks +
-                       " is " + std::to_string(launch.ranks),
-                   "Ranks begin with 0, and there are at most " + std::to_string(Meeting::kRanksMax) + '.'};
+      return Error{
+          ErrorCode::kInvalidArgument,
+          std::string{launcher.rank} + " is " + std::to_string(launch.rank) + " and " + launcher.ranks + " is " +
+              std::to_string(launch.ranks),
+          "A rank must be below the number of ranks, which is at most " + std::to_string(Meeting::kRanksMax) + '.'};
     }
     PHAROS_TRY(launch.one_machine, is_one_machine(variable, launcher, launch.ranks));
     for (const char* const name : kOfOneLaunch) {

@@ -50,8 +50,8 @@ Result<Mapping> map_offered(const detail::RankOffer& offer, std::size_t bytes) {
   struct stat its {};
   if (std::string_view{link, static_cast<std::size_t>(length)} != "/memfd:" + offer.name + " (deleted)" ||
       ::fstat(file.get(), &its) != 0 || static_cast<std::size_t>(its.st_size) != bytes) {
-    return Error{ErrorCode::kActorDied, "the process where ranks were to meet has ended",
-                 "Connect those that are there now."};
+    return Error{ErrorCode::kActorDied, "the process that holds the ranks' meeting memory has ended",
+                 "Connect the group again, with ranks that are alive."};
   }
   return Mapping::of(file.get(), bytes);
 }
@@ -78,7 +78,7 @@ std::optional<std::uint32_t> ranks_on_each(const std::vector<detail::RankOffer>&
 
 Result<Offered> Offered::make(std::uint32_t ranks, const std::string& host, const CommunicatorOptions& options) {
   if (ranks == 0 || ranks > Meeting::kRanksMax) {
-    return Error{ErrorCode::kInvalidArgument, "a group of " + std::to_string(ranks) + " ranks makes no sense",
+    return Error{ErrorCode::kInvalidArgument, "a group cannot have " + std::to_string(ranks) + " ranks",
                  "Give between 1 and " + std::to_string(Meeting::kRanksMax) + '.'};
   }
   detail::RankOffer offer{.machine = this_machine(),
@@ -117,10 +117,10 @@ Result<std::unique_ptr<detail::Backend>> Offered::work_together(const std::vecto
   const auto on_each = ranks_on_each(offers);
   const auto unreached = std::find(addresses.begin(), addresses.end(), std::string{});
   if (unreached != addresses.end()) {
-    return Error{
-        ErrorCode::kFailedPrecondition,
-        "rank " + std::to_string(unreached - addresses.begin()) + " is on a machine that the other ranks' do not reach",
-        "Nodes have to listen at addresses that others reach; or place all ranks on one machine."};
+    return Error{ErrorCode::kFailedPrecondition,
+                 "rank " + std::to_string(unreached - addresses.begin()) +
+                     " has no address that ranks on other machines can reach",
+                 "Let its node listen at an address that other machines can reach, or place all ranks on one machine."};
   }
   if (!on_each || options.sums_by_rank) {
     PHAROS_TRY(auto backend, StreamBackend::make(listener_, addresses, key, rank, options));

@@ -110,8 +110,8 @@ class Host {
     const std::string who = "rank " + std::to_string(arrival.rank) + " of " + std::to_string(arrival.ranks);
     if (arrival.ranks != offers_.size() || arrival.rank >= offers_.size()) {
       return Error{ErrorCode::kInvalidArgument,
-                   who + " has come to a group of " + std::to_string(offers_.size()) + " ranks",
-                   "Launch all of them with the same number of ranks."};
+                   who + " cannot join a group of " + std::to_string(offers_.size()) + " ranks",
+                   "Launch all ranks with the same number of ranks."};
     }
     if (arrival.rank == 0 || sockets_[arrival.rank]) {
       return Error{ErrorCode::kInvalidArgument, "two processes say that they are " + who,
@@ -125,8 +125,9 @@ class Host {
     for (std::size_t rank = 1; rank < sockets_.size(); ++rank) {
       if (!sockets_[rank]) who += (who.empty() ? "" : ", ") + std::to_string(rank);
     }
-    return Error{ErrorCode::kDeadlineExceeded, "of " + std::to_string(sockets_.size()) + " ranks did not come: " + who,
-                 "See what their processes do."};
+    return Error{ErrorCode::kDeadlineExceeded,
+                 "of " + std::to_string(sockets_.size()) + " ranks, these did not join in time: " + who,
+                 "Check the processes of these ranks."};
   }
 
   const Fd listener_;
@@ -148,8 +149,8 @@ Result<Fd> reach(const MeetingPlace& place, std::uint32_t rank, Deadline deadlin
     auto socket = connect(place, rank, deadline);
     if (socket || socket.error().code() == ErrorCode::kPermissionDenied) return socket;
     if (deadline.expired(std::chrono::steady_clock::now())) {
-      return Error{ErrorCode::kDeadlineExceeded, "rank 0 did not come to " + place.address.to_string(),
-                   "See what its process does."};
+      return Error{ErrorCode::kDeadlineExceeded, "rank 0 could not be reached in time at " + place.address.to_string(),
+                   "Check the process of rank 0."};
     }
     std::this_thread::sleep_for(kPause);
   }
@@ -183,10 +184,10 @@ Result<Met> meet_at(const MeetingPlace& place, std::uint32_t rank, std::uint32_t
   // Rank 0 waits for other ranks until the deadline, and then sends which ones are missing: that may come a little
   // later.
   auto answer = receive<Answer>(socket.get(), Deadline::after(1s, deadline.when()));
-  if (!answer) return Error{answer.error()}.with("waiting for rank 0 to say who the ranks are");
+  if (!answer) return Error{answer.error()}.with("waiting for rank 0 to send the addresses of all ranks");
   if (answer->met.offers.empty()) return Error{answer->code, answer->why, answer->remedy};
   if (answer->met.offers.size() != ranks) {
-    return Error{ErrorCode::kCorrupt, "rank 0 speaks of another number of ranks"};
+    return Error{ErrorCode::kCorrupt, "rank 0 sent the addresses of a different number of ranks"};
   }
   return std::move(answer->met);
 }

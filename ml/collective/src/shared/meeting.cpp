@@ -55,8 +55,8 @@ void sleep_on(std::atomic<std::uint32_t>& word, std::uint32_t seen, Duration mos
 }
 
 Error died_early(std::uint32_t rank) {
-  return {ErrorCode::kActorDied, "rank " + std::to_string(rank) + " has died before all had come to the group",
-          "Begin a new term without it, or with another in its place."};
+  return {ErrorCode::kActorDied, "rank " + std::to_string(rank) + " has died before all ranks had joined the group",
+          "Connect the group again without this rank, or with another process in its place."};
 }
 
 }  // namespace
@@ -133,15 +133,15 @@ Result<void> Meeting::come(std::uint32_t rank, TimePoint deadline) {
   say_awaited({.what = Awaited::What::kCome, .number = 1, .rank = rank});
   while (shared_.rank_lines[rank].is_here.load(std::memory_order_acquire) != kHere) {
     if (auto why = failure()) return *std::move(why);
-    if (is_gone(rank)) return fail(has_left(name(rank), "the group"));
+    if (is_gone(rank)) return fail(has_left(name(rank), "the start of the group"));
     // Ranks that have come are checked, too: once one of them has died, the others may never come.
     for (std::uint32_t each = 0; each < ranks_; ++each) {
       if (has_died(each)) return fail(died_early(name(each)));
     }
     if (now() >= deadline) {
       return fail(Error{ErrorCode::kDeadlineExceeded,
-                        "rank " + std::to_string(name(rank)) + " did not come to the group",
-                        "See what its process does."});
+                        "rank " + std::to_string(name(rank)) + " did not join the group in time",
+                        "Check the process of this rank."});
     }
     std::this_thread::sleep_for(1ms);
   }
@@ -333,7 +333,7 @@ void Meeting::blame(const Awaited& awaited) {
     is_seen[*next] = true;
   }
   fail(Error{ErrorCode::kDeadlineExceeded, describe(awaited) + " waits for rank " + std::to_string(name(*late)),
-             "See what it does; or give the operation more time."});
+             "Check the process of that rank, or raise CommunicatorOptions::timeout."});
 }
 
 /// Fails if a rank for which the condition waits has left or died.
@@ -375,9 +375,10 @@ std::optional<Error> Meeting::failure() const {
   const TimePoint patience = now() + 1s;  // the rank that writes the error may have died meanwhile, or been stopped
   for (; state != kSaid; state = shared_.failed.load(std::memory_order_acquire)) {
     const std::uint32_t who = std::min(state - kSaid - 1, ranks_ - 1);
-    if (has_died(who)) return ml::has_died(name(who), "the group, which has failed,");
+    if (has_died(who)) return ml::has_died(name(who), "the report of the group's failure");
     if (now() >= patience) {
-      return Error{ErrorCode::kUnavailable, "the group has failed, and the rank that knows why does not say so",
+      return Error{ErrorCode::kUnavailable,
+                   "the group has failed, and the rank that noticed the failure did not write the reason in time",
                    "Look for a rank that is stopped."};
     }
     std::this_thread::yield();

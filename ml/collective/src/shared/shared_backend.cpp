@@ -215,7 +215,7 @@ Result<std::byte*> SharedBackend::allocate_for_all(std::size_t bytes, Duration t
     if (!made) return meeting_.fail(made.error());
     file = *std::move(made);
     if (::ftruncate(file.get(), static_cast<off_t>(pages * kPageBytes)) != 0) {
-      return meeting_.fail(Error::from_errno("making memory that ranks share", errno));
+      return meeting_.fail(Error::from_errno("allocating memory that ranks share", errno));
     }
   }
   Mapping mapping;
@@ -297,14 +297,14 @@ Result<Fd> SharedBackend::open_memory_of(std::uint32_t other) const {
   // A process that dies loses its descriptors first, and its process id may then go to another process. So a failed
   // open gives it some time to end, and a successful one does not count if the rank has died.
   if (meeting_.has_died(other, file ? Duration::zero() : kDyingTime)) {
-    return has_died(meeting_.name(other), "memory that all ranks allocate");
+    return has_died(meeting_.name(other), "the allocation of memory by all ranks");
   }
   // A rank that fails publishes the failure before it closes its memory: after a failure the descriptor may belong to
   // another file.
   if (auto why = meeting_.failure()) return *std::move(why);
   if (file) return file;
   return Error::from_errno("opening the memory of rank " + std::to_string(meeting_.name(other)) + " by " + path, error,
-                           "Ranks that share memory have to be processes of one user that see each other.");
+                           "Ranks that share memory must be processes of one user in one PID namespace.");
 }
 
 void SharedBackend::free(std::byte* memory) {
@@ -463,14 +463,14 @@ Result<void> SharedBackend::check(const Running& running) {
     const auto who = [&](std::uint32_t which) { return "rank " + std::to_string(meeting_.name(which)); };
     if (said.operation != own.operation) {
       return meeting_.fail(disagreement(meeting_.name(rank()), own.operation, meeting_.name(each), said.operation,
-                                        "round " + std::to_string(running.round())));
+                                        "in round " + std::to_string(running.round())));
     }
     if (said.window != own.window || said.offset != own.offset) {
       return meeting_.fail(
           Error{ErrorCode::kInvalidArgument,
-                "ranks do not agree where the data of " + to_string(own.operation) + " is: " + who(rank()) + " and " +
-                    who(each) + " have it in different memory",
-                "All ranks give the same part of memory that they have allocated together, or none of them does."});
+                "ranks passed different memory to " + to_string(own.operation) + ": " + who(rank()) + " and " +
+                    who(each) + " do not use the same part of the same Buffer",
+                "All ranks must use the same part of the same Buffer, or none of them may use a Buffer."});
     }
   }
   return {};
@@ -615,7 +615,7 @@ bool SharedBackend::go_on(Message& message, Post& post) {
       const Meeting::Said said = meeting_.posted(from, letter);
       if (said.operation != message.of) {
         failed_ = meeting_.fail(disagreement(meeting_.name(rank()), message.of, meeting_.name(from), said.operation,
-                                             "the next that goes from one to the other"));
+                                             "as the next message between these two ranks"));
         return false;
       }
       copy(message.places.to + message.done, message.is_small() ? said.small.data() : room, message.next());

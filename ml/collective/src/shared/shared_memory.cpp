@@ -19,7 +19,7 @@ Result<Mapping> map(int file, std::size_t bytes, int flags) {
 
 Result<Fd> make_file(const std::string& name) {
   Fd file{::memfd_create(name.c_str(), MFD_CLOEXEC)};
-  if (!file) return Error::from_errno("making memory that ranks share", errno);
+  if (!file) return Error::from_errno("allocating memory that ranks share", errno);
   return file;
 }
 
@@ -41,7 +41,8 @@ Result<void> take_memory(int file, Part part) {
     error = ::posix_fallocate(file, static_cast<off_t>(part.begin), static_cast<off_t>(part.size));
   } while (error == EINTR);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error != 0) return Error::from_errno("making " + std::to_string(part.size) + " bytes that ranks share", error);
+  if (error != 0)
+    return Error::from_errno("allocating " + std::to_string(part.size) + " bytes that ranks share", error);
   return {};
 }
 

@@ -51,8 +51,8 @@ std::optional<Error> end_of(std::size_t rank, const Fd& socket) {
   } word;
   const ssize_t n = ::recv(socket.get(), &word, sizeof word, MSG_PEEK | MSG_DONTWAIT);
   if (n <= 0) {
-    return Error{ErrorCode::kActorDied, who(rank) + " has died before all had come to the group",
-                 "Begin a new term without it, or with another in its place."};
+    return Error{ErrorCode::kActorDied, who(rank) + " has died before all ranks had joined the group",
+                 "Connect the group again without this rank, or with another process in its place."};
   }
   const auto size = static_cast<std::size_t>(n);
   if (size < sizeof word.message || word.message.kind != StreamMessage::Kind::kGaveUp) return std::nullopt;
@@ -92,7 +92,7 @@ class Search {
         auto reached = reach(other, static_cast<std::uint32_t>(&socket - found_[other].data()));
         if (!reached) {
           PHAROS_TRY_VOID(check());
-          return Error{reached.error()}.with("looking for " + who(other));
+          return Error{reached.error()}.with("connecting to " + who(other));
         }
         PHAROS_TRY_VOID(set_up(*reached));
         socket = *std::move(reached);
@@ -150,8 +150,8 @@ class Search {
       return std::any_of(its.begin(), its.end(), [](const Fd& each) { return !each; });
     });
     return {ErrorCode::kDeadlineExceeded,
-            who(static_cast<std::size_t>(missing - found_.begin())) + " did not come to the group",
-            "See what its process does, and whether it reaches " + addresses_[rank_] + '.'};
+            who(static_cast<std::size_t>(missing - found_.begin())) + " did not join the group in time",
+            "Check the process of this rank, and whether it can reach " + addresses_[rank_] + '.'};
   }
 
   std::vector<int> open_ones() const {

@@ -58,7 +58,7 @@ Result<std::size_t> Stream::write(std::size_t most) {
     const ssize_t n = ::sendmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno == EAGAIN) break;
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Error::from_errno("sending to it", errno);
+    if (n < 0) return Error::from_errno("sending to the rank", errno);
     front.done += static_cast<std::size_t>(n);
     written += static_cast<std::size_t>(n);
     bytes_sent_.fetch_add(static_cast<std::uint64_t>(n), std::memory_order_relaxed);
@@ -85,7 +85,7 @@ Result<bool> Stream::read_message(Receiver& receiver) {
     PHAROS_TRY(const std::size_t n, net::receive_some(socket_.get(), rest));
     come_ += n;
     if (come_ < sizeof coming_) return n != 0;
-    if (!coming_.makes_sense()) return Error{ErrorCode::kCorrupt, "it says what makes no sense"};
+    if (!coming_.makes_sense()) return Error{ErrorCode::kCorrupt, "it sent an invalid message"};
     PHAROS_TRY(place_, receiver.place(coming_));
   }
   while (come_ < sizeof coming_ + coming_.bytes) {

@@ -104,7 +104,7 @@ class StreamBackend::FromRank final : public Stream::Receiver {
     const auto running = backend_.find(order_of(message));
     const auto from = running == nullptr ? std::nullopt : running->team.place_of(rank_);
     std::byte* const place = from ? running->plan.place(*from, message.tag, message.bytes) : nullptr;
-    if (place == nullptr) return Error{ErrorCode::kCorrupt, "it sends what nobody waits for"};
+    if (place == nullptr) return Error{ErrorCode::kCorrupt, "it sent data that no operation waits for"};
     return place;
   }
   void came(const StreamMessage& message) override {
@@ -185,7 +185,7 @@ StreamBackend::StreamBackend(std::uint32_t rank, Connections connections, const 
 }
 
 Result<void> StreamBackend::start() {
-  if (!wake_ || !events_) return Error::from_errno("making what waits for other ranks", errno);
+  if (!wake_ || !events_) return Error::from_errno("creating the eventfd and the epoll of a communicator", errno);
   const auto watch = [&](int descriptor, std::uint64_t data) {
     epoll_event event{};
     event.events = EPOLLIN;
@@ -328,7 +328,7 @@ Result<std::byte*> StreamBackend::allocate(std::size_t bytes, Duration time) {
   std::byte* const begin = memory.get();
   if (begin == nullptr) {
     const Error why{ErrorCode::kExhausted,
-                    "there are no " + std::to_string(bytes) + " bytes of memory for " + who(rank_)};
+                    "cannot allocate " + std::to_string(bytes) + " bytes of memory on " + who(rank_)};
     fail(why);
     return why;
   }
@@ -438,9 +438,9 @@ void StreamBackend::answered(std::uint32_t by, std::uint32_t tag) {
 
 void StreamBackend::conclude() {
   const auto& [what, asked, until, times] = *inquiry_;
-  give_up(Error{ErrorCode::kDeadlineExceeded,
-                what + " waits for " + (asked.empty() ? "what it sends to go" : who(asked.back())),
-                "See what it does, and the network between; or give the operation more time."});
+  give_up(Error{
+      ErrorCode::kDeadlineExceeded, what + " waits for " + (asked.empty() ? "its data to be sent" : who(asked.back())),
+      "Check the process of that rank and the network between the ranks, or raise CommunicatorOptions::timeout."});
 }
 
 // ---- Operations
@@ -489,19 +489,20 @@ Result<void> StreamBackend::begun_by(std::uint32_t rank, Among among, std::uint6
                                      const Operation& operation) {
   const auto row = row_of(among, operation, rank);
   if (!row || (among == Among::kLane && !lane_.place_of(rank)))
-    return Error{ErrorCode::kCorrupt, "it begins what is not its own"};
+    return Error{ErrorCode::kCorrupt, "it began an operation in which it takes no part"};
   const Order order{*row, number};
   if (number > begun_[*row]) {
-    if (number > begun_[*row] + kAheadMax) return Error{ErrorCode::kCorrupt, "it is too far ahead"};
+    if (number > begun_[*row] + kAheadMax)
+      return Error{ErrorCode::kCorrupt, "it began too many operations ahead of this rank"};
     peers_[rank]->begun.emplace(order, operation);
     return {};
   }
   const auto running = find(order);
   if (running == nullptr || running->is_begun_by(rank)) {
-    return Error{ErrorCode::kCorrupt, "it begins an operation twice"};
+    return Error{ErrorCode::kCorrupt, "it began an operation twice"};
   }
   if (running->operation != operation) {
-    give_up(disagreement(rank_, running->operation, rank, operation, "operation " + std::to_string(number)));
+    give_up(disagreement(rank_, running->operation, rank, operation, "as operation " + std::to_string(number)));
     return {};
   }
   running->plan.begun_by(*running->team.place_of(rank), [&](const StreamPlan::Chunk& chunk) { send(*running, chunk); });
@@ -626,7 +627,8 @@ void StreamBackend::lose(std::uint32_t rank, const Error& why) {
   std::string text = who(rank) + " cannot be reached any more: " + why.message();
   if (why.code() == ErrorCode::kUnavailable) text = who(rank) + " has died: its connection has ended";
   if (!running_.empty()) text += "; " + running_.begin()->second->describe() + " waits for it";
-  give_up(Error{ErrorCode::kActorDied, text, "Begin a new term without it, or with another in its place."});
+  give_up(Error{ErrorCode::kActorDied, text,
+                "Connect the group again without this rank, or with another process in its place."});
 }
 
 void StreamBackend::give_up(const Error& why) {

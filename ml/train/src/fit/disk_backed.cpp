@@ -38,7 +38,7 @@ void unmap(void* context) {
 }
 
 [[noreturn]] void fail(ErrorCode code, const fs::path& folder, const std::string& what, const char* remedy) {
-  throw_error(Error{code, "tensors cannot lie in " + folder.string() + ": " + what, remedy});
+  throw_error(Error{code, "tensors cannot be stored in " + folder.string() + ": " + what, remedy});
 }
 
 std::string reason(int error) {
@@ -52,7 +52,7 @@ Fd file_in(const fs::path& folder) {
   std::string name = folder / "pharos-tensor-XXXXXX";
   Fd file{::mkostemp(name.data(), O_CLOEXEC)};
   if (file && ::unlink(name.c_str()) == 0) return file;
-  fail(ErrorCode::kFailedPrecondition, folder, reason(errno), "Give a folder of a disk of this machine.");
+  fail(ErrorCode::kFailedPrecondition, folder, reason(errno), "Give a folder on a disk of this machine.");
 }
 
 /// Lives as long as the process, because storages keep the allocator that has made them, and use it again when they
@@ -86,11 +86,12 @@ class DiskAllocator final : public c10::Allocator {
     // Reserves the room on the disk at once. Otherwise a full disk would be noticed at the first write to a page, as a
     // signal (SIGBUS).
     const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
-    if (error != 0) fail(ErrorCode::kExhausted, *folder, reason(error), "Make room, or give a folder of another disk.");
+    if (error != 0)
+      fail(ErrorCode::kExhausted, *folder, reason(error), "Free some space, or give a folder on another disk.");
     auto mapping = std::make_unique<Mapping>(Mapping{nullptr, bytes});
     mapping->memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     if (mapping->memory == MAP_FAILED) {
-      fail(ErrorCode::kExhausted, *folder, reason(errno), "This process may map no more.");
+      fail(ErrorCode::kExhausted, *folder, reason(errno), "This process has reached its limit of memory mappings.");
     }
     void* const memory = mapping->memory;
     return {memory, mapping.release(), &unmap, c10::Device{c10::kCPU}};
@@ -110,13 +111,15 @@ DiskBacked::DiskBacked(const fs::path& folder) {
   const Fd file = file_in(folder);
   struct statfs status {};
   if (::fstatfs(file.get(), &status) != 0) {
-    fail(ErrorCode::kFailedPrecondition, folder, reason(errno), "Give a folder of a disk of this machine.");
+    fail(ErrorCode::kFailedPrecondition, folder, reason(errno), "Give a folder on a disk of this machine.");
   }
   if (status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC) {
-    fail(ErrorCode::kFailedPrecondition, folder, "it is memory itself", "Give a folder of a disk of this machine.");
+    fail(ErrorCode::kFailedPrecondition, folder, "its file system is in memory",
+         "Give a folder on a disk of this machine.");
   }
   if (!DiskAllocator::instance().begin(folder)) {
-    fail(ErrorCode::kFailedPrecondition, folder, "there is a DiskBacked already", "Have one at a time.");
+    fail(ErrorCode::kFailedPrecondition, folder, "this process already has a DiskBacked",
+         "Destroy the other DiskBacked first.");
   }
   allocator_before = c10::GetCPUAllocator();
   c10::SetCPUAllocator(&DiskAllocator::instance());

@@ -36,12 +36,15 @@ void check(const FitOptions& options) {
     throw_error(Error{ErrorCode::kInvalidArgument, std::move(what), std::move(remedy)});
   };
   if (options.epochs == 0 && options.steps == 0) {
-    refuse("a training that never ends was asked for", "Set FitOptions::epochs, or steps.");
+    refuse("FitOptions::epochs and FitOptions::steps are both 0, so the training would never end",
+           "Set FitOptions::epochs or FitOptions::steps.");
   }
-  if (options.accumulate == 0) refuse("a step of no backwards learns nothing", "Set FitOptions::accumulate.");
+  if (options.accumulate == 0)
+    refuse("FitOptions::accumulate is 0, but a step needs at least one backward",
+           "Set FitOptions::accumulate to 1 or more.");
   if ((options.flops_per_sample > 0) != (options.peak_flops > 0)) {
-    refuse("\"mfu\" is reckoned from two numbers, of which one was given",
-           "Set FitOptions::flops_per_sample and peak_flops.");
+    refuse("\"mfu\" needs FitOptions::flops_per_sample and FitOptions::peak_flops, and only one of them is set",
+           "Set both, or neither of them.");
   }
 }
 
@@ -106,7 +109,7 @@ class Fit {
     throw_error(Error{ErrorCode::kInvalidArgument,
                       "the validation data has " + std::to_string(validates_->size()) +
                           " samples, which are fewer than the " + std::to_string(context_.size()) + " ranks",
-                      "Give more, or validate in training_step()'s data."});
+                      "Give more validation samples, or validate inside of training_step()."});
   }
   /// A dead rank can only be replaced if its state is that of the other ranks: if parameters are copies, if no value
   /// belongs to one rank alone, and if no module keeps the ranks with which it was made. Values of one rank do not
@@ -138,7 +141,7 @@ class Fit {
       if (options_.strategy == FitStrategy::kByMemory) return FitStrategy::kCopies;
       if (options_.strategy == FitStrategy::kCopies) return options_.strategy;
       throw_error(Error{ErrorCode::kUnsupported, "a module on a GPU cannot be divided among ranks",
-                        "Take FitStrategy::kCopies, or reserve no GPUs."});
+                        "Use FitStrategy::kCopies, or do not reserve GPUs."});
     }
     if (options_.strategy != FitStrategy::kByMemory) return options_.strategy;
     if (context_.is_replacement()) return FitStrategy::kCopies;  // only ranks with copies are replaced
@@ -240,8 +243,9 @@ class Fit {
     if (std::isfinite(length)) return;
     context_.check_number("loss", loss);
     model_.check_means(context_, context_.step() + 1);
-    throw_error(Error{ErrorCode::kUserError, "the length of all gradients is no finite number in step " +
-                                                 std::to_string(context_.step() + 1) + ", though each element is one"});
+    throw_error(Error{ErrorCode::kUserError, "the norm of all gradients is not finite in step " +
+                                                 std::to_string(context_.step() + 1) +
+                                                 ", although each element is finite"});
   }
 
   Verdict tell() {

@@ -220,8 +220,7 @@ void FitModel::check_means(TrainContext& context, std::uint64_t step) const {
   if (first == std::numeric_limits<std::int64_t>::max()) return;
   throw_error(Error{ErrorCode::kFailedPrecondition,
                     "in step " + std::to_string(step) + " the gradient of \"" +
-                        parameters.at(static_cast<std::size_t>(first)).name +
-                        "\" has elements that are no finite numbers",
+                        parameters.at(static_cast<std::size_t>(first)).name + "\" has elements that are not finite",
                     "Look at the data and the loss; a lower learning rate or clipping may help."});
 }
 

@@ -29,7 +29,7 @@ constexpr const char* kOptimizer = "optimizer.";
 DType saved_dtype(const std::string& name, at::ScalarType type) {
   if (type == at::kBool) return DType::kU8;
   if (const auto dtype = dtype_of(type)) return *dtype;
-  refuse('"' + name + "\" is of type " + c10::toString(type) + ", which checkpoints have none of");
+  refuse('"' + name + "\" is of type " + c10::toString(type) + ", which checkpoints do not support");
 }
 
 at::ScalarType torch_type(DType dtype) {
@@ -43,7 +43,7 @@ at::ScalarType torch_type(DType dtype) {
     case DType::kF32: return at::kFloat;
     case DType::kF64: return at::kDouble;
   }
-  refuse("a tensor of no type");
+  refuse("the array has an unknown type");
 }
 
 /// Adds a tensor that all ranks have whole. If it is not contiguous, or not on the CPU, a copy that is takes its place
@@ -79,7 +79,7 @@ StateSlice steps_of(const std::string& name, Optimizer::State& kept, bool is_sha
 }
 
 [[noreturn]] void refuse_stranger(const at::Tensor& parameter) {
-  refuse("the optimizer trains a parameter of " + parameter.toString() + " that the module has not");
+  refuse("the optimizer trains a parameter of " + parameter.toString() + " that the module does not have");
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ void add_to(State& state, Optimizer& optimizer, const torch::nn::Module& module)
 
 void add_to(State& state, Sharded& sharded, torch::nn::Module& module) {
   for (const NamedTensor& each : parameters_of(module)) {
-    if (!each.tensor.is_contiguous()) refuse('"' + each.name + "\" does not lie row by row, and is divided");
+    if (!each.tensor.is_contiguous()) refuse('"' + each.name + "\" is not contiguous, so its parts cannot be saved");
   }
   for (const Sharded::Slice& each : sharded.slices()) {
     const std::string name = kModel + each.name;

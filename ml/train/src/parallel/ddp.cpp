@@ -142,21 +142,20 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
 
 void Ddp::Core::check_device(const NamedTensor& tensor) const {
   if (tensor.tensor.is_cpu() != data_.is_on_gpu()) return;
-  throw_error(
-      Error{ErrorCode::kInvalidArgument, '"' + tensor.name + "\" is on " + tensor.tensor.device().str(),
-            data_.is_on_gpu()
-                ? "Move the module to the GPU that the communicator was made for."
-                : "Give Ddp{ranks, gpus, module} what on_gpu() has made of the ranks, or move the module to the CPU."});
+  throw_error(Error{ErrorCode::kInvalidArgument, '"' + tensor.name + "\" is on " + tensor.tensor.device().str(),
+                    data_.is_on_gpu() ? "Move the module to the GPU that the communicator was made for."
+                                      : "Pass the communicator that on_gpu() returned, as in Ddp{ranks, gpus, module}, "
+                                        "or move the module to the CPU."});
 }
 
 void Ddp::Core::check_options() const {
   if (ranks_.is_on_gpu()) {
-    throw_error(Error{ErrorCode::kInvalidArgument, "the ranks that Ddp was given first are on GPUs",
-                      "Give it both communicators: Ddp{ranks, gpus, module}."});
+    throw_error(Error{ErrorCode::kInvalidArgument, "the first communicator that Ddp was given works on GPUs",
+                      "Give Ddp both communicators: Ddp{ranks, gpus, module}."});
   }
   if (options_.wire != Wire::kPowerSgd || !data_.is_on_gpu()) return;
   throw_error(Error{ErrorCode::kUnsupported, "Wire::kPowerSgd does not work between GPUs",
-                    "Take Wire::kExact or Wire::kBf16, or move the module to the CPU."});
+                    "Use Wire::kExact or Wire::kBf16, or move the module to the CPU."});
 }
 
 /// The default is larger between GPUs, because there an operation has a higher fixed cost.
@@ -171,7 +170,7 @@ void Ddp::Core::check_type(const NamedTensor& parameter) {
   throw_error(
       Error{ErrorCode::kUnsupported,
             "parameter \"" + parameter.name + "\" is " + c10::toString(type) + ", whose gradients cannot be reduced",
-            "Gradients are float, double, half or bfloat16."});
+            "Gradients must be float, double, half or bfloat16."});
 }
 
 void Ddp::Core::make_buckets(std::span<const std::size_t> order) {
@@ -196,8 +195,8 @@ void Ddp::Core::arrive(std::size_t parameter) {
   if (state.parts < state.parts_expected) return;
   if (state.parts > state.parts_expected) {
     throw_error(Error{ErrorCode::kFailedPrecondition,
-                      "the gradient of \"" + names_[parameter] + "\" came once more after it had been reduced",
-                      "A part of the module is run again in backward: give DdpOptions::static_graph."});
+                      "the gradient of \"" + names_[parameter] + "\" came a second time, after it had been reduced",
+                      "A part of the module runs again in backward: set DdpOptions::static_graph."});
   }
   take(parameter);
   complete(parameter);
@@ -207,7 +206,7 @@ void Ddp::Core::arrive(std::size_t parameter) {
 void Ddp::Core::begin() {
   if (exchange_ == nullptr) {
     throw_error(Error{ErrorCode::kFailedPrecondition, "the ranks failed while this Ddp made its buckets",
-                      "Make another Ddp, of ranks that are all there."});
+                      "Make another Ddp, with a communicator whose ranks are all alive."});
   }
   exchange_->finish();  // reductions that are left from a backward that threw must end before new ones begin
   came_.clear();
@@ -312,7 +311,7 @@ void Ddp::Core::check_finite() {
   throw_error(Error{ErrorCode::kFailedPrecondition,
                     "in step " + std::to_string(options_.first_step + step_.number + 1) + " the gradient of \"" +
                         names_[place % own.size()] + "\" on rank " + std::to_string(place / own.size()) +
-                        " has elements that are no finite numbers",
+                        " has elements that are not finite",
                     "Look at that rank's data and loss; a lower learning rate or clipping may help."});
 }
 

@@ -32,10 +32,10 @@ bool are_kept_as_computed(const std::vector<ShardedUnit>& units) {
 // This rank notices only its own changes, and not those of the other ranks. So it cannot decide on its own to gather
 // the unit again.
 [[noreturn]] void throw_changed(const std::string& unit) {
-  throw_error(
-      Error{ErrorCode::kFailedPrecondition,
-            '"' + unit + "\" was changed after it had been gathered: a part of it would be new, and the rest old",
-            "Train by an Optimizer of Sharded::groups(), or call Sharded::refresh() before each step and after it."});
+  throw_error(Error{
+      ErrorCode::kFailedPrecondition,
+      '"' + unit + "\" was changed on this rank after it had been gathered, so the module would mix new and old values",
+      "Train with an Optimizer of Sharded::groups(), or call Sharded::refresh() before each step and after it."});
 }
 
 }  // namespace

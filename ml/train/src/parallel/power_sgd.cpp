@@ -125,8 +125,7 @@ class PowerSgdExchange final : public Exchange {
   PowerSgdExchange(Communicator& ranks, Buckets& buckets, const PowerSgd& options, std::uint64_t steps)
       : ranks_{ranks}, buckets_{buckets}, options_{options}, steps_{steps} {
     if (options.rank == 0) {
-      throw_error(
-          Error{ErrorCode::kInvalidArgument, "PowerSGD of rank 0 says nothing of a gradient", "Give 1 or more."});
+      throw_error(Error{ErrorCode::kInvalidArgument, "PowerSgd::rank is 0", "Set PowerSgd::rank to 1 or more."});
     }
     options_.exact_steps = std::max<std::uint64_t>(options.exact_steps, 1);
     for (std::size_t b = 0; b < buckets.size(); ++b) plans_.push_back(plan(buckets[b]));

@@ -42,7 +42,7 @@ void check_device(const NamedTensor& buffer) {
   if (buffer.tensor.is_cpu()) return;
   throw_error(Error{ErrorCode::kUnsupported,
                     "buffer \"" + buffer.name + "\" cannot be sharded: it is on " + buffer.tensor.device().str(),
-                    "Buffers are in the memory of the CPU."});
+                    "Move the module to the CPU."});
 }
 
 /// Describes everything that must be the same on all ranks, one item in each line.
@@ -285,10 +285,11 @@ std::vector<std::uint8_t> Sharded::Core::exchange_state() {
 
 void Sharded::Core::throw_different_paths() {
   const auto difference = first_difference(ranks_, path());
-  throw_error(Error{ErrorCode::kFailedPrecondition,
-                    "ranks have run different graphs in step " + std::to_string(step_.number + 1) + ": " +
-                        difference.value_or("they differ"),
-                    "Ranks whose parameters are sharded do the same operations in a step. ZeRO's need not."});
+  throw_error(Error{
+      ErrorCode::kFailedPrecondition,
+      "ranks have run different graphs in step " + std::to_string(step_.number + 1) + ": " +
+          difference.value_or("they differ"),
+      "Ranks with sharded parameters must do the same operations in a step. With ZeRO the operations may differ."});
 }
 
 std::string Sharded::Core::path() const {
@@ -320,7 +321,8 @@ std::vector<ParameterGroup> Sharded::Core::groups(double weight_decay) {
       const auto core = weak.lock();
       if (core == nullptr) {
         throw_error(Error{ErrorCode::kFailedPrecondition,
-                          "an optimizer's parameters went with the Sharded that had them", "End the optimizer first."});
+                          "an optimizer was used after the Sharded that owns its parameters was destroyed",
+                          "Destroy the optimizer before the Sharded."});
       }
       core->before_step();
     };
@@ -349,10 +351,10 @@ void Sharded::Core::count_changes() {
 void Sharded::Core::check_changes() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (parameters_[i].tensor._version() == versions_[i]) continue;
-    throw_error(
-        Error{ErrorCode::kFailedPrecondition,
-              '"' + parameters_[i].name + "\" was written to, which is no way to change what the ranks keep of it",
-              "Load before the module is sharded; or write to Sharded::slices(), and call refresh()."});
+    throw_error(Error{ErrorCode::kFailedPrecondition,
+                      '"' + parameters_[i].name +
+                          "\" was written to, but a write to the module does not change the parts that the ranks keep",
+                      "Load the module before it is sharded, or write to Sharded::slices() and call refresh()."});
   }
 }
 
@@ -402,10 +404,11 @@ std::string Sharded::Core::table() const {
     all_kept += kept;
   }
   if (gathering_.reads_in_place()) {
-    text << "All ranks read the same memory, of which each keeps " << static_cast<double>(all_kept) / kMib << " MiB.\n";
+    text << "All ranks read the same memory; each rank keeps " << static_cast<double>(all_kept) / kMib
+         << " MiB of it.\n";
   } else {
-    text << "What is gathered takes " << static_cast<double>(gathering_.bytes()) / kMib << " MiB at most, what is kept "
-         << static_cast<double>(all_kept) / kMib << ".\n";
+    text << "Gathered parameters take at most " << static_cast<double>(gathering_.bytes()) / kMib << " MiB, kept parts "
+         << static_cast<double>(all_kept) / kMib << " MiB.\n";
   }
   return text.str();
 }

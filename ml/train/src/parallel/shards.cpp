@@ -34,8 +34,8 @@ at::ScalarType scalar_type_of(DType type) {
     case DType::kF64: return at::kDouble;
     default:
       throw_error(Error{ErrorCode::kInvalidArgument,
-                        "a module does not compute in " + std::string{to_string(type)} + ", nor do gradients",
-                        "Give a type of floating point numbers."});
+                        "modules and gradients cannot have the type " + std::string{to_string(type)},
+                        "Give a floating point type."});
   }
 }
 
@@ -44,18 +44,20 @@ void check(const NamedTensor& parameter) {
   const auto refuse = [&](const std::string& why, const std::string& hint) {
     throw_error(Error{ErrorCode::kUnsupported, "parameter \"" + parameter.name + "\" cannot be sharded: " + why, hint});
   };
-  if (!tensor.is_cpu()) refuse("it is on " + tensor.device().str(), "Parameters are in the memory of the CPU.");
+  if (!tensor.is_cpu()) refuse("it is on " + tensor.device().str(), "Move the module to the CPU.");
   if (!dtype_of(tensor.scalar_type())) {
     refuse(std::string{"it is "} + c10::toString(tensor.scalar_type()), "Give real numbers of one of the usual types.");
   }
   if (!tensor.is_contiguous()) {
     refuse("it is not contiguous", "Call Tensor::contiguous() where the module makes it.");
   }
-  if (!tensor.is_leaf()) refuse("it is computed from others", "Register leaves as parameters.");
+  if (!tensor.is_leaf())
+    refuse("it is computed from other tensors, so it is not a leaf", "Register leaves as parameters.");
   const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(tensor);
   const bool is_taken = accumulator != nullptr && !accumulator->post_hooks().empty();
   if (is_taken || (tensor.numel() > 0 && tensor.const_data_ptr() == nullptr)) {
-    refuse("its gradient is somebody else's, such as another Sharded's or a Ddp's", "End that one first.");
+    refuse("its gradient is handled already by another object, such as another Sharded or a Ddp",
+           "Destroy that object first.");
   }
   if (tensor.requires_grad() && tensor.grad().defined()) {
     refuse("it has a gradient already", "Call zero_grad(), or shard the module before it is trained.");

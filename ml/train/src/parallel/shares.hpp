@@ -21,8 +21,8 @@ class Shares {
   /// All ranks call it, before each step. Throws InvalidArgument for a negative number, and what fails between ranks.
   void exchange(double samples) {
     if (!(samples >= 0)) {
-      throw_error(
-          Error{ErrorCode::kInvalidArgument, "a step of " + std::to_string(samples) + " samples makes no sense"});
+      throw_error(Error{ErrorCode::kInvalidArgument, "the number of samples of a step is " + std::to_string(samples) +
+                                                         ", but it must be 0 or more"});
     }
     tell(samples);
   }

@@ -62,7 +62,7 @@ class Blocks {
       if (is_new || place->second == number) return;
       throw_invalid(
           "the blocks \"" + names_[place->second] + "\" and \"" + names_[number] + "\" have modules in common",
-          "Give blocks of which none is inside another.");
+          "Give blocks that do not lie inside of each other.");
     };
     own(block);
     for (const auto& each : block.modules(false)) own(*each);

@@ -52,7 +52,7 @@ struct StoredStudy {
 };
 
 Error no_study(const std::filesystem::path& file, std::string what) {
-  return {ErrorCode::kCorrupt, file.string() + " is no study of Optuna: " + std::move(what)};
+  return {ErrorCode::kCorrupt, file.string() + " is not a study of Optuna: " + std::move(what)};
 }
 
 Result<State> state_of(int number) {
@@ -318,7 +318,7 @@ Value value_in(const Domain& domain, double number) {
   if (is_choice && domain.choices.size() == 1) return domain.choices.front();
   const double most = is_choice ? static_cast<double>(domain.choices.size() - 1) : 0x1p62;
   if (!(number >= (is_choice ? 0 : -most) && number <= most)) {
-    throw_error(Error{ErrorCode::kCorrupt, std::to_string(number) + " is none of " + to_string(domain)});
+    throw_error(Error{ErrorCode::kCorrupt, std::to_string(number) + " is outside of the domain: " + to_string(domain)});
   }
   if (is_choice) return domain.choices[static_cast<std::size_t>(number)];
   return domain.kind == Domain::Kind::kInteger ? Value{static_cast<std::int64_t>(number)} : Value{number};

@@ -69,8 +69,8 @@ Result<Sqlite> Sqlite::open(const std::filesystem::path& file) {
   const int status = its->open(file.c_str(), &database, kReadOnly, nullptr);
   std::shared_ptr<void> owned{database, its->close};
   if (status != kOk) {
-    return Error{ErrorCode::kUnavailable, "opening " + file.string() + ": " +
-                                              (database == nullptr ? "there is no memory" : its->message(database))};
+    return Error{ErrorCode::kUnavailable,
+                 "opening " + file.string() + ": " + (database == nullptr ? "out of memory" : its->message(database))};
   }
   its->busy_timeout(database, kWaitMs);
   return Sqlite{std::move(owned)};

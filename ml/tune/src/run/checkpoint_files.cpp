@@ -76,8 +76,8 @@ Result<Bytes> CheckpointFiles::read(const fs::path& folder, std::uint64_t trial,
   if (bytes.size() >= kHeadBytes) std::memcpy(&checksum, bytes.data() + sizeof kMagic, sizeof checksum);
   const bool sane = bytes.size() >= kHeadBytes && std::memcmp(bytes.data(), kMagic, sizeof kMagic) == 0;
   if (!sane || crc32c(std::span{bytes}.subspan(kHeadBytes)) != checksum) {
-    return Error{ErrorCode::kCorrupt, path.string() + " is not what was written",
-                 "Take it away: the trial goes on from its beginning."};
+    return Error{ErrorCode::kCorrupt, path.string() + " is damaged",
+                 "Delete the file: the trial then starts from the beginning."};
   }
   const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   return Bytes{owner, std::span{*owner}.subspan(kHeadBytes)};
@@ -90,8 +90,8 @@ Result<Bytes> CheckpointFiles::read_last(const fs::path& folder, std::uint64_t t
   }
   if (last) return read(folder, trial, *last);
   return Error{ErrorCode::kNotFound,
-               "nothing that trial " + std::to_string(trial) + " has saved is kept in " + folder.string(),
-               "Of the best trials it is kept, as many as TunerOptions::checkpoints says."};
+               "there is no checkpoint of trial " + std::to_string(trial) + " in " + folder.string(),
+               "Checkpoints are kept only for the best trials; TunerOptions::checkpoints says for how many."};
 }
 
 CheckpointFiles::CheckpointFiles(fs::path folder) : folder_{std::move(folder)}, writing_{[this] { run(); }} {}

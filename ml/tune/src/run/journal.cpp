@@ -74,7 +74,8 @@ Result<Journal::Contents> Journal::read(const std::filesystem::path& file,
   if (!read) return with_path(std::move(read).error(), file);
   const std::span<const std::byte> bytes{*read};
   if (bytes.size() < kStartBytes || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) {
-    return with_path({ErrorCode::kCorrupt, "this is no journal of a sweep", "Give the folder of a sweep."}, file);
+    return with_path({ErrorCode::kCorrupt, "this file is not the journal of a sweep", "Give the folder of a sweep."},
+                     file);
   }
   if (const std::uint32_t version = number_at(bytes, sizeof kMagic); version != kVersion) {
     return with_path(
@@ -89,8 +90,9 @@ Result<Journal::Contents> Journal::read(const std::filesystem::path& file,
   while (place < bytes.size()) {
     const Frame frame = frame_at(bytes.subspan(place));
     if (frame.kind == Frame::Kind::kWrong) {
-      return with_path({ErrorCode::kCorrupt, "its bytes from " + std::to_string(place) + " on are not what was written",
-                        "Take a copy of the file that is whole; cut off there it is a sweep that has come less far."},
+      return with_path({ErrorCode::kCorrupt, "the file is damaged from byte " + std::to_string(place) + " on",
+                        "Restore the file from a copy. If the file is cut off at that byte, the sweep continues from "
+                        "an earlier state."},
                        file);
     }
     if (frame.kind == Frame::Kind::kCut) {
@@ -111,8 +113,9 @@ Result<Journal::Contents> Journal::read(const std::filesystem::path& file,
     place += kFrameBytes + payload.size();
   }
   if (!has_head) {
-    return with_path(
-        {ErrorCode::kCorrupt, "it ends before it says what its sweep is", "Begin the sweep anew elsewhere."}, file);
+    return with_path({ErrorCode::kCorrupt, "the file ends before the description of its sweep",
+                      "Begin the sweep again in another folder."},
+                     file);
   }
   contents.bytes = place;
   return contents;
@@ -160,7 +163,7 @@ Result<std::unique_ptr<Journal>> Journal::create(const std::filesystem::path& fi
     ::unlink(begun.c_str());
     if (why != EEXIST) return with_path(Error::from_errno("making it", why), file);
     return with_path({ErrorCode::kAlreadyExists, "there is a sweep in this folder",
-                      "restore() goes on with it; run() wants a folder of its own."},
+                      "Continue that sweep with restore(), or give run() another folder."},
                      file);
   }
   ::unlink(begun.c_str());
@@ -178,7 +181,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::filesystem::path& file
 Result<void> Journal::go_on_at(std::uint64_t bytes) {
   if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0 ||
       ::lseek(file_.get(), static_cast<off_t>(bytes), SEEK_SET) < 0) {
-    return Error::from_errno("cutting off what a sweep's journal has at its end", errno);
+    return Error::from_errno("cutting off the incomplete end of a sweep's journal", errno);
   }
   const std::lock_guard lock{mutex_};
   end_ = synced_ = bytes;

@@ -18,7 +18,7 @@ Result<Json> parse_json(std::string_view text, std::string_view what) {
   };
   Json json = Json::parse(text, look, false);
   if (json.is_discarded() || depth_max > kDepthMax) {
-    return Error{ErrorCode::kInvalidArgument, "this is no JSON of " + std::string{what} + ": " +
+    return Error{ErrorCode::kInvalidArgument, "this text is not valid JSON for " + std::string{what} + ": " +
                                                   std::string{text.substr(0, 80)} + (text.size() > 80 ? "..." : "")};
   }
   return json;
@@ -41,8 +41,8 @@ Result<Value> value_of_json(const Json& json, std::string_view what) {
   if (json.is_number_integer()) return Value{json.get<std::int64_t>()};
   if (json.is_number_float()) return Value{json.get<double>()};
   if (json.is_string()) return Value{json.get<std::string>()};
-  return Error{ErrorCode::kInvalidArgument,
-               std::string{what} + " is " + json.dump().substr(0, 80) + ", which is no number, text, true or false"};
+  return Error{ErrorCode::kInvalidArgument, std::string{what} + " is " + json.dump().substr(0, 80) +
+                                                ", but it must be a number, a text, true or false"};
 }
 
 }  // namespace pharos::ml

@@ -36,32 +36,32 @@ std::uint64_t trials_of(const TunerOptions& options) {
                                     [](const auto& each) { return each.domain.grid; });
   if (has_grid) return grid_size(options.space);
   if (options.time != Duration{}) return SweepRules::kEndless;
-  refuse_sweep("nobody says how many trials the sweep has", "Set TunerOptions::trials or time, or give it a grid.");
+  refuse_sweep("the number of trials is not set", "Set TunerOptions::trials or TunerOptions::time, or use a grid.");
 }
 
 void check(const TunerOptions& options) {
   if (options.workers == 0)
-    refuse_sweep("a trial without workers does nothing", "Set TunerOptions::workers to 1 or more.");
+    refuse_sweep("TunerOptions::workers is 0, but a trial needs a worker", "Set TunerOptions::workers to 1 or more.");
   if (options.deterministic && options.at_once == 0) {
-    refuse_sweep("a sweep that is the same each time needs to know how many trials run at once",
+    refuse_sweep("a deterministic sweep needs the number of trials that run at the same time",
                  "Set TunerOptions::at_once.");
   }
   const Bundle& worker = options.worker;
   if (options.at_once == 0 && worker.cpus <= 0 && worker.gpus <= 0 && worker.resources.empty()) {
-    refuse_sweep("trials that need nothing could run at once without end",
-                 "Set TunerOptions::at_once, or what they need.");
+    refuse_sweep("the number of trials that run at the same time has no limit, because they need no resources",
+                 "Set TunerOptions::at_once, or resources in TunerOptions::worker.");
   }
   for (const Params& first : options.first) {
     for (const auto& [name, value] : first.entries()) {
       const Space::Parameter* const parameter = options.space.find(name);
       if (parameter == nullptr) {
-        refuse_sweep("a point to start from has a parameter \"" + name + "\", and the space has none",
-                     "Name one of it.");
+        refuse_sweep("TunerOptions::first has a parameter \"" + name + "\", which the space does not have",
+                     "Use a parameter of the space.");
       }
       if (!parameter->domain.holds(value)) {
-        refuse_sweep("a point to start from has " + name + '=' + to_string(value) + ", which is none of " +
-                         to_string(parameter->domain),
-                     "Give one that is.");
+        refuse_sweep("TunerOptions::first has " + name + '=' + to_string(value) +
+                         ", which is outside of its domain: " + to_string(parameter->domain),
+                     "Give a value inside of the domain.");
       }
     }
   }

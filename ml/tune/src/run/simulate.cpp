@@ -9,7 +9,8 @@ namespace pharos::ml {
 
 SweepResults simulate(TunerOptions options, std::size_t workers, const SimulatedObjective& objective) {
   if (workers == 0) {
-    throw_error(Error{ErrorCode::kInvalidArgument, "a sweep without workers comes to no end", "Give it some."});
+    throw_error(
+        Error{ErrorCode::kInvalidArgument, "a simulated sweep needs at least one worker", "Pass 1 worker or more."});
   }
   options.at_once = workers;
   options.progress = false;

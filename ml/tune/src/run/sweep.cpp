@@ -15,8 +15,8 @@ namespace {
 constexpr auto kNever = std::numeric_limits<std::uint64_t>::max();
 
 Error of_another_sweep(const std::string& what) {
-  return {ErrorCode::kFailedPrecondition, "the journal is of another sweep: " + what,
-          "Go on with the space, searcher, scheduler and numbers of trials that it was begun with; or give another "
+  return {ErrorCode::kFailedPrecondition, "the journal belongs to another sweep: " + what,
+          "Use the space, searcher, scheduler and numbers of trials that the sweep was begun with, or give another "
           "folder."};
 }
 
@@ -41,7 +41,7 @@ Result<void> Sweep::replay(const SweepEvent& event) {
     if (resumed->from == From::kLastPause) chosen = scheduler_.last_chance();
     if (chosen != resumed->trial) {
       return of_another_sweep("trial " + std::to_string(resumed->trial) +
-                              " went on there, and its scheduler would have another one go on, or none");
+                              " is resumed in the journal, but the scheduler would resume another trial or none");
     }
   }
   SweepEvent again = event;
@@ -50,8 +50,8 @@ Result<void> Sweep::replay(const SweepEvent& event) {
   replays_ = false;
   const auto* const reported = std::get_if<TrialReported>(&event);
   if (reported != nullptr && reported->led != std::get<TrialReported>(again).led) {
-    return of_another_sweep("a report of trial " + std::to_string(reported->trial) +
-                            " led there to something else than its scheduler says now");
+    return of_another_sweep("the journal and the scheduler decide differently on a report of trial " +
+                            std::to_string(reported->trial));
   }
   return {};
 }
@@ -63,9 +63,9 @@ Result<void> Sweep::check(const SweepEvent& event) const {
     return of_another_sweep("trial " + std::to_string(trial) + ' ' + what);
   };
   if (const auto* const began = std::get_if<TrialBegan>(&event)) {
-    if (trial != trials_.size()) return senseless("begins out of its turn");
+    if (trial != trials_.size()) return senseless("begins out of order");
     if (auto fits = space_.check(began->params); !fits) return of_another_sweep(fits.error().message());
-    if (is_blocked(trial)) return senseless("begins before others have ended");
+    if (is_blocked(trial)) return senseless("begins before other trials have ended");
     return {};
   }
   if (trial >= trials_.size()) return senseless("has not begun");
@@ -74,13 +74,13 @@ Result<void> Sweep::check(const SweepEvent& event) const {
     const bool paused = resumed->from != TrialResumed::From::kInterruption;
     // The journal has no event for the end of a tuner. A trial that was running then is resumed by the next tuner.
     if (paused ? state != State::kPaused : state != State::kWaiting && state != State::kRunning)
-      return senseless("goes on, though it was not waiting for that");
+      return senseless("is resumed, but it was not waiting or paused");
     return {};
   }
   const bool cut = std::holds_alternative<TrialCut>(event);
   const bool saved = std::holds_alternative<TrialSaved>(event);
   if (state == State::kRunning || (cut && state == State::kPaused) || saved) return {};
-  return senseless("goes on, though it had ended");
+  return senseless("has an event after its end");
 }
 
 void Sweep::interrupt() {
@@ -170,8 +170,8 @@ Result<Value> Sweep::ask(std::uint64_t trial, const std::string& name, const Dom
   if (space_.find(name) != nullptr) {
     return Error{ErrorCode::kInvalidArgument,
                  "parameter \"" + name + "\" is asked for by trial " + std::to_string(trial) +
-                     ", and its space has it only where other parameters are otherwise",
-                 "Look at what the trial's parameters are, or give it another name."};
+                     ", but the space has this parameter only with other values of the trial's parameters",
+                 "Check the trial's parameters first, or use another name."};
   }
   happen(TrialAsked{trial, name, answer_to(trial, name, domain)});
   return *params.find(name);
@@ -213,8 +213,8 @@ void Sweep::returned(std::uint64_t trial, const Metrics& metrics, double now) {
   const auto value = value_in(metrics, rules_.metric);
   if (value ? std::isnan(*value) : !its.value) {
     return failed(trial,
-                  value ? "its result is not a number"
-                        : "it has returned nothing by the name of \"" + rules_.metric + "\", the sweep's metric",
+                  value ? "the result of the objective is not a number"
+                        : "the objective did not return \"" + rules_.metric + "\", the metric of the sweep",
                   false, now);
   }
   happen(TrialReturned{trial, metrics, now});

@@ -54,7 +54,7 @@ void note(TrialResult& trial, const TrialFailed& event, const std::string&) {
   }
 }
 void note(TrialResult& trial, const TrialCut& event, const std::string&) {
-  if (!trial.value) trial.error = "the sweep's time was over before it had a result";
+  if (!trial.value) trial.error = "the sweep's time was over before the trial had a result";
   end(trial, trial.value ? State::kStopped : State::kFailed, event.seconds);
 }
 
@@ -88,7 +88,7 @@ Result<void> note(const SweepEvent& event, const std::string& metric, std::vecto
     }
   }
   if (trial >= trials.size() || std::holds_alternative<TrialBegan>(event)) {
-    return Error{ErrorCode::kCorrupt, "trial " + std::to_string(trial) + " is spoken of out of its turn"};
+    return Error{ErrorCode::kCorrupt, "the journal has an event of trial " + std::to_string(trial) + " out of order"};
   }
   std::visit([&](const auto& each) { note(trials[trial], each, metric); }, event);
   return {};

@@ -71,7 +71,7 @@ Result<void> SweepLoop::keep_in(const std::filesystem::path& folder, const Journ
   for (const auto& [trial, step] : saved) {
     auto bytes = CheckpointFiles::read(folder / "checkpoints", trial, step);
     if (!bytes) {
-      log(LogLevel::kWarn, "what a trial has saved cannot be read, and it begins from its beginning",
+      log(LogLevel::kWarn, "the checkpoint of a trial cannot be read, so the trial starts from the beginning",
           {kv("trial", trial), kv("error", bytes.error())});
       continue;
     }
@@ -122,7 +122,7 @@ Result<void> SweepLoop::write() {
   if (files_ != nullptr) {
     for (const auto& written : files_->written()) {
       if (written.error) {
-        log(LogLevel::kWarn, "what a trial has saved was not kept",
+        log(LogLevel::kWarn, "the checkpoint of a trial could not be written",
             {kv("trial", written.trial), kv("error", *written.error)});
         continue;
       }
@@ -328,8 +328,8 @@ void SweepLoop::take_report(std::size_t slot, const detail::TrialReports& report
   if (!decision) return fail(slot, decision.error().to_string(), false);
   if (decision->copy_of && !kept_steps_.contains(*decision->copy_of)) {
     return fail(slot,
-                "its scheduler would have it go on as a copy of trial " + std::to_string(*decision->copy_of) +
-                    ", which has saved nothing: report with what is to be saved, and set TunerOptions::save_every",
+                "the scheduler wants to continue this trial as a copy of trial " + std::to_string(*decision->copy_of) +
+                    ", which has no checkpoint: pass a save function to report(), and set TunerOptions::save_every",
                 false);
   }
   of_slots_[slot].again_as = decision->copy_of;
@@ -411,7 +411,7 @@ void SweepLoop::look_at_times() {
       give_up(slot);
       slots_.replace(slot);
     } else if (times_.silence != Duration{} && now - its.heard_at >= times_.silence) {
-      fail(slot, "nothing came from it for " + to_text(std::chrono::duration<double>(times_.silence).count()), true);
+      fail(slot, "the trial sent nothing for " + to_text(std::chrono::duration<double>(times_.silence).count()), true);
     }
   }
 }
@@ -419,9 +419,9 @@ void SweepLoop::look_at_times() {
 // ---- Results
 
 void SweepLoop::say_how_to_go_on() const {
-  const std::string over = "interrupted when " + std::to_string(sweep_.over()) + " trials were over; ";
-  const std::string how = folder_.empty() ? "nothing was kept of the sweep (TunerOptions::folder)"
-                                          : "to go on: pharos tune resume " + folder_.string();
+  const std::string over = "interrupted after " + std::to_string(sweep_.over()) + " trials had ended; ";
+  const std::string how = folder_.empty() ? "the sweep kept nothing, because TunerOptions::folder is empty"
+                                          : "to continue: pharos tune resume " + folder_.string();
   std::fprintf(stderr, "%s%s\n", over.c_str(), how.c_str());
 }
 

@@ -36,8 +36,8 @@ TrialLine::~TrialLine() = default;
 
 Communicator& Trial::communicator() const {
   if (communicator_ == nullptr) {
-    throw_error(Error{ErrorCode::kFailedPrecondition, "this trial has one worker, and nobody to talk to",
-                      "Give the sweep's trials more than one, or look at workers() first."});
+    throw_error(Error{ErrorCode::kFailedPrecondition, "this trial has only one worker, so it has no communicator",
+                      "Set TunerOptions::workers to 2 or more, or check workers() first."});
   }
   return *communicator_;
 }
@@ -53,9 +53,10 @@ Value Trial::ask(std::string_view name, const Domain& domain) {
   if (const Value* const known = begin_.params.find(name); known != nullptr) {
     if (domain.holds(*known)) return *known;
     throw_error(Error{ErrorCode::kInvalidArgument,
-                      "parameter \"" + std::string{name} + "\" of trial " + std::to_string(number()) + " is " +
-                          to_string(*known) + ", and is asked for as " + to_string(domain),
-                      "Ask for a parameter in the same way each time."});
+                      "parameter \"" + std::string{name} + "\" of trial " + std::to_string(number()) +
+                          " has the value " + to_string(*known) +
+                          ", which is outside of the domain that is asked for: " + to_string(domain),
+                      "Ask for a parameter with the same domain each time."});
   }
   Value value = worker() == 0 ? line_.ask(std::string{name}, domain) : Value{};
   if (communicator_ != nullptr) value = broadcast_value(*communicator_, value);

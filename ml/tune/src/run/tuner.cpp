@@ -16,7 +16,7 @@ Tuner::~Tuner() = default;
 
 SweepResults Tuner::run(detail::MakeTrialWorkers make, Existing existing) {
   if (options_.searcher == nullptr) {
-    throw_error(Error{ErrorCode::kFailedPrecondition, "this tuner has run its sweep", "Make another one."});
+    throw_error(Error{ErrorCode::kFailedPrecondition, "this tuner has already run its sweep", "Create another Tuner."});
   }
   ActorSlots slots{
       runtime_,

@@ -23,9 +23,9 @@ using DecisionKind = Decision::Kind;
 void check(std::uint64_t first, std::uint64_t most, double factor) {
   if (first >= 1 && first <= most && factor >= 2 && std::isfinite(factor)) return;
   throw_error(Error{ErrorCode::kInvalidArgument,
-                    "halving from step " + std::to_string(first) + " to " + std::to_string(most) + " by " +
-                        std::to_string(factor) + " makes no sense",
-                    "Begin with 1 or more, end with as much at least, and divide by 2 or more."});
+                    "successive halving cannot go from step " + std::to_string(first) + " to step " +
+                        std::to_string(most) + " with the factor " + std::to_string(factor),
+                    "The first step must be at least 1, the last step at least the first, and the factor at least 2."});
 }
 
 double worst_if_none(double value) {

@@ -22,8 +22,9 @@ class Pbt final : public TrialScheduler {
     const bool makes_sense = options.interval >= 1 && options.share > 0 && options.share <= 0.5 && options.anew >= 0 &&
                              options.anew <= 1 && options.change >= 1;
     if (makes_sense) return;
-    throw_error(Error{ErrorCode::kInvalidArgument, "population based training with such options makes no sense",
-                      "Give an interval of 1 or more, a share up to a half, a chance, and a change of 1 or more."});
+    throw_error(Error{ErrorCode::kInvalidArgument, "the options of population based training are out of range",
+                      "In PbtOptions, interval must be 1 or more, share above 0 and at most 0.5, anew from 0 to 1, and "
+                      "change 1 or more."});
   }
 
   void began(std::uint64_t trial, const Params& params) override { trials_[trial].params = params; }

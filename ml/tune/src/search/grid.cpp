@@ -49,7 +49,7 @@ class Grids {
       if (++count > kCombinationsMax) {
         throw_error(Error{ErrorCode::kInvalidArgument,
                           "the grids have more than " + std::to_string(kCombinationsMax) + " combinations",
-                          "Give choices, of which a search draws, in place of some grids."});
+                          "Replace some grids by choices, which are drawn at random."});
       }
       f(places);
     });

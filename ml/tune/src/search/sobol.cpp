@@ -37,9 +37,9 @@ class SobolSearch final : public Unlearned {
 std::unique_ptr<Searcher> sobol_search(const Space& space, std::uint64_t seed) {
   constexpr std::size_t kParametersMax = 3667;  // Boost has direction numbers for so many dimensions
   if (space.parameters().size() > kParametersMax) {
-    throw_error(Error{ErrorCode::kInvalidArgument, "a Sobol sequence of " + std::to_string(space.parameters().size()) +
-                                                       " parameters is more than the " +
-                                                       std::to_string(kParametersMax) + " that are known"});
+    throw_error(Error{ErrorCode::kInvalidArgument, "the space has " + std::to_string(space.parameters().size()) +
+                                                       " parameters, but a Sobol sequence has at most " +
+                                                       std::to_string(kParametersMax) + " dimensions"});
   }
   return std::make_unique<SobolSearch>(space, seed);
 }

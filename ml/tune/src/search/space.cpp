@@ -101,7 +101,7 @@ const Value& value_in(const Params& params, std::string_view name) {
 }
 
 [[noreturn]] void refuse_type(std::string_view name, const Value& value, std::string_view wanted) {
-  refuse("parameter " + in_quotes(name) + " is " + to_string(value) + ", which is no " + std::string{wanted});
+  refuse("parameter " + in_quotes(name) + " is " + to_string(value) + ", which is not " + std::string{wanted});
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ std::int64_t Params::get_integer(std::string_view name, std::int64_t min, std::u
   const Value& value = value_in(*this, name);
   const auto* const found = std::get_if<std::int64_t>(&value);
   if (found == nullptr || *found < min || (*found > 0 && static_cast<std::uint64_t>(*found) > max)) {
-    refuse_type(name, value, "whole number of that type");
+    refuse_type(name, value, "a whole number of that type");
   }
   return *found;
 }
@@ -124,13 +124,13 @@ std::int64_t Params::get_integer(std::string_view name, std::int64_t min, std::u
 double Params::get_double(std::string_view name) const {
   const Value& value = value_in(*this, name);
   if (const auto number = number_of(value)) return *number;
-  refuse_type(name, value, "number");
+  refuse_type(name, value, "a number");
 }
 
 const std::string& Params::get_string(std::string_view name) const {
   const Value& value = value_in(*this, name);
   if (const auto* const found = std::get_if<std::string>(&value)) return *found;
-  refuse_type(name, value, "text");
+  refuse_type(name, value, "a text");
 }
 
 std::string Params::to_string() const {
@@ -147,7 +147,8 @@ std::string Params::to_json() const {
 
 Result<Params> Params::from_json(std::string_view text) {
   PHAROS_TRY(const Json json, parse_json(text, "parameters"));
-  if (!json.is_object()) return Error{ErrorCode::kInvalidArgument, "parameters in JSON are an object, by name"};
+  if (!json.is_object())
+    return Error{ErrorCode::kInvalidArgument, "parameters in JSON must be an object with one entry for each parameter"};
   Params params;
   for (const auto& [name, value] : json.items()) {
     PHAROS_TRY(Value read, value_of_json(value, "parameter " + in_quotes(name)));
@@ -190,7 +191,7 @@ Domain log_uniform(double low, double high) {
 }
 Domain quantised(double low, double high, double step) {
   check_range(low, high, false);
-  if (!(step > 0)) refuse("a step of " + text_of(step) + " leads nowhere", "Give one above zero.");
+  if (!(step > 0)) refuse("the step is " + text_of(step) + ", but it must be above zero", "Give a step above zero.");
   // The last multiple of the step replaces the given end, so that no value is outside of the range.
   const double last = low + std::floor((high - low) / step + 1e-9) * step;
   return {.low = low, .high = last, .step = step};
@@ -198,7 +199,8 @@ Domain quantised(double low, double high, double step) {
 Domain integers(std::int64_t low, std::int64_t high, std::int64_t step) {
   constexpr std::int64_t kMax = std::int64_t{1} << 53;  // a double cannot represent each larger number
   if (low < -kMax || high > kMax) refuse("whole numbers go up to 2^53");
-  if (step < 1) refuse("a step of " + std::to_string(step) + " leads nowhere", "Give one above zero.");
+  if (step < 1)
+    refuse("the step is " + std::to_string(step) + ", but it must be above zero", "Give a step above zero.");
   check_range(static_cast<double>(low), static_cast<double>(high), false);
   const std::int64_t last = low + (high - low) / step * step;
   return {.kind = Domain::Kind::kInteger,
@@ -220,11 +222,11 @@ Domain normal(double mean, double deviation) {
   return {.kind = Domain::Kind::kNormal, .low = mean, .high = deviation};
 }
 Domain choice(std::vector<Value> values) {
-  if (values.empty()) refuse("there is nothing to choose from");
+  if (values.empty()) refuse("a choice needs at least one value");
   for (const Value& each : values) {
-    if (std::count(values.begin(), values.end(), each) > 1) refuse("the choice " + to_string(each) + " is there twice");
+    if (std::count(values.begin(), values.end(), each) > 1) refuse("the choice " + to_string(each) + " is given twice");
     const double* const real = std::get_if<double>(&each);
-    if (real != nullptr && std::isnan(*real)) refuse("a choice is not a number");
+    if (real != nullptr && std::isnan(*real)) refuse("a choice is NaN");
   }
   return {.kind = Domain::Kind::kChoice, .choices = std::move(values)};
 }
@@ -280,11 +282,12 @@ Space& Space::when(std::string_view parent, const Value& value, const Space& inn
   const auto its =
       std::find_if(parameters_.begin(), parameters_.end(), [&](const Parameter& each) { return each.name == parent; });
   if (its == parameters_.end()) {
-    refuse("there is no parameter " + in_quotes(parent) + " for others to depend on", "Add it before them.");
+    refuse("there is no parameter " + in_quotes(parent) + " that other parameters can depend on",
+           "Add the parameter before those that depend on it.");
   }
   if (!its->domain.holds(value)) {
-    refuse("parameter " + in_quotes(parent) + " is never " + ml::to_string(value) + ": it is " +
-           ml::to_string(its->domain));
+    refuse("parameter " + in_quotes(parent) + " cannot have the value " + ml::to_string(value) +
+           "; its domain is: " + ml::to_string(its->domain));
   }
   const auto number = static_cast<std::size_t>(its - parameters_.begin());
   const std::size_t first = parameters_.size();
@@ -322,15 +325,16 @@ Result<void> Space::check(const Params& params) const {
     const Value* const value = params.find(name);
     if (value == nullptr) return Error{ErrorCode::kInvalidArgument, "parameter " + in_quotes(name) + " is missing"};
     if (domain.holds(*value)) continue;
-    return Error{ErrorCode::kInvalidArgument, "parameter " + in_quotes(name) + " cannot be " + ml::to_string(*value) +
-                                                  ": it is " + ml::to_string(domain)};
+    return Error{ErrorCode::kInvalidArgument, "parameter " + in_quotes(name) + " cannot have the value " +
+                                                  ml::to_string(*value) + "; its domain is: " + ml::to_string(domain)};
   }
   if (active == params.entries().size()) return {};
   for (const Params::Entry& entry : params.entries()) {
     const Parameter* const its = find(entry.first);
     const bool is_there = its != nullptr && is_active(static_cast<std::size_t>(its - parameters_.data()), params);
     if (is_there) continue;
-    return Error{ErrorCode::kInvalidArgument, "there is no parameter " + in_quotes(entry.first) + " among these"};
+    return Error{ErrorCode::kInvalidArgument, "the space has no parameter " + in_quotes(entry.first) +
+                                                  ", or the parameter is not active with these values"};
   }
   return {};
 }
@@ -388,7 +392,7 @@ Result<Domain> domain_of(const Json& json, const std::string& name) {
     std::vector<Value> values;
     const Json choices = json.value("choices", Json::array());
     if (!choices.is_array())
-      return Error{ErrorCode::kInvalidArgument, "the choices of " + in_quotes(name) + " are no array"};
+      return Error{ErrorCode::kInvalidArgument, "the choices of " + in_quotes(name) + " are not an array"};
     for (const Json& each : choices) {
       PHAROS_TRY(Value value, value_of_json(each, "a choice of " + in_quotes(name)));
       values.push_back(std::move(value));
@@ -410,7 +414,7 @@ Result<Domain> domain_of(const Json& json, const std::string& name) {
   const bool log = json.value("log", false);
   if (kind == "real") return log ? log_uniform(low, high) : step != 0 ? quantised(low, high, step) : uniform(low, high);
   if (!is_whole(low) || !is_whole(high) || !is_whole(step)) {
-    return Error{ErrorCode::kInvalidArgument, "parameter " + in_quotes(name) + " is whole, but its range is not"};
+    return Error{ErrorCode::kInvalidArgument, "parameter " + in_quotes(name) + " is an integer, but its range is not"};
   }
   const auto first = static_cast<std::int64_t>(low);
   const auto last = static_cast<std::int64_t>(high);
@@ -438,7 +442,7 @@ Result<Space> Space::from_json(std::string_view text) {
   } catch (const Exception& e) {
     return e.error();
   } catch (const Json::exception& e) {
-    return Error{ErrorCode::kInvalidArgument, std::string{"this is no JSON of a space: "} + e.what()};
+    return Error{ErrorCode::kInvalidArgument, std::string{"this JSON does not describe a space: "} + e.what()};
   }
   return space;
 }

@@ -151,8 +151,9 @@ class Tpe final : public Searcher {
     if (is_new) parameters_.push_back({std::string{name}, domain});
     if (parameters_[found->second].domain == domain) return found->second;
     throw_error(Error{ErrorCode::kInvalidArgument,
-                      "parameter \"" + std::string{name} + "\" was " + to_string(parameters_[found->second].domain) +
-                          ", and is " + to_string(domain) + " now",
+                      "parameter \"" + std::string{name} + "\" was asked for as " +
+                          to_string(parameters_[found->second].domain) + " before, and is asked for as " +
+                          to_string(domain) + " now",
                       "Give it another name."});
   }
 

@@ -85,7 +85,7 @@ class Resources {
 
 /// The hint in the error of a process that was killed because memory was short.
 inline constexpr const char* kMemoryRemedy =
-    "Ask for .memory, so that no more run beside each other than there is memory for, or have fewer run at once.";
+    "Set .memory, so that only as many actors and tasks run at once as fit in memory, or run fewer of them.";
 
 /// A share of one GPU; kWhole is the whole GPU.
 struct GpuShare {

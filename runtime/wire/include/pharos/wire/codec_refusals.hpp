@@ -30,7 +30,7 @@ constexpr void check_kind() {
   static_assert(kFound != Kind::kSynchronization,
                 "a mutex, thread, atomic or future belongs to its process: pass the value that it guards, or leave it "
                 "out of pharos_fields()");
-  static_assert(kFound != Kind::kUnion, "nothing says which member of a union is set: use std::variant");
+  static_assert(kFound != Kind::kUnion, "a union does not record which member is set: use std::variant");
   static_assert(kFound != Kind::kLongDouble,
                 "long double has another size and precision on other machines: pass a double");
   static_assert(kFound != Kind::kEnumOfNoType,

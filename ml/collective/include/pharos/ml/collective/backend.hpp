@@ -68,8 +68,8 @@ class Backend {
   virtual Result<std::byte*> allocate(std::size_t bytes, Duration time) = 0;
   /// Allocates one memory for all ranks; kFailedPrecondition unless shares_memory(). Given back by free(), too.
   virtual Result<std::byte*> allocate_for_all(std::size_t /*bytes*/, Duration /*time*/) {
-    return Error{ErrorCode::kFailedPrecondition, "ranks that share no memory have none in common",
-                 "Look at Communicator::shares_memory() before."};
+    return Error{ErrorCode::kFailedPrecondition, "allocate_for_all() needs ranks that share memory",
+                 "Check Communicator::shares_memory() first."};
   }
   virtual void free(std::byte* memory) = 0;
   /// Returns whether ranks reduce data in this memory without copying it first.
