@@ -1,17 +1,29 @@
-#include "logs.hpp"
-
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <iostream>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "listing.hpp"
+#include "commands.hpp"
+#include "rows.hpp"
 
 namespace pharos::console {
 namespace {
+
+struct LogsOptions {
+  Place place;
+  /// Id of an actor, a worker or a node, an actor's name, or "head". Empty: prints the list of logs.
+  std::string id{};
+  std::optional<std::uint64_t> tail{};  // only the last lines, this many
+  bool follow = false;                  // continues until the writer has ended
+  std::string format = "table";         // format of the list; or "json"
+};
 
 constexpr std::uint32_t kPart = 256 << 10;
 constexpr auto kFollowPause = std::chrono::milliseconds{200};
@@ -149,10 +161,12 @@ Result<void> print(Asked& asked, const Log& log, const LogsOptions& options) {
   }
 }
 
-}  // namespace
-
-Result<void> print_logs(const Place& place, const LogsOptions& options) {
-  PHAROS_TRY(Asked asked, Asked::connect(place));
+Result<void> print_logs(const LogsOptions& options) {
+  if (options.id.empty() && (options.tail || options.follow)) {
+    return Error{ErrorCode::kInvalidArgument, "--tail and --follow need the id of a log",
+                 "pharos logs shows which there are."};
+  }
+  PHAROS_TRY(Asked asked, Asked::connect(options.place));
   if (!options.id.empty()) {
     PHAROS_TRY(const Log log, choose(asked, options.id));
     return print(asked, log, options);
@@ -167,6 +181,35 @@ Result<void> print_logs(const Place& place, const LogsOptions& options) {
   }
   if (!found.silent.empty()) return nodes_are_silent(found.silent);
   return {};
+}
+
+}  // namespace
+
+void add_logs(Commands& commands) {
+  const auto options = std::make_shared<LogsOptions>();
+  CLI::App& command =
+      commands.add("logs", "Prints what a worker or a node has written, also after its end; or the list of logs",
+                   [options] { return status_of(print_logs(*options)); });
+  command.add_option("id", options->id,
+                     "An actor's id or name, a worker's or a node's id, or \"head\" (default: the list of logs)");
+  command.add_option("--tail", options->tail, "Only the last lines, so many")
+      ->type_name("LINES")
+      ->check(not_negative());
+  command.add_flag("--follow,-f", options->follow, "Goes on until the worker or node has ended");
+  command.add_option("--format", options->format, "How to print the list")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  add_place_options(command, options->place);
+  command.footer(
+      "A log has a worker's standard output and standard error, in the order in which its node read them. The node "
+      "keeps\n"
+      "the newest 16 MiB of each log; logs end with the node.\n"
+      "Examples:\n"
+      "  pharos logs\n"
+      "  pharos logs trainer --tail 20 --follow\n"
+      "  pharos logs 1f0c5a7d93b2e846\n"
+      "  pharos logs head --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
+      "Exit codes: 0 done, 1 there is no such log or its node does not answer, 2 the arguments make no sense.");
 }
 
 }  // namespace pharos::console

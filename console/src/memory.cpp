@@ -1,12 +1,12 @@
-#include "memory.hpp"
-
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <string>
 
 #include <pharos/base/byte_count.hpp>
 
+#include "commands.hpp"
 #include "table.hpp"
 
 namespace pharos::console {
@@ -66,14 +66,26 @@ void show(const wire::InspectedStore& store) {
   if (store.objects > kShown) std::cout << "… and " << store.objects - kShown << " more\n";
 }
 
-}  // namespace
-
 Result<void> print_memory(const Place& place) {
   PHAROS_TRY(const wire::Message answer, ask(place, wire::Inspect{}));
   const auto* const inspected = std::get_if<wire::Inspected>(&answer);
   if (inspected == nullptr) return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
   show(inspected->store);
   return {};
+}
+
+}  // namespace
+
+void add_memory(Commands& commands) {
+  const auto place = std::make_shared<Place>();
+  CLI::App& command =
+      commands.add("memory", "Shows the objects in a node's object store, and which processes keep them",
+                   [place] { return status_of(print_memory(*place)); });
+  add_place_options(command, *place);
+  command.footer(
+      "Examples:\n"
+      "  pharos memory\n"
+      "  watch -n 1 pharos memory");
 }
 
 }  // namespace pharos::console

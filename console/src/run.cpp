@@ -1,5 +1,3 @@
-#include "run.hpp"
-
 #include <unistd.h>
 
 #include <cerrno>
@@ -7,13 +5,32 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <pharos/net/address.hpp>
+
+#include "commands.hpp"
 
 namespace pharos::console {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Exit codes of `pharos run` if the program was not started. They are those of env and of shells.
+constexpr int kMakesNoSense = 2;
+constexpr int kRunFailed = 125;
+constexpr int kNotExecutable = 126;
+constexpr int kNoSuchProgram = 127;
+
+struct RunOptions {
+  Place place;
+  std::string folder;                    // where the program starts; empty: the current folder
+  std::vector<std::string> environment;  // of the form "NAME=value"
+  std::vector<std::string> command;
+};
 
 /// Sets the environment variables by which the program finds its cluster. Paths are made absolute, because the program
 /// may start in another folder.
@@ -49,9 +66,9 @@ Result<void> prepare(const RunOptions& options) {
   return {};
 }
 
-}  // namespace
-
-int run(RunOptions options) {
+/// Replaces this process by the program, connected to that cluster. Returns only on failure, after printing the reason,
+/// with the exit code.
+int become_program(RunOptions options) {
   if (const auto prepared = prepare(options); !prepared) {
     std::cerr << "pharos: " << prepared.error().to_string() << '\n';
     return prepared.error().code() == ErrorCode::kInvalidArgument ? kMakesNoSense : kRunFailed;
@@ -66,6 +83,35 @@ int run(RunOptions options) {
                               : std::string{"it cannot be run: "} + ::strerror(why))
             << '\n';
   return why == ENOENT ? kNoSuchProgram : kNotExecutable;
+}
+
+}  // namespace
+
+void add_run(Commands& commands) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App& command = commands.add("run", "Runs a program on a cluster: pharos run -- ./app ARGUMENTS",
+                                   [options] { return become_program(std::move(*options)); });
+  add_place_options(command, options->place);
+  command
+      .add_option("--folder", options->folder,
+                  "The folder in which the program starts; its workers start there, too, on nodes that have the folder")
+      ->type_name("FOLDER");
+  command
+      .add_option("--env", options->environment,
+                  "A variable for the program and its workers; may be given several times")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  command.add_option("program", options->command, "The program and its arguments, behind --")
+      ->type_name("-- PROGRAM ARGUMENTS")
+      ->required();
+  command.footer(
+      "The program runs here, and its tasks and actors on all nodes. Nodes that lack its executable get a copy of it.\n"
+      "Signals, terminal and exit code are the program's own. Exit codes otherwise: 125 the program could not be\n"
+      "prepared, 126 it cannot be run, 127 there is no such program, 2 the arguments make no sense.\n"
+      "Examples:\n"
+      "  pharos run -- ./train --epochs 3\n"
+      "  pharos run --address 10.0.0.1:7400 --token-file ~/cluster.token -- ./app\n"
+      "  pharos run --folder /data --env OMP_NUM_THREADS=4 -- /opt/app/bin/app");
 }
 
 }  // namespace pharos::console

@@ -1,17 +1,25 @@
-#include "stack.hpp"
-
 #include <algorithm>
 #include <iostream>
 #include <iterator>
+#include <memory>
 #include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "listing.hpp"
+#include "commands.hpp"
+#include "rows.hpp"
 
 namespace pharos::console {
 namespace {
+
+struct StackOptions {
+  Place place;
+  /// Id of an actor, a worker, a program or a node, or an actor's name. Empty: all processes.
+  std::string id{};
+  std::string format = "text";  // or "json"
+};
 
 /// Returns the nodes of the cluster, and those that programs run for themselves.
 Result<std::set<NodeId>> all_nodes(Asked& asked) {
@@ -37,10 +45,8 @@ void print_process(const std::vector<std::string>& row) {
   std::cout << '\n' << row[7] << row[8] << '\n';
 }
 
-}  // namespace
-
-Result<void> print_stacks(const Place& place, const StackOptions& options) {
-  PHAROS_TRY(Asked asked, Asked::connect(place));
+Result<void> print_stacks(const StackOptions& options) {
+  PHAROS_TRY(Asked asked, Asked::connect(options.place));
   PHAROS_TRY(std::set<NodeId> nodes, all_nodes(asked));
   std::vector<wire::Message> questions;
   const bool one_node =
@@ -77,6 +83,31 @@ Result<void> print_stacks(const Place& place, const StackOptions& options) {
   }
   if (!silent.empty()) return nodes_are_silent(silent);
   return {};
+}
+
+}  // namespace
+
+void add_stack(Commands& commands) {
+  const auto options = std::make_shared<StackOptions>();
+  CLI::App& command = commands.add(
+      "stack", "Shows what workers and programs run, where their threads are, and what their get()s wait for",
+      [options] { return status_of(print_stacks(*options)); });
+  command.add_option(
+      "id", options->id,
+      "An actor's id or name, a worker's, a program's (job's) or a node's id (default: the whole cluster)");
+  command.add_option("--format", options->format, "How to print them")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  add_place_options(command, options->place);
+  command.footer(
+      "Workers go on: a signal handler writes down where each thread is, and system calls that can be taken up again "
+      "are.\n"
+      "If a process does not answer within two seconds, its state in the kernel is shown.\n"
+      "Examples:\n"
+      "  pharos stack trainer\n"
+      "  pharos stack 1f0c5a7d93b2e846 --format json | jq -r '.[].stacks'\n"
+      "  pharos stack --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
+      "Exit codes: 0 done, 1 there is no such process or the node does not answer, 2 the arguments make no sense.");
 }
 
 }  // namespace pharos::console

@@ -1,5 +1,3 @@
-#include "start.hpp"
-
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -7,11 +5,16 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include <pharos/base/fd.hpp>
 #include <pharos/base/random.hpp>
@@ -20,7 +23,8 @@
 #include <pharos/process/run_folder.hpp>
 #include <pharos/process/token.hpp>
 
-#include "question.hpp"
+#include "commands.hpp"
+#include "daemon_options.hpp"
 
 namespace pharos::console {
 namespace {
@@ -28,6 +32,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint16_t kPort = 7400;
+
+struct StartOptions {
+  bool head = false;
+  bool block = false;                   // true: runs in this process until Ctrl-C; false: in the background
+  std::optional<std::uint16_t> port{};  // the port of a head; unset: kPort; 0: a free port
+  std::string base_folder;              // where the run folder is made; empty: the default place
+  node::DaemonOptions daemon;
+};
 
 /// Returns the token from the token file. A head creates the file if it does not exist: with a state folder the default
 /// place is that folder, else the token is only in its run folder. A node must be given a token file unless its cluster
@@ -108,9 +120,8 @@ Result<int> keep_in_background(const std::string& base, StartOptions& options, c
   return Error{ErrorCode::kUnavailable, "the daemon ended before it had started"};
 }
 
-}  // namespace
-
-Result<int> start(StartOptions options) {
+/// Starts a head, which is also a node, or another node. Prints how to go on, and returns the exit status.
+Result<int> start_node(StartOptions options) {
   if (options.head == !options.daemon.head.empty()) {
     return Error{ErrorCode::kInvalidArgument, "it has to be either a head or a node of one",
                  "Give --head, or --address HOST:PORT."};
@@ -141,6 +152,63 @@ Result<int> start(StartOptions options) {
   PHAROS_TRY(const net::Key token, token_of(options));
   if (options.block) return keep(base, options, token);
   return keep_in_background(base, options, token);
+}
+
+}  // namespace
+
+void add_start(Commands& commands) {
+  const auto options = std::make_shared<StartOptions>();
+  node::DaemonOptions& daemon = options->daemon;
+  CLI::App& command = commands.add("start", "Starts the head of a cluster, which is also a node, or another node",
+                                   [options] { return status_of(start_node(std::move(*options))); });
+  command.add_flag("--head", options->head, "Starts a head");
+  command.add_option("--address", daemon.head, "Starts a node that joins the head at this address")
+      ->type_name("HOST:PORT");
+  command.add_flag("--block", options->block, "Runs in this process, until Ctrl-C; else in the background");
+  command.add_option("--port", options->port, "The port of a head at 127.0.0.1 (default: 7400; 0: a free port)")
+      ->type_name("PORT")
+      ->check(CLI::Range(0, 65535).description(""));
+  command
+      .add_option(
+          "--listen", daemon.listen,
+          "The address at which other machines reach it; no other machine reaches 127.0.0.1 (default of a node: a "
+          "free port at the address from which it reaches the head)")
+      ->type_name("HOST:PORT");
+  command
+      .add_option(
+          "--state", daemon.state,
+          "The folder, on a disk, in which a head keeps what must outlive it; a head that starts there again goes "
+          "on")
+      ->type_name("FOLDER");
+  command
+      .add_option(
+          "--token-file", daemon.token_file,
+          "The cluster's token, or a copy of it, with mode 600. A head makes the file if it is not there; a node "
+          "on the head's machine finds the token without it")
+      ->type_name("FILE")
+      ->envname("PHAROS_TOKEN_FILE");
+  command
+      .add_option("--grace", daemon.grace,
+                  "If the node gets SIGTERM, what runs there has so many seconds to go elsewhere, as with \"pharos "
+                  "drain\"; a second SIGTERM ends it at once. Without this option the first one does")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0, 86'400).description(""));
+  command
+      .add_option("--folder", options->base_folder,
+                  "Where the run folder is made (default: PHAROS_FOLDER, TMPDIR or /tmp)")
+      ->type_name("FOLDER");
+  add_resource_options(command, daemon);
+  add_store_options(command, daemon);
+  command.footer(
+      "Examples:\n"
+      "  pharos start --head\n"
+      "  pharos start --head --listen 10.0.0.1:7400 --state /var/lib/pharos\n"
+      "  pharos start --head --cpus 8 --resources gpu=2,memory=64GiB,fast_disk=1 --labels zone=a --block\n"
+      "  pharos start --address 10.0.0.1:7400 --token-file ~/cluster.token\n"
+      "  pharos start --address 10.0.0.1:7400 --grace 25 --block    # under Slurm, Kubernetes, on spot machines\n"
+      "A node runs a program from the path where the program was started, if the same build is there; else the node "
+      "gets\n"
+      "a copy of the executable. The shared libraries of the program must be on the node.");
 }
 
 }  // namespace pharos::console

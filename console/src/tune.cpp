@@ -1,20 +1,34 @@
-#include "tune.hpp"
-
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/optuna_study.hpp>
 #include <pharos/ml/sweep_results.hpp>
 
+#include "commands.hpp"
+
 namespace pharos::console {
 namespace {
+
+struct TuneOptions {
+  std::string folder{};
+  std::size_t rows = 20;          // rows of the table
+  std::string format = "text";    // format of the best trial; or "json"
+  std::string export_as = "csv";  // or "jsonl", "svg"
+  std::string output{};           // the file to write; empty: standard output
+  std::string from{};             // an Optuna study: a SQLite database or a journal file
+  std::string study{};            // the study's name in `from`; empty if there is only one
+};
 
 /// Returns the error of an exception that `act` throws.
 template <class Do>
@@ -25,8 +39,6 @@ Result<void> without_exceptions(const Do& act) {
     return why.error();
   }
 }
-
-}  // namespace
 
 Result<void> show_sweep(const TuneOptions& options) {
   return without_exceptions([&]() -> Result<void> {
@@ -69,6 +81,7 @@ Result<void> export_sweep(const TuneOptions& options) {
   });
 }
 
+/// Resumes the sweep with the command that began it: this process becomes that program. Returns only on failure.
 Result<void> resume_sweep(const TuneOptions& options) {
   return without_exceptions([&]() -> Result<void> {
     const auto sweep = ml::SweepResults::load(options.folder);
@@ -100,6 +113,48 @@ Result<void> import_study(const TuneOptions& options) {
               << options.folder << '\n';
     return {};
   });
+}
+
+}  // namespace
+
+void add_tune(Commands& commands) {
+  const auto options = std::make_shared<TuneOptions>();
+  CLI::App& family = commands.add_family("tune", "Shows the results of a sweep over parameters, or goes on with it");
+  const auto add = [&](const char* name, const char* what, Result<void> (*act)(const TuneOptions&)) -> CLI::App& {
+    return commands.add_below(family, name, what, [options, act] { return status_of(act(*options)); });
+  };
+  const auto add_folder = [&](CLI::App& command) -> CLI::App& {
+    command.add_option("DIR", options->folder, "The sweep's folder (TunerOptions::folder)")->required();
+    return command;
+  };
+  add_folder(add("show", "How far the sweep is, its best trials, and a picture of all", &show_sweep))
+      .add_option("--rows", options->rows, "Trials in the table")
+      ->capture_default_str();
+  add_folder(add("best", "The best trial and its parameters", &print_best_trial))
+      .add_option("--format", options->format, "How to print it; json: only the parameters")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  CLI::App& exports = add_folder(add("export", "All trials: as CSV, as lines of JSON, or as a picture", &export_sweep));
+  exports.add_option("--format", options->export_as, "The format of the file")
+      ->check(CLI::IsMember({"csv", "jsonl", "svg"}))
+      ->capture_default_str();
+  exports.add_option("--output,-o", options->output, "The file (default: the standard output)");
+  add_folder(add("resume", "Goes on with the sweep, by the command that began it", &resume_sweep));
+  CLI::App& import = add("import", "Makes the folder of a sweep from a study of Optuna's", &import_study);
+  import.add_option("FILE", options->from, "Its database (SQLite) or its journal (JournalFileBackend)")->required();
+  import.add_option("DIR", options->folder, "The sweep's folder, which is made")->required();
+  import.add_option("--study", options->study, "The name of the study, if there are several");
+  family.footer(
+      "A sweep can be looked at while it runs.\n"
+      "Examples:\n"
+      "  pharos tune show sweeps/first --rows 5\n"
+      "  pharos tune best sweeps/first --format json\n"
+      "  pharos tune export sweeps/first --format svg --output first.svg\n"
+      "  pharos tune resume sweeps/first\n"
+      "  pharos tune import optuna.db sweeps/mlp --study mlp\n"
+      "Exit codes: 0 done, 1 there is no sweep or its journal cannot be read, 2 the arguments make no sense; resume: "
+      "the\n"
+      "program's own.");
 }
 
 }  // namespace pharos::console

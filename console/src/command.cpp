@@ -1,0 +1,63 @@
+#include "command.hpp"
+
+#include <iostream>
+
+#include <pharos/node/daemon.hpp>
+
+namespace pharos::console {
+
+CLI::App& Commands::add_family(const std::string& name, const std::string& what) {
+  CLI::App& family = *app_.add_subcommand(name, what);
+  family.require_subcommand(1);
+  return family;
+}
+
+CLI::App& Commands::add_below(CLI::App& family, const std::string& name, const std::string& what,
+                              std::function<int()> act) {
+  CLI::App* const command = family.add_subcommand(name, what);
+  acts_.emplace_back(command, std::move(act));
+  return *command;
+}
+
+int Commands::run(int argc, char** argv) {
+  try {
+    app_.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const bool names_command = argc > 1 && argv[1][0] != '-';
+    if (names_command && app_.get_subcommands().empty()) {
+      std::cerr << "pharos: there is no command \"" << argv[1] << "\"; pharos --help lists them\n";
+      return 2;
+    }
+    return app_.exit(e) == 0 ? 0 : 2;
+  }
+  for (const auto& [command, act] : acts_) {
+    if (*command) return act();
+  }
+  return 2;  // not reached: the application requires a command
+}
+
+int status_of(const Result<void>& done) {
+  if (done) return 0;
+  std::cerr << "pharos: " << done.error().to_string() << '\n';
+  return node::exit_status_of(done.error());
+}
+
+int status_of(const Result<int>& status) {
+  return status ? *status : status_of(Result<void>{status.error()});
+}
+
+void add_place_options(CLI::App& command, Place& place) {
+  command
+      .add_option("--address", place.address,
+                  "A node of the cluster (default: PHAROS_ADDRESS, or your only cluster on this machine)")
+      ->type_name("HOST:PORT|unix:PATH");
+  command.add_option("--token-file", place.token_file, "A copy of the cluster's token, needed for HOST:PORT")
+      ->type_name("FILE")
+      ->envname("PHAROS_TOKEN_FILE");
+}
+
+CLI::Validator not_negative() {
+  return {[](std::string& text) { return std::string{text.starts_with('-') ? "it must not be negative" : ""}; }, ""};
+}
+
+}  // namespace pharos::console
