@@ -1,5 +1,5 @@
-# Rules for `cmake --install`. It installs libpharos.so, libpharos_ml.so and libpharos_nccl.so (those that were built), the
-# start object, the pharos executable, the public headers, and the package that find_package(pharos CONFIG) reads.
+# Rules for `cmake --install`. It installs libpharos.so, libpharos_ml.so and libpharos_nccl.so (those that were built),
+# the start object, the pharos executable, the public headers, and the package that find_package(pharos CONFIG) reads.
 
 include(CMakePackageConfigHelpers)
 
