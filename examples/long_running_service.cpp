@@ -86,7 +86,8 @@ class Spirals : public ml::Learner {
                                  torch::nn::Linear(kWidth, kArms)};
 };
 
-/// Runs one rank's part of the training. If `service` is not empty, the rank first reports its process to the service of this name.
+/// Runs one rank's part of the training. If `service` is not empty, the rank first reports its process to the service
+/// of this name.
 void train_as_rank(ml::TrainContext& context, const std::string& service, std::uint64_t steps);
 
 ml::TrainerOptions trainer_options(const fs::path& folder) {

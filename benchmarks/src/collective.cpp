@@ -14,10 +14,11 @@
 #include <thread>
 #include <utility>
 
-#include "core.hpp"
+#include <pharos/ml/collective/core.hpp>
+
 #include "figures.hpp"
-#include "meeting.hpp"
-#include "shared_backend.hpp"
+#include "shared/meeting.hpp"
+#include "shared/shared_backend.hpp"
 
 namespace bench {
 namespace {

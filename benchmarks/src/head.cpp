@@ -1,7 +1,7 @@
 // Measures the head's shipped code alone, with one simulated node that answers at once: how many durable changes the
 // head makes in a second, how soon it is back after a restart, and how much memory an actor takes.
 
-#include "head.hpp"
+#include "head/head.hpp"
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -25,7 +25,7 @@
 
 #include "figures.hpp"
 #include "folder.hpp"
-#include "records.hpp"
+#include "head/records.hpp"
 
 namespace bench {
 namespace {

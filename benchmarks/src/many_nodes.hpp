@@ -11,7 +11,7 @@
 #include <pharos/base/id.hpp>
 #include <pharos/wire/message.hpp>
 
-#include "membership.hpp"
+#include "daemon/membership.hpp"
 #include "one_thread.hpp"
 
 namespace bench {

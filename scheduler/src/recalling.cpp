@@ -258,6 +258,7 @@ bool Leases::has_to_recall() const {
 }
 
 void Leases::note_returned(const Leased& leased) {
+  if (leased.blocked) return;  // blocked workers are never recalled
   const auto recalled = recalled_.find({leased.lessee.caller, leased.allotment.amounts});
   if (recalled != recalled_.end() && --recalled->second.count == 0) recalled_.erase(recalled);
 }

@@ -11,12 +11,12 @@
 
 #include <pharos/base/clock.hpp>
 
-#include "call_link.hpp"
-#include "flush_queue.hpp"
-#include "reactor_platform.hpp"
-#include "result_cell.hpp"
-#include "task_pool.hpp"
-#include "waiting_room.hpp"
+#include "caller/call_link.hpp"
+#include "caller/flush_queue.hpp"
+#include "caller/task_pool.hpp"
+#include "program/reactor_platform.hpp"
+#include "results/result_cell.hpp"
+#include "results/waiting_room.hpp"
 
 namespace pharos::actors {
 namespace {

@@ -1,4 +1,4 @@
-#include "line_fold.hpp"
+#include "program/line_fold.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "pieces.hpp"
+#include "results/pieces.hpp"
 
 #include <gtest/gtest.h>
 

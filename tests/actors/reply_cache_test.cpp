@@ -1,4 +1,4 @@
-#include "reply_cache.hpp"
+#include "worker/reply_cache.hpp"
 
 #include <gtest/gtest.h>
 

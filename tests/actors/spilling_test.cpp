@@ -31,7 +31,7 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 constexpr std::size_t kStride = 1024;  // checksums look at what lies between
 
-// Of a block of this number: words that count up from it.
+// Fills a block with words that count up from its number.
 void fill(std::span<std::byte> bytes, std::uint64_t number) {
   for (std::size_t at = 0; at + sizeof number <= bytes.size(); at += kStride) {
     const std::uint64_t word = (number << 32) + at;

@@ -1,4 +1,4 @@
-#include "stream_writer.hpp"
+#include "program/stream_writer.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

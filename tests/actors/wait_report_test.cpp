@@ -1,4 +1,4 @@
-#include "wait_report.hpp"
+#include "program/wait_report.hpp"
 
 #include <gtest/gtest.h>
 

@@ -79,7 +79,7 @@ class CheckpointFolder : public testing::Test {
     return checkpoints.load(model.state());
   }
   std::vector<SavedCheckpoint> saved() const { return checkpoints_in(options().folder); }
-  /// Of those, the newest first.
+  /// The steps of these checkpoints, the newest first.
   std::vector<std::uint64_t> steps() const {
     std::vector<std::uint64_t> steps;
     for (const SavedCheckpoint& each : saved()) steps.push_back(each.moment.step);

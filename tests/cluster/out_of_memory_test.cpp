@@ -86,7 +86,7 @@ class OutOfMemoryTest : public ClusterTest {
     runtime_.emplace(RuntimeOptions{.object_store = 64_MiB});
   }
   fs::path folder() const { return census().folder() / "files"; }
-  /// Of the only cluster here.
+  /// Whether tasks hold nothing in the only cluster of this test.
   static bool tasks_have_nothing() {
     const auto nodes = ChildProgram{PHAROS_EXECUTABLE, {"list", "nodes", "--format", "json"}}.wait();
     return nodes.output.find("\"tasks_have\": \"\"") != std::string::npos;

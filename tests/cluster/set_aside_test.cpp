@@ -13,7 +13,7 @@
 #include <pharos/wire/message.hpp>
 
 #include "durable_head.hpp"
-#include "head_keys.hpp"
+#include "head/head_keys.hpp"
 
 namespace pharos::cluster::set_aside {
 namespace {

@@ -10,7 +10,7 @@
 namespace pharos::ml {
 namespace {
 
-/// Of the whole data. Each count of ranks and machines here divides it into parts of whole cache lines.
+/// Elements of the whole data. Each count of ranks and machines here divides it into parts of whole cache lines.
 constexpr std::size_t kElements = std::size_t{64} * 30 * 500;
 constexpr std::uint64_t kBytes = kElements * sizeof(float);
 /// What a rank says of an operation to all others, and with each chunk of data.

@@ -1,4 +1,4 @@
-#include "kernels.hpp"
+#include "reduce/kernels.hpp"
 
 #include <gtest/gtest.h>
 

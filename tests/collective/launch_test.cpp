@@ -1,4 +1,4 @@
-#include "launch.hpp"
+#include "launch/launch.hpp"
 
 #include <gtest/gtest.h>
 

@@ -17,17 +17,17 @@
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/base/random.hpp>
+#include <pharos/ml/collective/core.hpp>
 #include <pharos/ml/communicator.hpp>
 #include <pharos/net/address.hpp>
 
-#include "core.hpp"
-#include "hierarchical_backend.hpp"
-#include "meeting.hpp"
+#include "hierarchical/hierarchical_backend.hpp"
 #include "promised.hpp"
 #include "rank_threads.hpp"
 #include "says.hpp"
-#include "shared_backend.hpp"
-#include "stream_backend.hpp"
+#include "shared/meeting.hpp"
+#include "shared/shared_backend.hpp"
+#include "stream/stream_backend.hpp"
 
 namespace pharos::ml {
 

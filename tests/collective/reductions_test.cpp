@@ -147,7 +147,7 @@ T sum_of(const std::vector<T>& from) {
   for (std::size_t i = 1; i < from.size(); ++i) sum += static_cast<Wide>(value_of(from[i]));
   return element_of<T>(static_cast<double>(sum));
 }
-/// Of each machine's ranks, and then of the machines.
+/// The sum of each machine's ranks, and then of the machines' sums.
 template <class T>
 T sum_by_machine(const std::vector<T>& from, std::uint32_t neighbours) {
   std::vector<T> sums;
@@ -199,7 +199,7 @@ void check_order(Communicator& ranks, std::uint32_t neighbours) {
       ASSERT_EQ(value_of(same[i]), value_of(piece[i])) << i << " of " << n;
     }
   }
-  // Of two it does not; and sums of few halves are exact.
+  // The order of two summands does not matter, and sums of few halves are exact.
   EXPECT_EQ(depends, sizeof(T) != 2 && (neighbours > 2 || ranks.size() > 2 * neighbours));
 }
 

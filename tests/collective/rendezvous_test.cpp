@@ -1,4 +1,4 @@
-#include "rendezvous.hpp"
+#include "launch/rendezvous.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

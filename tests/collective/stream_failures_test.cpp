@@ -13,9 +13,9 @@
 #include <pharos/net/blocking_io.hpp>
 #include <pharos/net/handshake.hpp>
 
-#include "connections.hpp"
 #include "ranks.hpp"
-#include "stream.hpp"
+#include "stream/connections.hpp"
+#include "stream/stream.hpp"
 
 namespace pharos::ml {
 namespace {

@@ -61,7 +61,7 @@ TEST(Keep, MappedArraysAreTheFileAndThoseInMemoryHaveTheSameNumbers) {
   }
 }
 
-/// Of the tensors of one file some stay, and some are widened.
+/// Some tensors of one file stay where they are, and some are widened.
 TEST(Keep, SafeTensorsStayWhereTheyLieWhereThereIsATypeForThem) {
   const fs::path path = fs::canonical(file("six.safetensors"));
   const SafeTensors mapped = SafeTensors::read(path, Keep::kMapped);

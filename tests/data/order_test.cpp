@@ -48,7 +48,8 @@ TEST(Shuffled, IsTheSameForTheSameSeedAndEpochAndAnotherElse) {
 }
 
 TEST(Shuffled, EachSampleIsAtEachPlaceAsOften) {
-  // Of 4000 seeds each of 7 x 7 has 571: chi squared of 36 degrees of freedom, below 80 but for one in 10 000.
+  // With 4000 seeds each of the 7 x 7 cells has 571. Chi squared with 36 degrees of freedom is below 80 in all but one
+  // of 10 000 runs.
   constexpr std::uint64_t kSize = 7;
   constexpr int kSeeds = 4000;
   std::vector<int> counts(kSize * kSize);

@@ -32,9 +32,9 @@ constexpr std::int64_t kClasses = 10;
 constexpr std::int64_t kBatch = 6;
 constexpr std::int64_t kBatches = 4;
 
-/// Of losses, relative. PyTorch's kernels for other processors, or for another number of threads, round elsewhere: with
-/// those the losses of the first steps differ by 1e-15, and each step makes of that several times as much, until the
-/// batches are learned; then it stays below 2e-11.
+/// Relative tolerance of losses. PyTorch's kernels for other processors, or for another number of threads, round
+/// elsewhere: with those the losses of the first steps differ by 1e-15, and each step makes of that several times as
+/// much, until the batches are learned; then it stays below 2e-11.
 constexpr double kTolerance = 1e-9;
 
 Json recorded(const std::string& network) {
@@ -65,7 +65,7 @@ void set_parameters(torch::nn::Module& model) {
 
 struct Learned {
   std::vector<double> losses{};
-  /// Of the first images, by the running means that came of it.
+  /// Outputs for the first images, with the running means of the training.
   Tensor evaluated{};
 };
 

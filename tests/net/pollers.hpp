@@ -27,7 +27,7 @@ class Pollers {
   ~Pollers();
 
   std::thread::id id(std::size_t index) const { return threads_[index].get_id(); }
-  /// Of the thread, for /proc.
+  /// Number of the thread, for /proc.
   pid_t number(std::size_t index) const { return numbers_[index].load(); }
 
  private:

@@ -1,4 +1,4 @@
-#include "logs.hpp"
+#include "logs/logs.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>

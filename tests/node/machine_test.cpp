@@ -1,4 +1,4 @@
-#include "machine.hpp"
+#include "daemon/machine.hpp"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "nvml.hpp"
+#include "daemon/nvml.hpp"
 #include "temporary_folder.hpp"
 
 namespace pharos::node {

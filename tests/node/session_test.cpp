@@ -1,4 +1,4 @@
-#include "session.hpp"
+#include "link/session.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "silence.hpp"
+#include "head/silence.hpp"
 
 #include <gtest/gtest.h>
 

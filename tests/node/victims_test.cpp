@@ -1,4 +1,4 @@
-#include "victims.hpp"
+#include "node/victims.hpp"
 
 #include <gtest/gtest.h>
 

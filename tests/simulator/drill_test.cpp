@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "safeguard.hpp"
+#include "program/safeguard.hpp"
 #include "workload.hpp"
 
 namespace pharos::actors {

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "function_table.hpp"
+#include "program/function_table.hpp"
 #include "workload.hpp"
 
 namespace pharos::simulator {

@@ -316,7 +316,7 @@ class DriverCode {
     }
     for (std::size_t n = 0; n < all.size(); ++n) check_block(all[n]);
     if (!Cluster::alive()) return;
-    // Of another size, so that what is free now is given back for it.
+    // Another size, so that memory that is free now is given back for it.
     all.clear();
     try {
       check_block(runtime_.put(block(0, 2 * kGreatBytes)));

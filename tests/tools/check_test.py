@@ -113,6 +113,31 @@ class CheckTest(unittest.TestCase):
         self.write("runtime/common/a.py", "\n")
         self.refused("words", "runtime/common/a.py:1", "common")
 
+    def test_words_refuses_comments_that_begin_with_of(self):
+        self.write("node/src/a.cpp", "int a;  // of all\n\n/// Of these two the first.\nint b;\n")
+        self.refused("words", "node/src/a.cpp:3", "begin with the subject")
+        self.write("node/src/a.cpp", 'int a;  ///< Of all.\nauto s = "https://Of us";\n')
+        self.refused("words", "node/src/a.cpp:1", "begin with the subject")
+
+    def test_words_refuses_folders_of_more_than_forty_source_files(self):
+        for number in range(40):
+            self.write(f"node/src/a{number}.cpp", "\n")
+        self.passes("words")
+        self.write("node/src/b.hpp", "#pragma once\n")
+        self.refused("words", "node/src:1", "41 source files")
+
+    # --- documents
+
+    def test_documents_refuses_what_is_not_there(self):
+        self.write("node/src/a.cpp", 'add("--limit"); add("list");\n')
+        self.write("docs/page.md", "See [a](../node/src/a.cpp), `node/src/a.cpp`, `node/*/a.cpp`, `a.cpp`, `pharos list --limit 3`.\n"
+                                   "```sh\ncat node/src/gone.cpp --gone\n```\n")
+        self.passes("documents")
+        for text, named in (("[a](gone.md)", "gone.md"), ("`node/src/gone.cpp`", "node/src/gone.cpp"), ("`gone.hpp`", "gone.hpp"),
+                            ("`pharos list --gone`", "--gone"), ("`pharos gone`", "pharos gone"), ("`./gone`", "./gone")):
+            self.write("docs/page.md", f"\n{text}\n")
+            self.refused("documents", "docs/page.md:2", named)
+
     def test_words_refuses_task_for_a_coroutine(self):
         self.write("node/src/a.cpp", "Task<int> f();\n")
         self.refused("words", "node/src/a.cpp:1", "Async<T>")

@@ -33,7 +33,7 @@ torch::nn::Sequential layers() {
   return module;
 }
 
-/// Of five steps, that with the fewest.
+/// The page faults of one step: the fewest of five steps.
 long faults_of_a_step(const std::function<void()>& step) {
   std::vector<long> faults;
   for (int i = 0; i < 8; ++i) {

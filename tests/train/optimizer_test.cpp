@@ -13,8 +13,8 @@
 #include <pharos/ml/schedule.hpp>
 #include <pharos/ml/training.hpp>
 
+#include "optimizer/updates_on_device.hpp"
 #include "says.hpp"
-#include "updates_on_device.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -266,6 +266,9 @@ TEST(SchedulesTest, GoWhereTheySay) {
   EXPECT_EQ(warm(4), 1);
   EXPECT_EQ(warm(9), 0.5);
   const auto cycle = one_cycle(100, 0.3, 0.04, 0.001);
+  for (const double share : {-0.1, 1.1, std::nan("")}) {
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { one_cycle(100, share, 0.04, 0.001); }), "share_up");
+  }
   EXPECT_NEAR(cycle(0), 0.04, 1e-12);
   EXPECT_EQ(cycle(30), 1);
   EXPECT_NEAR(cycle(100), 0.001, 1e-12);

@@ -267,8 +267,8 @@ TEST(ShardedFailures, OfEvaluationsAreThrownByTheStep) {
   }
 }
 
-/// Of what was gathered before somebody else than an Optimizer of groups() has changed it, only a part would be new:
-/// here of what is touched first, and stays.
+/// If other code than an Optimizer of groups() changes parameters that are gathered already, only a part of them would
+/// be new: here the unit that is touched first, and stays gathered.
 TEST(ShardedFailures, WhatOthersChangeIsNotMixedWithWhatItWas) {
   for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients, Sharding::kOptimizer}) {
     for (const bool is_theirs : {true, false}) {

@@ -293,7 +293,7 @@ TEST(ShardedThreads, MayBeOthersFromCallToCall) {
   });
 }
 
-/// Of a unit that the last backward does not use, and of a parameter whose unit it does use.
+/// Gradients of a unit that the last backward does not use, and of a parameter whose unit it does use.
 TEST(ShardedGradients, ThatWereHeldBackCountWhateverTheLastBackwardUses) {
   for_one_of_each([](const Way& way, Communicator& ranks) {
     const auto module = filled(std::make_shared<Pairs>());
@@ -376,7 +376,7 @@ TEST(ShardedGradients, OfABackwardThatThrewDoNotCount) {
   });
 }
 
-/// Of all ranks, none is left out.
+/// The slices of all ranks together leave nothing out.
 TEST(ShardedSlices, AreTheWholeModule) {
   for (const std::uint32_t count : {1U, 2U, 3U}) {
     on_ranks({.ranks = count}, [&](Communicator& ranks) {
@@ -395,8 +395,8 @@ TEST(ShardedSlices, AreTheWholeModule) {
 
 // ---- In other numbers than those that are kept
 
-/// Of what it computes in bfloat16, the gradients are summed up in float: those of two ranks are the mean of what each
-/// has alone, to the bit.
+/// A module that computes in bfloat16 sums its gradients up in float: those of two ranks are the mean of what each has
+/// alone, to the bit.
 TEST(ShardedNumbers, AreHalvesThatFloatsAreKeptOf) {
   on_ranks({}, [&](Communicator& ranks) {
     const auto make = [] {

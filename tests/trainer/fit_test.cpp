@@ -339,7 +339,7 @@ TEST_F(FitTest, WhatTakesLongIsInItsPhase) {
       ASSERT_EQ(result.steps, 9U);
       double seconds = 0;
       for (const TrainReport& each : result.reports) seconds += *each.metrics.find(name);
-      // Of one of two ranks, whose mean it is; and the first batches are there before they are asked for.
+      // One of two ranks is slow, and this is the mean of both. The first batches are there before they are asked for.
       EXPECT_GT(seconds, 0.4 * 9 * std::chrono::duration<double>(SlowPhase::kTime).count());
     }
   }
@@ -428,7 +428,7 @@ TEST(StrategyChoice, TakesWhatFits) {
   EXPECT_EQ(in_units(7'399'999).strategy, FitStrategy::kFullyShard);
   EXPECT_SAYS(in_units(5'000'000).arithmetic, "* fully sharded 4.8 MiB\n");
   EXPECT_SAYS(in_units(4'999'999).arithmetic, "* fully sharded 4.8 MiB, too much\n");
-  // Of a few large units ZeRO takes less.
+  // ZeRO takes less than full sharding if the module has a few large units.
   const FitSize one_unit{.parameters = 1'000'000, .gathered_bytes = 12'000'000, .gradient_bytes = 8'000'000};
   EXPECT_EQ(choose_strategy(one_unit, 4, 1).strategy, FitStrategy::kZero1);
   // Nor do ranks that share memory have any parameter twice.

@@ -71,7 +71,7 @@ void becomes_worse(TrainContext& context) {
 
 namespace {
 
-/// Of this process's environment, for as long as it lives.
+/// Sets variables of this process's environment, for as long as this object lives.
 class Variables {
  public:
   Variables(std::initializer_list<std::pair<const char*, const char*>> all) {

@@ -49,7 +49,7 @@ torch::nn::Linear new_model() {
   return model;
 }
 
-/// Of trial 1 the second worker dies, the first time.
+/// The second worker of trial 1 dies when it runs for the first time.
 double train(Trial& trial) {
   torch::set_num_threads(1);
   torch::nn::Linear model = new_model();

@@ -1,4 +1,4 @@
-#include "journal.hpp"
+#include "run/journal.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -118,7 +118,7 @@ TEST_F(JournalTest, AByteThatWasChangedIsFoundAndNothingBehindItIsCutOff) {
     const auto contents = read(some);
     for (std::size_t i = 0; i < some.size(); ++i) EXPECT_TRUE(same(some[i], events()[i])) << place;
     if (contents) {
-      // Of the last one nobody can say whether it was written to its end.
+      // Nobody can say whether the last event was written to its end.
       EXPECT_EQ(some.size(), events().size() - 1) << place;
     } else {
       const ErrorCode code = contents.error().code();

@@ -11,7 +11,7 @@
 
 #include "child_program.hpp"
 #include "durable_head.hpp"
-#include "journal.hpp"
+#include "run/journal.hpp"
 #include "seed.hpp"
 #include "temporary_folder.hpp"
 
@@ -110,7 +110,7 @@ TEST_F(KilledSweeps, ATunerThatIsKilledTwentyTimesLosesNothingAndRunsOnlyWhatIsU
   EXPECT_NE(end.output.find("ends 60"), std::string::npos) << end.output;
   check_the_end(ran_before, before);
   for (const auto& [step, times] : ran()) repeated += static_cast<std::size_t>(times - 1);
-  // Of each kill four trials at most; what they saved last may not have been on the disk yet.
+  // Each kill repeats steps of four trials at most, whose last checkpoints may not have been on the disk yet.
   EXPECT_LE(repeated, 20U * 4 * kSteps);
 }
 

@@ -1,4 +1,4 @@
-#include "parzen.hpp"
+#include "search/parzen.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
-#include "mixture.hpp"
-#include "normal.hpp"
+#include "search/mixture.hpp"
+#include "search/normal.hpp"
 
 namespace pharos::ml {
 namespace {

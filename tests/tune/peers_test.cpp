@@ -13,10 +13,10 @@
 
 #include <pharos/ml/space.hpp>
 
-#include "cma.hpp"
-#include "dimension.hpp"
-#include "parzen.hpp"
 #include "recorded.hpp"
+#include "search/cma.hpp"
+#include "search/dimension.hpp"
+#include "search/parzen.hpp"
 
 namespace pharos::ml {
 namespace {

@@ -14,8 +14,8 @@
 #include <pharos/ml/searcher.hpp>
 
 #include "bbob.hpp"
-#include "random.hpp"
 #include "recorded.hpp"
+#include "search/random.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
                          [](const Space& space, std::uint64_t seed) { return cma_es(space, {.seed = seed}); }}),
     [](const auto& chosen) { return std::string{chosen.param.name}; });
 
-// Of each instance how much better the logarithm of what is missing to the best is than Optuna's, in the mean of some
+// For each instance: how much better the logarithm of what is missing to the best is than Optuna's, in the mean of some
 // seeds of each, as a share of how far apart runs on that function come.
 TEST_P(QualityTest, IsThatOfOptunas) {
   Space space;

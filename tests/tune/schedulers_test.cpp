@@ -13,8 +13,8 @@
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/trial_scheduler.hpp>
 
-#include "random.hpp"
 #include "says.hpp"
+#include "search/random.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -110,6 +110,22 @@ TEST(AshaTest, PromotesThoseThatAreAmongTheBestInTime) {
   EXPECT_EQ(scheduler->next(), std::nullopt);
 }
 
+TEST(AshaTest, ATrialThatEndsWhileItIsPausedIsNotPromoted) {
+  const auto scheduler = asha({.first = 1, .most = 9, .factor = 3, .promotes = true});
+  for (std::uint64_t trial = 0; trial < 4; ++trial) {
+    scheduler->began(trial, {});
+    EXPECT_EQ(scheduler->report(trial, 1, static_cast<double>(trial)).kind, Kind::kPause);
+  }
+  scheduler->ended(0);
+  EXPECT_EQ(scheduler->next(), std::nullopt) << "the second is not among the best third";
+  scheduler->began(4, {});
+  scheduler->report(4, 1, 4);
+  scheduler->began(5, {});
+  scheduler->report(5, 1, 5);
+  EXPECT_EQ(scheduler->next(), 1U);
+  EXPECT_EQ(scheduler->next(), std::nullopt);
+}
+
 TEST(AshaTest, FewComeFarWhateverTheOrder) {
   for (const bool promotes : {false, true}) {
     const auto scheduler = asha({.first = 1, .most = 64, .factor = 4, .promotes = promotes});
@@ -156,6 +172,17 @@ TEST(HyperBandTest, NobodyIsWaitedForThatHasFailedOrDoesNotCome) {
   EXPECT_EQ(scheduler->next(), std::nullopt);
   EXPECT_EQ(scheduler->last_chance(), 0U);
   EXPECT_EQ(scheduler->next(), 1U);
+  EXPECT_EQ(scheduler->next(), std::nullopt);
+}
+
+TEST(HyperBandTest, ATrialThatEndsWhileItIsPausedIsNotResumed) {
+  const auto scheduler = hyperband({.most = 9, .factor = 3});
+  for (std::uint64_t trial = 0; trial < 9; ++trial) scheduler->began(trial, {});
+  for (std::uint64_t trial = 0; trial < 8; ++trial) scheduler->report(trial, 1, static_cast<double>(trial));
+  scheduler->ended(0);  // before its bracket goes up
+  scheduler->report(8, 1, 8);
+  scheduler->ended(1);  // after that, and before it is resumed
+  EXPECT_EQ(scheduler->next(), 2U);
   EXPECT_EQ(scheduler->next(), std::nullopt);
 }
 

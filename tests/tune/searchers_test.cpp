@@ -13,8 +13,8 @@
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/searcher.hpp>
 
-#include "random.hpp"
 #include "says.hpp"
+#include "search/random.hpp"
 
 namespace pharos::ml {
 namespace {

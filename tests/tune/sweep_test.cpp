@@ -12,9 +12,9 @@
 
 #include <pharos/ml/simulate.hpp>
 
-#include "journal.hpp"
-#include "run_sweep.hpp"
-#include "simulated_slots.hpp"
+#include "run/journal.hpp"
+#include "run/run_sweep.hpp"
+#include "run/simulated_slots.hpp"
 #include "temporary_folder.hpp"
 
 namespace pharos::ml {

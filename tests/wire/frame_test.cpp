@@ -49,7 +49,6 @@ TEST(FrameHeader, KindsStatusesAndFlagsKeepTheirNumbers) {
   EXPECT_EQ(static_cast<int>(ReplyStatus::kReturned), 2);
   EXPECT_EQ(static_cast<int>(ReplyStatus::kTurnedAway), 3);
   EXPECT_EQ(kUnordered, 1);
-  EXPECT_EQ(kByName, 2);
 }
 
 TEST(FrameHeader, IsLittleEndian) {

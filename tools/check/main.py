@@ -6,12 +6,13 @@ import sys
 
 import clang_tools
 from coroutines import check_coroutines
+from documents import check_documents
 from foreign import check_foreign
 from includes import check_includes
 from source import Tree
 from words import check_words
 
-NAMES = ["format", "includes", "foreign", "words", "coroutines", "headers", "tidy"]
+NAMES = ["format", "includes", "foreign", "words", "coroutines", "documents", "headers", "tidy"]
 
 
 def main() -> int:
@@ -33,6 +34,7 @@ def main() -> int:
         "foreign": lambda: check_foreign(tree),
         "words": lambda: check_words(tree),
         "coroutines": lambda: check_coroutines(tree),
+        "documents": lambda: check_documents(tree),
         "headers": lambda: clang_tools.check_headers(tree),
         "tidy": lambda: clang_tools.check_tidy(tree, options.all, options.since),
     }

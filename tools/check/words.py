@@ -1,5 +1,7 @@
-"""Checks the vocabulary: refuses words that say nothing, and second words for things that have a word already."""
+"""Checks the vocabulary: refuses words that say nothing, second words for things that have a word already, and comments
+that begin with "Of ". Also refuses folders with too many source files."""
 
+import collections
 import pathlib
 import re
 
@@ -31,6 +33,10 @@ PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 # A task is a unit of work that submit makes; a coroutine is an Async.
 COROUTINE_TASK = re.compile(r"\b(co_task\w*|CoTask\w*|AsyncTask\w*|TaskCoroutine\w*|Task(?=\s*<))")
 
+# "Of this code callers ask again": a sentence begins with its subject.
+FRAGMENT = re.compile(r"(?m)(?<!:)//[/<]*<? *Of ")
+FOLDER_MAX = 40  # source files
+
 
 def refused_part(name: str) -> str | None:
     return next((part for part in (p.lower() for p in PART.findall(name)) if part in REFUSED), None)
@@ -38,6 +44,11 @@ def refused_part(name: str) -> str | None:
 
 def check_words(tree: Tree) -> list[Problem]:
     problems = []
+    folders = collections.Counter(str(pathlib.PurePath(name).parent) for name in tree.cpp_files)
+    for folder, count in folders.items():
+        if count > FOLDER_MAX:
+            problems.append(Problem(folder, 1, f"{count} source files lie here, and {FOLDER_MAX} may: make folders of what "
+                                               "belongs together"))
     modules = {match[1] + "Impl" for name in tree.cpp_files for match in TORCH_MODULE.finditer(tree.code(name))}
     for name in tree.files:
         for part in pathlib.PurePath(name).parts:
@@ -52,6 +63,9 @@ def check_words(tree: Tree) -> list[Problem]:
                 continue  # members of this tree are refused where they are declared
             problems.append(Problem(name, line_of(code, match.start()),
                                     f'"{word}" in {match[0]}: {REFUSED[word]}; rename it'))
+        for match in FRAGMENT.finditer(tree.text(name)):
+            problems.append(Problem(name, line_of(tree.text(name), match.start()),
+                                    'a comment begins with "Of ": begin with the subject, and write a sentence'))
         for match in COROUTINE_TASK.finditer(code):
             problems.append(Problem(name, line_of(code, match.start()),
                                     f"{match[0]}: a task is a unit of work that submit makes; a coroutine is an "

@@ -5,11 +5,11 @@
 #include <functional>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/collective/core.hpp>
 #include <pharos/ml/communicator.hpp>
 
-#include "core.hpp"
-#include "meeting.hpp"
-#include "shared_backend.hpp"
+#include "shared/meeting.hpp"
+#include "shared/shared_backend.hpp"
 
 namespace pharos::ml {
 

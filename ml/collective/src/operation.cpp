@@ -1,6 +1,7 @@
-#include "operation.hpp"
 
 #include <algorithm>
+
+#include <pharos/ml/collective/operation.hpp>
 
 namespace pharos::ml {
 

@@ -12,9 +12,8 @@
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/collective/core.hpp>
 #include <pharos/ml/nccl.hpp>
-
-#include "core.hpp"
 
 namespace pharos::ml {
 namespace {

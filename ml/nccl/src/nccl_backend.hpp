@@ -13,9 +13,8 @@
 #include <vector>
 
 #include <pharos/async/deadline.hpp>
+#include <pharos/ml/collective/backend.hpp>
 #include <pharos/ml/communicator.hpp>
-
-#include "backend.hpp"
 
 namespace pharos::ml {
 

@@ -60,11 +60,11 @@ void drain(int fd) {
 
 Reactor::Reactor()
     : epoll_{::epoll_create1(EPOLL_CLOEXEC)},
-      post_event_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
+      post_event_{std::make_shared<const Fd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))},
       interrupt_event_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
       timer_event_{::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)} {
-  PHAROS_CHECK(epoll_ && post_event_ && interrupt_event_ && timer_event_, errno);
-  add_internal(post_event_.get(), EPOLLIN | EPOLLET, kPostToken);
+  PHAROS_CHECK(epoll_ && *post_event_ && interrupt_event_ && timer_event_, errno);
+  add_internal(post_event_->get(), EPOLLIN | EPOLLET, kPostToken);
   add_internal(interrupt_event_.get(), EPOLLIN, kInterruptToken);
   add_internal(timer_event_.get(), EPOLLIN | EPOLLET, kTimerToken);
 }
@@ -262,7 +262,9 @@ const void* Reactor::begin_detour() {
   const void* const left = std::exchange(polling_here, nullptr);
   if (left == nullptr || !strand_work_.load(std::memory_order_acquire)) return left;
   const std::lock_guard lock{strand_mutex_};
-  if (!posted_.empty() && !strand_runs_ && !std::exchange(woken_, true)) signal(post_event_.get());
+  if (!posted_.empty() && !strand_runs_ && post_event_ != nullptr && !std::exchange(woken_, true)) {
+    signal(post_event_->get());
+  }
   return left;
 }
 
@@ -279,17 +281,16 @@ bool Reactor::wait(std::unique_lock<std::mutex>& lock, std::condition_variable& 
 }
 
 void Reactor::post(async::Callback work) {
-  bool wake = false;
+  std::shared_ptr<const Fd> wake;  // outlives this reactor, which the work may end as soon as the lock is free
   {
     const std::lock_guard lock{strand_mutex_};
     // The condition is not "the queue was empty": work that is queued already may wait for the end of the callback that
     // posted it, but this work must not wait for that.
-    wake = polling_here != this && !strand_runs_ && !woken_;
-    woken_ = woken_ || wake;
+    if (polling_here != this && !strand_runs_ && !std::exchange(woken_, true)) wake = post_event_;
     posted_.push_back(std::move(work));
     strand_work_.store(true, std::memory_order_release);
   }
-  if (wake) signal(post_event_.get());
+  if (wake != nullptr) signal(wake->get());
 }
 
 async::TimerId Reactor::run_at(TimePoint when, async::Callback work) {

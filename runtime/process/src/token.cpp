@@ -33,10 +33,13 @@ Result<net::Key> read_token(const std::string& path) {
 
 Result<void> write_token(const std::string& path, const net::Key& token) {
   const Fd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
-  if (!file || ::write(file.get(), token.data(), token.size()) != static_cast<ssize_t>(token.size())) {
-    return Error::from_errno("writing the cluster's token to " + path, errno);
-  }
-  return {};
+  const auto failed = [&path](int error) { return Error::from_errno("writing the cluster's token to " + path, error); };
+  if (!file) return failed(errno);
+  const auto written = ::write(file.get(), token.data(), token.size());
+  if (written == static_cast<ssize_t>(token.size())) return {};
+  const int error = written < 0 ? errno : ENOSPC;
+  ::unlink(path.c_str());  // a part of a token would be refused by whoever reads it, and be in the way of the next one
+  return failed(error);
 }
 
 }  // namespace pharos::process

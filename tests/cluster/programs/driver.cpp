@@ -27,7 +27,7 @@ std::atomic<bool> told_to_end = false;
 class Counter {
  public:
   int add(int amount) { return value_ += amount; }
-  /// Of a process in a session of its own, with no parent in the cluster.
+  /// Returns the number of a process in a session of its own, whose parent is not in the cluster.
   int leave_grandchild() {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return 0;

@@ -33,7 +33,7 @@ void say(const std::string& line) {
   std::cout << line << std::endl;
 }
 
-// Of a block of this number: words that count up from it.
+// Fills a block with words that count up from its number.
 void fill(std::span<std::byte> bytes, std::uint64_t number) {
   for (std::size_t at = 0; at + sizeof number <= bytes.size(); at += 4096) {
     const std::uint64_t word = (number << 32) + at;

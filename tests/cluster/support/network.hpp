@@ -43,7 +43,7 @@ class Network {
   /// This share of all packets.
   void lose(double share) const;
   void heal() const;
-  /// Of what goes to and comes from a place: "1mbit".
+  /// Limits the rate of what goes to a place and comes from it: "1mbit".
   void bound(int place, const std::string& rate) const;
 
  private:

@@ -13,9 +13,9 @@
 #include <pharos/async/block_on.hpp>
 #include <pharos/async/completion.hpp>
 
-#include "caller.hpp"
-#include "function_table.hpp"
-#include "large_values.hpp"
+#include "caller/caller.hpp"
+#include "program/function_table.hpp"
+#include "results/large_values.hpp"
 #include "worker_program.hpp"
 
 namespace pharos::simulator {

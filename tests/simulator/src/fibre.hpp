@@ -8,7 +8,7 @@
 
 #include <pharos/async/unique_function.hpp>
 
-#include "thread_state.hpp"
+#include "program/thread_state.hpp"
 
 namespace pharos::simulator {
 

@@ -8,7 +8,7 @@
 
 #include <pharos/base/check.hpp>
 
-#include "caller.hpp"
+#include "caller/caller.hpp"
 #include "network.hpp"
 
 namespace pharos::simulator {

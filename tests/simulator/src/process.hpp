@@ -17,7 +17,7 @@
 #include <pharos/async/timer_queue.hpp>
 
 #include "fibre.hpp"
-#include "platform.hpp"
+#include "program/platform.hpp"
 #include "world.hpp"
 
 namespace pharos::detail {
@@ -42,7 +42,7 @@ class ProcessExecutor final : public async::Executor {
   bool wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, async::Deadline deadline,
             async::UniqueFunction<bool()> done) override;
 
-  /// Of a process that has ended: runs one callback, if one is left.
+  /// For a process that has ended: runs one callback, if one is left.
   bool run_one_left();
   void drop_timers();
 
@@ -106,7 +106,7 @@ class Process {
   void kill(std::string_view how);
   /// From inside: it is killed as soon as this fibre parks or ends. `status` is what its parent hears.
   void exit(int status = 0);
-  /// Of one that has ended.
+  /// Exit status of a process that has ended.
   int status() const { return status_; }
   /// What is to happen in it waits until proceed().
   void stop();

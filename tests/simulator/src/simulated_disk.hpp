@@ -20,7 +20,7 @@ namespace pharos::simulator {
 /// store is opened again.
 class SimulatedDisk final {
  public:
-  /// Of this process, which outlives it or dies with it.
+  /// Opens a store that belongs to this process.
   Result<std::unique_ptr<storage::KvStore>> open(Process& process);
 
   /// Writes are acknowledged before they are durable: what a test should find out.
@@ -31,7 +31,8 @@ class SimulatedDisk final {
   std::size_t count(std::string_view prefix) const;
   std::uint64_t writes() const { return writes_; }
   bool lies() const { return lies_; }
-  /// Of what it should hold, a value where one is given; in words. What was put aside does not count.
+  /// Says in words how its content differs from what is expected: keys, and values where they are given. Records that
+  /// were set aside do not count.
   std::string difference_from(const std::map<std::string, std::optional<wire::Message>>& expected) const;
 
  private:

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "host.hpp"
+#include "daemon/membership.hpp"
 #include "kernel.hpp"
-#include "membership.hpp"
+#include "node/host.hpp"
 #include "simulated_disk.hpp"
 
 namespace pharos::simulator {

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <utility>
 
-#include "caller.hpp"
-#include "large_values.hpp"
+#include "caller/caller.hpp"
 #include "network.hpp"
+#include "results/large_values.hpp"
 #include "simulated_host.hpp"
 
 namespace pharos::simulator {

@@ -6,8 +6,8 @@
 
 #include <pharos/net/peer.hpp>
 
-#include "calls.hpp"
 #include "process.hpp"
+#include "worker/calls.hpp"
 
 namespace pharos::simulator {
 

@@ -106,8 +106,8 @@ class Reactor final : public async::Executor {
   std::shared_ptr<Watcher> find(std::uint64_t token);
 
   Fd epoll_;
-  Fd post_event_;       // edge-triggered: work was posted
-  Fd interrupt_event_;  // level-triggered: stays readable until the leader drains it
+  std::shared_ptr<const Fd> post_event_;  // edge-triggered: work was posted
+  Fd interrupt_event_;                    // level-triggered: stays readable until the leader drains it
   Fd timer_event_;
   std::atomic<bool> leader_waits_ = false;
   std::atomic<bool> interrupted_ = false;  // interrupt() was called while no leader polled

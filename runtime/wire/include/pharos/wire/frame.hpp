@@ -41,7 +41,6 @@ enum class ReplyStatus : std::uint8_t {
 enum FrameFlags : std::uint8_t {
   kNoFlags = 0,
   kUnordered = 1,      ///< the call may overtake earlier calls of its caller
-  kByName = 2,         ///< the payload begins with the function's name: caller and callee are different programs
   kInPieces = 4,       ///< the payload begins with a list of objects, whose bytes belong between the payload's bytes
   kCarriesActors = 8,  ///< a reply; the payload begins with a list of the actors whose handles are in the result
   kMayRunAgain = 16,   ///< a task; its caller sends it again if the worker dies

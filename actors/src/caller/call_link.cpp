@@ -1,0 +1,681 @@
+#include "caller/call_link.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "caller/caller.hpp"
+#include "caller/refused.hpp"
+#include "program/function_table.hpp"
+#include "program/safeguard.hpp"
+#include "program/thread_state.hpp"
+#include "results/callbacks.hpp"
+#include "worker/running_call.hpp"
+
+namespace pharos::actors {
+namespace {
+
+using detail::CellHandle;
+using detail::ResultCell;
+using wire::FrameHeader;
+using wire::FrameKind;
+
+// Bytes that are queued at most before a write, when no reply comes to trigger one: about a hundred calls.
+constexpr std::size_t kFlushBytes = 12 << 10;
+// The replies that a remote actor keeps at most for this caller if no further call acknowledges them: their number and
+// their bytes. Beyond that the caller sends an acknowledgement of its own.
+constexpr std::size_t kUnacknowledgedMax = 64;
+constexpr std::size_t kUnacknowledgedBytes = 256 << 10;
+// unanswered_ covers a range of numbers, which grows while one slow call stays in it: an actor's coroutine may wait for
+// days. A range of at least this length, most of which is answered, is cleared, and the slow calls become stragglers.
+constexpr std::size_t kRunMax = 1024;
+constexpr Duration kRoomTime = std::chrono::milliseconds{50};    // one slice of a wait for room
+constexpr Duration kStillTime = std::chrono::milliseconds{100};  // without a read, as WhenFull::kWait says
+constexpr Duration kStuckTime = std::chrono::seconds{30};        // the same
+
+void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
+  std::uint64_t now = number.load();
+  while (now < to && !number.compare_exchange_weak(now, to)) {
+  }
+}
+
+}  // namespace
+
+void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, const Error& why_ended) {
+  {
+    const std::lock_guard lock{mutex_};
+    awaits_link_ = false;
+  }
+  // The link is started before any thread can send on it: a link that is not watched yet would not learn that its
+  // socket has room again.
+  link->start(shared_from_this());
+  std::vector<CellHandle> failed;
+  {
+    const std::lock_guard lock{mutex_};
+    link_ = link;
+    returned_ = 0;
+    given_bytes_ = 0;
+    const bool same = callee.comes_back() && callee_.actor == callee.actor && callee_.incarnation == callee.incarnation;
+    callee_ = callee;
+    if (why_lost_) {
+      link_->close();
+    } else {
+      if (same) {
+        send_again();
+      } else {
+        failed = take_sent(callee.max_retries);
+      }
+      send_held_back();
+    }
+  }
+  link->flush();
+  in_flight_.fetch_sub(failed.size(), std::memory_order_acq_rel);
+  for (const CellHandle& cell : failed) cell->set_error(Error{why_ended}.with_outcome(Outcome::kUnknown));
+}
+
+// Under the mutex. Puts the sent calls that have a retry left in front of those that are held back. Returns the others.
+std::vector<CellHandle> CallLink::take_sent(std::int32_t max_retries) {
+  std::vector<CellHandle> failed;
+  std::vector<CellHandle> again;
+  set_stragglers_aside();
+  for (const auto& [number, taken] : stragglers_) {
+    CellHandle cell{taken};
+    if (stands(Safeguard::kRetry) && cell->call().attempt < max_retries && !cell->cancelled()) {
+      ++cell->call().attempt;
+      again.push_back(std::move(cell));
+    } else {
+      failed.push_back(std::move(cell));
+    }
+  }
+  stragglers_.clear();
+  unacknowledged_.clear();
+  unacknowledged_bytes_ = 0;
+  for (auto cell = again.rbegin(); cell != again.rend(); ++cell) hold_back(held_back_.begin(), std::move(*cell));
+  return failed;
+}
+
+std::uint32_t CallLink::incarnation() const {
+  const std::lock_guard lock{mutex_};
+  return callee_.incarnation;
+}
+
+// Under the mutex, with a link to the same incarnation as before, which knows by their numbers the calls that it has
+// seen.
+void CallLink::send_again() {
+  set_stragglers_aside();
+  for (const auto& [number, cell] : stragglers_) {
+    send_call(*cell, number);
+    if (cell->cancelled()) send_cancel(number);
+  }
+}
+
+// Under the mutex. All unanswered calls become stragglers, and unanswered_ starts again with the next call.
+void CallLink::set_stragglers_aside() {
+  for (ResultCell* const cell : unanswered_) {
+    if (cell != nullptr) stragglers_.emplace(first_unanswered_, cell);
+    ++first_unanswered_;
+  }
+  unanswered_.clear();
+}
+
+// Under the mutex.
+std::uint64_t CallLink::all_answered_below() const {
+  return stragglers_.empty() ? first_unanswered_ : stragglers_.begin()->first;
+}
+
+// Under the mutex. Returns the header of a frame that says something about the call of this number.
+FrameHeader CallLink::note(FrameKind kind, std::uint64_t number) const {
+  FrameHeader header;
+  header.kind = kind;
+  header.caller = caller_.value();
+  header.number = number;
+  header.actor = callee_.actor.value();
+  header.incarnation = callee_.incarnation;
+  return header;
+}
+
+// Under the mutex, with a link. Tells the worker which replies it need not keep any more.
+void CallLink::acknowledge() {
+  FrameHeader header = note(FrameKind::kAcknowledge, 0);
+  header.acknowledged = all_answered_below();
+  std::erase_if(unacknowledged_, [&](std::uint64_t number) { return number < header.acknowledged; });
+  link_->send(header, std::as_bytes(std::span{unacknowledged_}));
+  unacknowledged_.clear();
+  unacknowledged_bytes_ = 0;
+}
+
+// Under the mutex, with a link.
+void CallLink::send_cancel(std::uint64_t number) {
+  link_->send(note(FrameKind::kCancel, number), {});
+}
+
+// Under the mutex, with a link. Must be sent before the call.
+void CallLink::send_retry(const ResultCell::Call& call, std::uint64_t number) {
+  FrameHeader header = note(FrameKind::kRetry, number);
+  header.attempt = call.max_retries;
+  header.function = call.retry_on - 1;
+  link_->send(header, {});
+}
+
+// Under the mutex, with a link.
+void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
+  if (cell.call().retry_on != 0) [[unlikely]]
+    send_retry(cell.call(), number);
+  FrameHeader header;
+  header.kind = cell.call().kind;
+  header.flags = cell.call().flags;
+  if (cell.call().unordered) header.flags |= wire::kUnordered;
+  if (!callee_.actor && cell.call().attempt < cell.call().max_retries) header.flags |= wire::kMayRunAgain;
+  header.attempt = cell.call().attempt;
+  header.caller = caller_.value();
+  header.number = number;
+  header.actor = callee_.actor.value();
+  header.incarnation = callee_.incarnation;
+  header.function = cell.call().function;
+  header.trace = cell.call().trace.value();
+  header.acknowledged = all_answered_below();
+  if (const Deadline deadline = cell.call().deadline; !deadline.is_never()) [[unlikely]] {
+    // 0 would mean no deadline, so a deadline that has passed is sent as one nanosecond.
+    header.time = std::max<std::int64_t>(deadline.left(clock_->now()).count(), 1);
+  }
+  link_->send(header, cell.arguments());
+}
+
+// Under the mutex, with a link. Returns the number of bytes that were queued.
+std::size_t CallLink::send_now(CellHandle cell) {
+  const std::size_t bytes = sizeof(FrameHeader) + cell->arguments().size();
+  send_call(*cell, first_unanswered_ + unanswered_.size());
+  unanswered_.push_back(cell.detach());
+  given_bytes_ += bytes;
+  return bytes;
+}
+
+// Under the mutex.
+void CallLink::hold_back(std::deque<Held>::iterator before, CellHandle cell) {
+  if (cell->call().unordered) ++unordered_held_back_;
+  held_bytes_ += held_back_.emplace(before, std::move(cell))->bytes;
+}
+
+// Under the mutex. Must be called when a call is about to leave held_back_.
+void CallLink::note_sent_or_gone(const Held& held) {
+  if (held.cell->call().unordered) --unordered_held_back_;
+  held_bytes_ -= held.bytes;
+}
+
+// Under the mutex.
+CellHandle CallLink::take_held_back(std::deque<Held>::iterator held) {
+  note_sent_or_gone(*held);
+  CellHandle cell = std::move(held->cell);
+  held_back_.erase(held);
+  return cell;
+}
+
+void CallLink::hold_for_next(std::vector<CellHandle> returned) {
+  std::unique_lock lock{mutex_};
+  if (why_lost_) {
+    const Error why = Error{*why_lost_}.with_outcome(Outcome::kNotStarted);
+    lock.unlock();
+    for (const CellHandle& cell : returned) cell->set_error(Error{why});
+    return;
+  }
+  in_flight_.fetch_add(returned.size(), std::memory_order_acq_rel);
+  for (CellHandle& cell : returned) {
+    hold_back(held_back_.begin() + static_cast<std::ptrdiff_t>(returned_++), std::move(cell));
+  }
+}
+
+// Under the mutex, with a link. Sends calls up to the first one whose arguments are not complete, then the unordered
+// ones behind it whose arguments are, as long as the link has room.
+void CallLink::send_held_back() {
+  needs_room_ = false;
+  if (returned_ != 0) return;
+  const auto has_room = [this] { return link_->queued() <= net::Link::kQueuedMax; };
+  while (!held_back_.empty() && !held_back_.front().cell->awaits_arguments()) {
+    if (!has_room()) {
+      needs_room_ = true;
+      return;
+    }
+    send_now(take_held_back(held_back_.begin()));
+  }
+  if (unordered_held_back_ == 0) return;
+  std::erase_if(held_back_, [&](Held& held) {
+    if (!held.cell->call().unordered || held.cell->awaits_arguments()) return false;
+    if (!has_room()) {
+      needs_room_ = true;
+      return false;
+    }
+    note_sent_or_gone(held);
+    send_now(held.cell);
+    return true;
+  });
+}
+
+// No flush here: the thread that calls this writes what is sent (Link::Handler::on_room).
+void CallLink::on_room() {
+  const std::lock_guard lock{mutex_};
+  if (link_ != nullptr && !why_lost_) send_held_back();
+}
+
+void CallLink::advance() {
+  std::shared_ptr<net::Link> link;
+  {
+    const std::lock_guard lock{mutex_};
+    if (link_ == nullptr || why_lost_) return;
+    send_held_back();
+    unflushed_bytes_ = 0;
+    link = link_;
+  }
+  link->flush();
+}
+
+void CallLink::ask_back() {
+  std::shared_ptr<net::Link> link;
+  {
+    const std::lock_guard lock{mutex_};
+    link = link_;
+  }
+  if (link == nullptr) return;
+  link->send(note(FrameKind::kGiveBack, 0), {});
+  link->flush();
+}
+
+bool CallLink::cancel(ResultCell& cell) {
+  std::shared_ptr<net::Link> link;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto held =
+        std::find_if(held_back_.begin(), held_back_.end(), [&](const Held& each) { return &*each.cell == &cell; });
+    if (held != held_back_.end()) {
+      if (static_cast<std::size_t>(held - held_back_.begin()) < returned_) --returned_;
+      take_held_back(held);
+      in_flight_.fetch_sub(1, std::memory_order_acq_rel);
+      return true;
+    }
+    const auto number = number_of(cell);
+    if (!number) return false;
+    if (link_ == nullptr) return false;
+    send_cancel(*number);
+    link = link_;
+  }
+  link->flush();
+  return false;
+}
+
+std::optional<CallLink::Place> CallLink::find(const ResultCell& cell) const {
+  const std::lock_guard lock{mutex_};
+  if (const auto number = number_of(cell)) return Place{true, *number};
+  const bool unsent =
+      std::find(entering_.begin(), entering_.end(), &cell) != entering_.end() ||
+      std::any_of(held_back_.begin(), held_back_.end(), [&](const Held& each) { return &*each.cell == &cell; });
+  return unsent ? std::optional{Place{}} : std::nullopt;
+}
+
+bool CallLink::refuses() const {
+  const std::lock_guard lock{mutex_};
+  return (link_ != nullptr && is_full()) || held_bytes_ > net::Link::kQueuedMax;
+}
+
+bool CallLink::send(CellHandle cell, WhenFull when_full) {
+  const auto fail = [&cell](const Error& why) {
+    cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
+    return true;
+  };
+  if (const std::size_t size = cell->arguments().size(); size > wire::kCallPayloadMax.bytes()) {
+    return fail({ErrorCode::kInvalidArgument,
+                 "the arguments take " + to_string(ByteCount{size}) + "; at most " + to_string(wire::kCallPayloadMax) +
+                     " can be sent",
+                 "Pass them in parts."});
+  }
+  std::unique_lock lock{mutex_};
+  bool full = link_ != nullptr && is_full();
+  if (when_full == WhenFull::kRefuse && (full || held_bytes_ > net::Link::kQueuedMax)) [[unlikely]]
+    return false;
+  if (full && when_full == WhenFull::kWait) [[unlikely]] {
+    if (const auto why = wait_for_room(lock, *cell)) {
+      lock.unlock();
+      return fail(*why);
+    }
+    full = link_ != nullptr && is_full();
+  }
+  if (why_lost_) {
+    const Error why = *why_lost_;
+    lock.unlock();
+    return fail(why);
+  }
+  if (in_flight() >= bounds_.in_flight) {
+    lock.unlock();
+    if (when_full == WhenFull::kRefuse) return false;
+    return fail({ErrorCode::kOverloaded,
+                 std::to_string(bounds_.in_flight) + " calls to this actor have not been answered",
+                 "get() some of their results before calling again."});
+  }
+  const std::size_t before = in_flight_.fetch_add(1, std::memory_order_acq_rel);
+  const bool waits = stands(Safeguard::kOrder) && !held_back_.empty() && !cell->call().unordered;
+  if (link_ == nullptr || full || returned_ != 0 || waits || cell->awaits_arguments()) {
+    needs_room_ = needs_room_ || full;
+    hold_back(held_back_.end(), std::move(cell));
+    return true;
+  }
+  const bool clean = unflushed_bytes_ == 0;
+  unflushed_bytes_ += send_now(std::move(cell));
+  // With nothing in flight the worker is idle, and should begin now. Otherwise more calls may come before the worker is
+  // done with those that it has, and they can go in one write.
+  if (before == 0 || unflushed_bytes_ >= kFlushBytes) {
+    unflushed_bytes_ = 0;
+    const auto link = link_;
+    lock.unlock();
+    link->flush();
+    return true;
+  }
+  lock.unlock();
+  if (clean) flush_queue_->add(weak_from_this());
+  return true;
+}
+
+// Called with the lock, which is released while this thread waits. Returns why the call fails, or nullopt if it may be
+// sent or held back.
+std::optional<Error> CallLink::wait_for_room(std::unique_lock<std::mutex>& lock, ResultCell& cell) {
+  entering_.push_back(&cell);
+  lock.unlock();
+  if (this_thread.calls_back != nullptr) Callbacks::give_up_turn();
+  const auto note = cell.note_thread();
+  const RunningCall* const running = RunningCall::of_this_thread();
+  const Deadline deadline = cell.call().deadline;
+  std::optional<Error> why;
+  lock.lock();
+  while (!why_lost_ && link_ != nullptr && is_full()) {
+    const TimePoint now = clock_->now();
+    if (deadline.expired(now)) {
+      why = Error{ErrorCode::kDeadlineExceeded, "the deadline of the call passed while the queue of its actor was full",
+                  "Give the call a later deadline, or have fewer calls under way."}
+                .with(readable_name(function_table()[cell.call().function].name()));
+      break;
+    }
+    if (side_ == Side::kWorker && reads_no_more(now)) {
+      if (held_bytes_ < bounds_.held_bytes) break;
+      why = Error{ErrorCode::kOverloaded,
+                  to_string(ByteCount{held_bytes_ + link_->queued()}) +
+                      " of calls wait for this actor, which has read none for " +
+                      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(kStuckTime).count()) + " s",
+                  "get() some of their results before calling again; the actor may be waiting for this one."};
+      break;
+    }
+    const auto link = link_;
+    unflushed_bytes_ = 0;
+    lock.unlock();
+    if (running != nullptr && running->cancelled()) {
+      why = actors::cancelled(cell.call().function);
+    } else {
+      link->flush();
+      link->wait_for_room(net::Link::kQueuedMax, std::min(deadline, Deadline::after(kRoomTime, now)));
+    }
+    lock.lock();
+    if (why) break;
+  }
+  std::erase(entering_, &cell);
+  return why;
+}
+
+// Under the mutex, with a link. Returns whether the callee has read nothing for so long that it may be waiting for this
+// process.
+bool CallLink::reads_no_more(TimePoint now) {
+  const std::uint64_t taken = given_bytes_ - link_->queued();
+  if (taken != std::exchange(taken_bytes_, taken)) taken_at_ = now;
+  return now - taken_at_ >= (held_bytes_ < bounds_.held_bytes ? kStillTime : kStuckTime);
+}
+
+void CallLink::flush() {
+  // Without the mutex: a thread that has just queued bytes has also seen to it that they are flushed later.
+  if (unflushed_bytes_.load(std::memory_order_relaxed) == 0) return;
+  std::shared_ptr<net::Link> link;
+  {
+    const std::lock_guard lock{mutex_};
+    if (unflushed_bytes_ == 0) return;
+    unflushed_bytes_ = 0;
+    link = link_;
+  }
+  if (link != nullptr) link->flush();
+}
+
+// Under the mutex.
+std::optional<std::uint64_t> CallLink::number_of(const ResultCell& cell) const {
+  const auto sent = std::find(unanswered_.begin(), unanswered_.end(), &cell);
+  if (sent != unanswered_.end()) return first_unanswered_ + static_cast<std::uint64_t>(sent - unanswered_.begin());
+  const auto straggler =
+      std::find_if(stragglers_.begin(), stragglers_.end(), [&](const auto& each) { return each.second == &cell; });
+  if (straggler != stragglers_.end()) return straggler->first;
+  return std::nullopt;
+}
+
+// Under the mutex. Removes and returns the cell that waits for the reply of this number; null if there is none.
+ResultCell* CallLink::take(std::uint64_t number) {
+  if (number < first_unanswered_) [[unlikely]] {
+    const auto straggler = stragglers_.find(number);
+    if (straggler == stragglers_.end()) return nullptr;
+    return stragglers_.extract(straggler).mapped();
+  }
+  if (number - first_unanswered_ >= unanswered_.size()) return nullptr;
+  ResultCell* const cell = std::exchange(unanswered_[number - first_unanswered_], nullptr);
+  while (!unanswered_.empty() && unanswered_.front() == nullptr) {
+    unanswered_.pop_front();
+    ++first_unanswered_;
+  }
+  return cell;
+}
+
+// Takes the cells that wait for these replies out of the link, in order; null for a reply that no cell waits for.
+void CallLink::take_cells(net::FrameBatch frames, std::vector<ResultCell*>& cells) {
+  const std::lock_guard lock{mutex_};
+  while (!frames.empty()) {
+    const wire::FrameView frame = frames.next();
+    const bool is_reply = frame.header.kind == FrameKind::kReply;
+    cells.push_back(is_reply ? take(frame.header.number) : nullptr);
+    if (is_reply && callee_.comes_back()) {
+      unacknowledged_.push_back(frame.header.number);
+      unacknowledged_bytes_ += frame.payload.size();
+    }
+  }
+  // Most of a long range has been answered, but its first call has not.
+  if (unanswered_.size() >= kRunMax && in_flight() - stragglers_.size() < unanswered_.size() / 4) {
+    set_stragglers_aside();
+  }
+  const bool much = unacknowledged_.size() >= kUnacknowledgedMax || unacknowledged_bytes_ >= kUnacknowledgedBytes;
+  if (much && link_ != nullptr) acknowledge();
+}
+
+void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
+  answered_.clear();
+  take_cells(frames, answered_);
+  Duration execution{};
+  std::size_t replies = 0;
+  std::vector<CellHandle> returned;
+  bool takes_more = true;
+  for (ResultCell* const taken : answered_) {
+    const wire::FrameView frame = frames.next();
+    const bool is_more = (frame.header.flags & (wire::kInPieces | wire::kCarriesActors)) != 0;
+    CellHandle cell{taken};
+    if (!cell) {
+      if (is_more) take_value(frame, {});
+      continue;
+    }
+    switch (frame.header.status) {
+      case wire::ReplyStatus::kOk:
+        if (is_more) [[unlikely]] {
+          take_value(frame, std::move(cell));
+        } else {
+          if (auto buffer = buffer_of(frame, frames)) {
+            cell->set_value(Bytes{std::move(buffer), frame.payload}, {});
+          } else {
+            cell->set_value(frame.payload);
+          }
+        }
+        break;
+      case wire::ReplyStatus::kError: {
+        Decoder decoder{frame.payload};
+        take_error(Codec<Error>::decode(decoder), std::move(cell));
+        break;
+      }
+      case wire::ReplyStatus::kTurnedAway: takes_more = false; [[fallthrough]];
+      case wire::ReplyStatus::kReturned: returned.push_back(std::move(cell)); continue;
+    }
+    execution += Duration{frame.header.time};
+    ++replies;
+  }
+  const std::size_t left = in_flight_.fetch_sub(replies, std::memory_order_acq_rel) - replies;
+  const std::size_t given_back = returned.size();
+  if (const auto observer = observer_.lock()) {
+    if (replies != 0 || given_back == 0) observer->on_replies(*this, replies, execution, left);
+    if (given_back != 0) observer->on_returned(*this, std::move(returned), takes_more);
+  }
+  // Only after on_returned(): calls that it has held for the next incarnation are counted again there, and must not be
+  // missing from the count in between.
+  in_flight_.fetch_sub(given_back, std::memory_order_acq_rel);
+  flush();
+}
+
+void CallLink::take_error(Error error, CellHandle cell) {
+  const auto observer = error.code() == ErrorCode::kObjectLost ? observer_.lock() : nullptr;
+  if (observer == nullptr || error.outcome() != Outcome::kNotStarted) return cell->set_error(std::move(error));
+  observer->on_argument_lost(std::move(cell), error);
+}
+
+// Takes a value that carries handles of actors, or lies in the object store. `cell` is empty if no cell waits for it.
+void CallLink::take_value(const wire::FrameView& reply, CellHandle cell) {
+  std::span<const std::byte> payload = reply.payload;
+  const std::uint64_t number = reply.header.number;
+  detail::ActorHandles actors;
+  if ((reply.header.flags & wire::kCarriesActors) != 0) {
+    auto received = receive_actors(payload);
+    if (!received) {
+      if (cell) cell->set_error(std::move(received).error());
+      return;
+    }
+    actors = *std::move(received);
+  }
+  if ((reply.header.flags & wire::kInPieces) == 0) {
+    if (cell) cell->set_value(payload, std::move(actors));
+    return acknowledge_later(number);
+  }
+  large_values_->take(payload,
+                      [self = weak_from_this(), observer = observer_, number, cell = std::move(cell),
+                       actors = std::move(actors)](Result<std::shared_ptr<object_store::Object>> object) mutable {
+                        if (const auto link = self.lock()) link->acknowledge_later(number);
+                        if (!cell) return;
+                        const auto there = observer.lock();
+                        if (object && there != nullptr) {
+                          there->on_large_result(std::move(cell), *std::move(object), std::move(actors));
+                        } else if (object) {
+                          cell->set_object(*std::move(object), std::move(actors));
+                        } else if (there != nullptr && object.error().code() == ErrorCode::kObjectLost) {
+                          there->on_result_lost(std::move(cell), object.error());
+                        } else {
+                          cell->set_error(std::move(object).error());
+                        }
+                      });
+}
+
+Result<detail::ActorHandles> CallLink::receive_actors(std::span<const std::byte>& payload) {
+  PHAROS_TRY(const auto carried, read_carried(payload));
+  detail::ActorHandles actors;
+  if (const auto caller = receiver_.lock()) {
+    for (const CarriedActor& each : carried) actors.push_back(caller->receive(each));
+  }
+  return actors;
+}
+
+// Tells the worker that this caller has taken over what came with the reply. Only after the node has been told, because
+// the worker then lets go of its own share.
+void CallLink::acknowledge_later(std::uint64_t number) {
+  const auto caller = receiver_.lock();
+  if (caller == nullptr) return;
+  caller->after_telling_node([self = weak_from_this(), number] {
+    if (const auto link = self.lock()) link->acknowledge_what_came_with(number);
+  });
+}
+
+void CallLink::acknowledge_what_came_with(std::uint64_t number) {
+  std::shared_ptr<net::Link> link;
+  {
+    const std::lock_guard lock{mutex_};
+    link = link_;
+    if (link != nullptr) link->send(note(FrameKind::kReceived, number), {});
+  }
+  if (link != nullptr) link->flush();
+}
+
+void CallLink::on_closed(Error) {
+  {
+    const std::lock_guard lock{mutex_};
+    link_.reset();
+    needs_room_ = false;
+    if (std::exchange(awaits_link_, true)) return;
+  }
+  if (const auto observer = observer_.lock()) observer->on_disconnected(*this);
+}
+
+void CallLink::leave(std::uint32_t incarnation) {
+  std::shared_ptr<net::Link> link;
+  bool is_known = false;
+  {
+    const std::lock_guard lock{mutex_};
+    if (link_ == nullptr || callee_.incarnation != incarnation) return;
+    link = std::exchange(link_, nullptr);
+    needs_room_ = false;
+    is_known = std::exchange(awaits_link_, true);
+  }
+  link->drop();  // calls that have not arrived must not run there when the worker can be reached again
+  const auto observer = observer_.lock();
+  if (observer != nullptr && !is_known) observer->on_disconnected(*this);
+}
+
+// Under the mutex.
+CallLink::Unanswered CallLink::take_unanswered() {
+  Unanswered unanswered;
+  set_stragglers_aside();
+  raise(*numbers_, first_unanswered_);
+  for (const auto& [number, taken] : stragglers_) unanswered.sent.emplace_back(taken);
+  stragglers_.clear();
+  for (Held& held : held_back_) unanswered.unsent.push_back(std::move(held.cell));
+  held_back_.clear();
+  held_bytes_ = 0;
+  unordered_held_back_ = 0;
+  needs_room_ = false;
+  returned_ = 0;
+  in_flight_.fetch_sub(unanswered.sent.size() + unanswered.unsent.size(), std::memory_order_acq_rel);
+  return unanswered;
+}
+
+CallLink::Unanswered CallLink::cut(const Error& why) {
+  Unanswered unanswered;
+  std::shared_ptr<net::Link> link;
+  {
+    const std::lock_guard lock{mutex_};
+    if (why_lost_) return {};
+    why_lost_ = why;
+    lost_.store(true, std::memory_order_release);
+    unanswered = take_unanswered();
+    link = link_;
+  }
+  if (link != nullptr) link->close();
+  return unanswered;
+}
+
+void CallLink::lose(const Error& why) {
+  fail(cut(why), why);
+}
+
+void CallLink::fail(const Error& why) {
+  Unanswered unanswered;
+  {
+    const std::lock_guard lock{mutex_};
+    if (link_ != nullptr) return;
+    unanswered = take_unanswered();
+  }
+  fail(unanswered, why);
+}
+
+void CallLink::fail(const Unanswered& unanswered, const Error& why) {
+  for (const CellHandle& cell : unanswered.sent) cell->set_error(Error{why}.with_outcome(Outcome::kUnknown));
+  for (const CellHandle& cell : unanswered.unsent) cell->set_error(Error{why}.with_outcome(cell->outcome_unsent()));
+}
+
+}  // namespace pharos::actors

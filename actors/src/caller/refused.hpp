@@ -1,0 +1,39 @@
+#pragma once
+
+#include <pharos/base/error.hpp>
+
+#include "program/function_table.hpp"
+
+namespace pharos::actors {
+
+/// Returns the error of an operation whose Runtime has ended.
+inline Error stopped() {
+  return {ErrorCode::kRuntimeStopped, "the Runtime of this Ref, actor or group has ended",
+          "Keep the Runtime alive until the last get()."};
+}
+
+/// Returns the error of an operation in a child of fork(), whose parent has the Runtime.
+inline Error forked() {
+  return {ErrorCode::kRuntimeStopped, "this process is a child of fork(), and the Runtime belongs to its parent",
+          "Make a Runtime in the child."};
+}
+
+/// The remedy in the error of a call that was cancelled.
+constexpr const char* kCallAgain = "Call it again if its result is wanted after all.";
+
+/// Returns the error of a call of a function that is not in the table.
+inline Error not_in_table(const detail::Function& function) {
+  return Error{ErrorCode::kFunctionNotFound,
+               "workers do not have " + readable_name(function.name()) +
+                   ": it was loaded into this process after its Runtime began",
+               "Link the library that defines it to the program."}
+      .with_outcome(Outcome::kNotStarted);
+}
+
+/// Returns the error of a call that was cancelled before it began.
+inline Error cancelled(std::uint32_t function) {
+  return Error{ErrorCode::kCancelled, "the call was cancelled", kCallAgain}.with(
+      readable_name(function_table()[function].name()));
+}
+
+}  // namespace pharos::actors

@@ -1,0 +1,41 @@
+#include "caller/shape.hpp"
+
+namespace pharos::actors {
+
+Result<scheduler::Resources> Shape::amounts_of(double cpus, double gpus, ByteCount memory,
+                                               const std::map<std::string, double>& others) {
+  scheduler::Resources amounts;
+  for (const auto& [name, amount] : others) {
+    if (name == "cpu" || name == "gpu") {
+      return Error{ErrorCode::kInvalidArgument, "the resource " + name + " has an option of its own",
+                   "Write ." + name + "s = " + std::to_string(amount) + "."};
+    }
+    if (name == "memory") {
+      return Error{ErrorCode::kInvalidArgument, "the resource memory has an option of its own",
+                   "Write .memory = 2_GiB."};
+    }
+    PHAROS_TRY_VOID(amounts.set(name, amount));
+  }
+  PHAROS_TRY_VOID(amounts.set("cpu", cpus));
+  PHAROS_TRY_VOID(amounts.set("gpu", gpus));
+  PHAROS_TRY_VOID(amounts.set_memory(memory));
+  return amounts;
+}
+
+Result<std::vector<scheduler::LabelRule>> Shape::rules_of(const std::map<std::string, std::string>& rules) {
+  std::vector<scheduler::LabelRule> parsed;
+  for (const auto& [name, rule] : rules) {
+    PHAROS_TRY(scheduler::LabelRule each, scheduler::LabelRule::parse(name, rule));
+    parsed.push_back(std::move(each));
+  }
+  return parsed;
+}
+
+wire::Demand Shape::to_wire() const {
+  wire::Demand to{
+      .amounts = demand.amounts.amounts(), .only = demand.only, .labels = {}, .near = near, .spread = spread};
+  for (const auto& rule : demand.labels) to.labels.push_back({rule.name, rule.values, rule.is_not});
+  return to;
+}
+
+}  // namespace pharos::actors

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include <pharos/actors/runtime.hpp>
+#include <pharos/net/peer.hpp>
+
+#include "caller/caller.hpp"
+#include "program/output.hpp"
+#include "program/quit_signal.hpp"
+#include "program/reactor_platform.hpp"
+
+namespace pharos::detail {
+
+/// The implementation of a Runtime in a program: its connection to its node, the cluster that it may have started, and
+/// the thread that reads from sockets when no user's thread does.
+/// Owned by the Runtime. Any thread may call it, except that a thread of the Driver itself must not call stop(),
+/// because stop() waits for these threads. start() returns an error if no node can be started or reached. stop() fails
+/// the calls in flight with kRuntimeStopped, ends everything that the Driver started, and shows the last output of the
+/// workers; later calls of stop() do nothing. When the node dies first, all calls fail with kRuntimeStopped, too.
+class Driver final : public net::Peer::Owner {
+ public:
+  static Result<std::shared_ptr<Driver>> start(const RuntimeOptions& options);
+  ~Driver() override;
+
+  const std::shared_ptr<Caller>& caller() const { return caller_; }
+  void stop();
+  void listen_to_output(const std::shared_ptr<const OutputListener>& listener) { output_->add_listener(listener); }
+
+ private:
+  explicit Driver(const RuntimeOptions& options);
+
+  Result<void> connect(const RuntimeOptions& options);
+  Result<void> register_job();
+  void answer_quit_signal();
+  void run_io();
+  void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
+  void on_peer_closed(net::Peer& peer, const Error& why) override;
+  static async::Async<void> stop_cluster(Driver* self);
+  void reap_keeper();
+
+  const std::shared_ptr<actors::ReactorPlatform> platform_ = std::make_shared<actors::ReactorPlatform>();
+  net::Reactor& reactor_ = platform_->reactor();
+  std::shared_ptr<Caller> caller_;
+  const std::shared_ptr<actors::Output> output_;
+  std::shared_ptr<net::Peer> node_;
+  std::unique_ptr<actors::QuitSignal> quit_signal_;
+  pid_t keeper_ = 0;
+  bool greeted_ = false;  // the handshake with the daemon has succeeded
+  std::atomic<bool> stopping_ = false;
+  std::atomic<bool> io_ends_ = false;
+  std::thread io_thread_;
+};
+
+}  // namespace pharos::detail

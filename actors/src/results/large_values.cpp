@@ -1,0 +1,336 @@
+#include "results/large_values.hpp"
+
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include <pharos/async/block_on.hpp>
+
+#include "caller/refused.hpp"
+#include "program/function_table.hpp"
+#include "results/result_cell.hpp"
+
+namespace pharos::actors {
+namespace {
+
+using namespace std::chrono_literals;
+using object_store::Lessee;
+using object_store::Object;
+using object_store::View;
+
+// The timeout of a request. It is long because a slow disk may have to make room first, or the node's process may be
+// suspended. A node that makes no progress refuses the request before that.
+constexpr auto kAnswerTime = 10min;
+constexpr auto kEndTime = 10s;
+constexpr int kImports = 3;  // tries to import an object, as in object_store::Lessee
+
+/// Translates the error of a request without an answer: kUnavailable means that the node is gone.
+Error unanswered(Error why) {
+  if (why.code() != ErrorCode::kUnavailable) return why;
+  return Error{ErrorCode::kRuntimeStopped, "the node that served this program is gone: " + why.message()};
+}
+
+Error out_on_disk() {
+  return {ErrorCode::kExhausted, "an argument was moved to disk, because the object store is full",
+          "Give the cluster's Runtime a larger object_store."};
+}
+
+}  // namespace
+
+void LargeValues::join(const std::shared_ptr<net::Peer>& node, const Lessee::Self& self) {
+  node_ = node;
+  self_ = self;
+}
+
+bool LargeValues::on_node_message(const wire::Message& message) {
+  if (!std::holds_alternative<wire::TrimStore>(message)) return false;
+  if (const auto lessee = opened()) lessee->trim();
+  return true;
+}
+
+void LargeValues::end() {
+  ended_.store(true);
+  background_.cancel();
+  const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, executor_.now()));
+  PHAROS_CHECK(joined.ok(), joined.error());
+}
+
+void LargeValues::abandon() {
+  ended_.store(true);
+  if (const auto lessee = opened()) lessee->abandon();
+}
+
+// ---- Opening
+
+LargeValues::Opened LargeValues::opened() const {
+  const std::lock_guard lock{mutex_};
+  return lessee_;
+}
+
+Result<LargeValues::Opened> LargeValues::open() {
+  if (ended_.load()) return stopped();
+  if (auto lessee = opened()) return lessee;
+  return async::block_on(executor_, open_store(this));
+}
+
+// The first caller asks the node. Callers that come meanwhile wait for the answer to that request.
+async::Async<Result<LargeValues::Opened>> LargeValues::open_store(LargeValues* self) {
+  if (auto lessee = self->opened()) co_return lessee;
+  if (std::exchange(self->opening_, true)) {
+    async::Completion<Opened> opened;
+    self->waiting_.push_back(opened);
+    co_return co_await opened.wait(async::Deadline::after(kAnswerTime, self->executor_.now()));
+  }
+  auto opened = co_await ask_for_store(self);
+  if (opened) {
+    const std::lock_guard lock{self->mutex_};
+    self->lessee_ = *opened;
+  }
+  self->opening_ = false;
+  for (auto& waiting : std::exchange(self->waiting_, {})) {
+    if (opened) {
+      waiting.complete(*opened);
+    } else {
+      waiting.fail(opened.error());
+    }
+  }
+  co_return opened;
+}
+
+async::Async<Result<LargeValues::Opened>> LargeValues::ask_for_store(LargeValues* self) {
+  // The node hands its memory out once. If this request timed out, its only answer would be lost.
+  const auto deadline = async::Deadline::after(kAnswerTime, self->executor_.now());
+  const auto node = self->node_.lock();
+  if (node == nullptr) co_return stopped();
+  wire::Message ask = wire::OpenStore{};
+  auto answer = co_await node->request(std::move(ask), std::vector<Fd>{}, deadline);
+  if (!answer) co_return unanswered(std::move(answer).error());
+  const auto* const opened = std::get_if<wire::StoreOpened>(&answer->message);
+  if (opened == nullptr)
+    co_return Error{ErrorCode::kInternal,
+                    "the node answered the request for the object store with an unexpected message"};
+  PHAROS_CO_TRY(auto memory,
+                object_store::map_store(std::move(answer->descriptors[0]), std::move(answer->descriptors[1])));
+  if (opened->table >= memory->ledger().tables()) {
+    co_return Error{ErrorCode::kCorrupt, "the node named a table of pins that does not exist"};
+  }
+  co_return Lessee::make(self->self_, opened->table, std::move(memory), self->weak_from_this(),
+                         std::move(answer->descriptors[2]));
+}
+
+// ---- Leases
+
+Result<object_store::Slab> LargeValues::lease(std::uint64_t slot_bytes) {
+  if (ended_.load()) return stopped();
+  return async::block_on(executor_, ask_for_slab(this, slot_bytes));
+}
+
+template <class Answer>
+async::Async<Result<Answer>> LargeValues::ask(LargeValues* self, wire::Message question) {
+  const auto deadline = async::Deadline::after(kAnswerTime, self->executor_.now());
+  const auto node = self->node_.lock();
+  if (node == nullptr) co_return stopped();
+  auto answer = co_await node->request(std::move(question), std::vector<Fd>{}, deadline);
+  if (!answer) co_return unanswered(std::move(answer).error());
+  if (const auto* const expected = std::get_if<Answer>(&answer->message)) co_return *expected;
+  co_return Error{ErrorCode::kInternal, "the node's answer does not fit the request"};
+}
+
+async::Async<Result<object_store::Slab>> LargeValues::ask_for_slab(LargeValues* self, std::uint64_t slot_bytes) {
+  wire::Message question = wire::LeaseSlab{slot_bytes};
+  PHAROS_CO_TRY(const auto leased, co_await ask<wire::SlabLeased>(self, std::move(question)));
+  co_return object_store::Slab{leased.offset, leased.slot_bytes, leased.first_slot, leased.slots};
+}
+
+Result<void> LargeValues::bring(const object_store::Location& location) {
+  if (ended_.load()) return stopped();
+  return async::block_on(executor_, ask_to_bring(this, location));
+}
+
+async::Async<Result<void>> LargeValues::ask_to_bring(LargeValues* self, object_store::Location location) {
+  wire::Message question = wire::BringObject{location};
+  PHAROS_CO_TRY([[maybe_unused]] const auto done, co_await ask<wire::Done>(self, std::move(question)));
+  co_return {};
+}
+
+Result<object_store::Location> LargeValues::import(const object_store::Location& location) {
+  if (ended_.load()) return stopped();
+  return async::block_on(executor_, ask_to_import(this, location));
+}
+
+async::Async<Result<object_store::Location>> LargeValues::ask_to_import(LargeValues* self,
+                                                                        object_store::Location location) {
+  wire::Message question = wire::ImportObject{location};
+  PHAROS_CO_TRY(const auto imported, co_await ask<wire::ObjectImported>(self, std::move(question)));
+  co_return imported.object;
+}
+
+void LargeValues::give_back(std::uint32_t first_slot) {
+  if (ended_.load()) return;
+  if (const auto node = node_.lock()) node->send(wire::ReturnSlab{first_slot});
+}
+
+// ---- Values
+
+Result<object_store::WritableObject> LargeValues::create(std::size_t bytes, CallerId heir, std::string_view label) {
+  PHAROS_TRY(const Opened lessee, open());
+  return lessee->create(bytes, heir, label);
+}
+
+std::shared_ptr<Object> LargeValues::object_with(std::span<const std::byte> bytes) const {
+  const auto lessee = opened();
+  return lessee == nullptr ? nullptr : lessee->object_with(bytes);
+}
+
+Result<std::vector<Decoder::Part>> LargeValues::gather(std::span<const std::byte> payload,
+                                                       std::shared_ptr<const void> buffer) {
+  PHAROS_TRY(const Opened lessee, open());
+  return gather(*lessee, payload, std::move(buffer), true);
+}
+
+void LargeValues::look_ahead(std::span<const std::byte> payload) const {
+  const auto read = read_pieces(payload);
+  const auto node = node_.lock();
+  if (!read || node == nullptr || opened() == nullptr || ended_.load()) return;
+  for (const Piece& piece : read->pieces) {
+    if (piece.of_ref == 0 && piece.location.node != self_.node) node->send(wire::ImportObject{piece.location});
+  }
+}
+
+Result<std::vector<std::byte>> LargeValues::in_one_piece(std::span<const std::byte> payload, ByteCount most) {
+  const auto lessee = opened();
+  PHAROS_CHECK(lessee != nullptr);
+  PHAROS_TRY(const std::vector<Decoder::Part> parts, gather(*lessee, payload, nullptr, false));
+  std::size_t size = 0;
+  for (const Decoder::Part& part : parts) size += part.bytes.size();
+  if (size > most.bytes()) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "the arguments take " + to_string(ByteCount{size}) + "; at most " + to_string(most) + " fit in one message",
+        "Pass them in several calls."};
+  }
+  std::vector<std::byte> bytes;
+  bytes.reserve(size);
+  for (const Decoder::Part& part : parts) bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
+  return bytes;
+}
+
+Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span<const std::byte> payload,
+                                                       std::shared_ptr<const void> buffer, bool waits) {
+  PHAROS_TRY(const InPieces read, read_pieces(payload));
+  std::vector<Decoder::Part> parts;
+  struct Used {
+    std::shared_ptr<Object> object;
+    std::shared_ptr<const View> view;  // null if all its pieces are values of Refs
+  };
+  std::map<object_store::Location, Used> objects;
+  std::size_t done = 0;
+  const auto add_own = [&](std::size_t until) {
+    if (until != done) parts.push_back({read.bytes.subspan(done, until - done), buffer});
+    done = until;
+  };
+  for (const Piece& piece : read.pieces) {
+    add_own(piece.offset);
+    auto& [object, view] = objects[piece.location];
+    if (object == nullptr) {
+      PHAROS_TRY(object, lessee.borrow(piece.location));
+    }
+    if (view == nullptr && piece.of_ref == 0) {
+      PHAROS_TRY(view, waits ? object->read() : object->read_now());
+      if (view == nullptr) return out_on_disk();
+    }
+    const auto all = object->where();
+    if (piece.begin > all.size() || piece.size > all.size() - piece.begin) {
+      return Error{ErrorCode::kCorrupt, "received a reference to bytes beyond the end of an object"};
+    }
+    std::shared_ptr<const void> owner = object;
+    if (piece.of_ref == 0) owner = view;
+    parts.push_back({all.subspan(piece.begin, piece.size), std::move(owner)});
+  }
+  add_own(read.bytes.size());
+  return parts;
+}
+
+void LargeValues::take(std::span<const std::byte> payload, Taken then) {
+  const auto read = read_pieces(payload);
+  if (!read || read->pieces.size() != 1 || !read->bytes.empty()) {
+    return then(Error{ErrorCode::kCorrupt, "received a large result that does not consist of exactly one object"});
+  }
+  const object_store::Location location = read->pieces.front().location;
+  const auto lessee = opened();
+  if (lessee != nullptr && lessee->is_here(location)) return then(lessee->take_over(location));
+  background_.spawn(take_later(this, location, std::move(then)));
+}
+
+async::Async<void> LargeValues::take_later(LargeValues* self, object_store::Location location, Taken then) {
+  then(co_await take(self, location));
+}
+
+// An object of another node is borrowed, not taken over: its maker keeps it until this process has a share in it.
+async::Async<Result<std::shared_ptr<Object>>> LargeValues::take(LargeValues* self, object_store::Location location) {
+  const auto lessee = co_await open_store(self);
+  if (!lessee) co_return self->ended_.load() ? stopped() : Error{lessee.error()}.with("taking a large result");
+  if ((*lessee)->is_here(location)) co_return (*lessee)->take_over(location);
+  co_return co_await borrow(self, location);
+}
+
+async::Async<Result<std::shared_ptr<Object>>> LargeValues::find(LargeValues* self, object_store::Location location) {
+  PHAROS_CO_TRY(auto object, co_await borrow(self, location));
+  // A share in an object that is not in this node's memory does not tell whether the object still exists.
+  if (!object->in_memory()) PHAROS_CO_TRY_VOID(co_await ask_to_bring(self, object->location()));
+  co_return object;
+}
+
+async::Async<Result<std::shared_ptr<Object>>> LargeValues::borrow(LargeValues* self, object_store::Location location) {
+  PHAROS_CO_TRY(const Opened opened, co_await open_store(self));
+  if (opened->is_here(location)) co_return opened->borrow_here(location);
+  for (int attempt = 1;; ++attempt) {
+    PHAROS_CO_TRY(const object_store::Location here, co_await ask_to_import(self, location));
+    if (!opened->is_here(here))
+      co_return Error{ErrorCode::kCorrupt, "the node answered with an object of another node"};
+    auto object = opened->borrow_here(here);
+    if (object) (*object)->note_origin(location.node);
+    if (object || object.error().code() != ErrorCode::kObjectLost || attempt == kImports) co_return object;
+  }
+}
+
+std::byte* ObjectRoom::make(std::size_t bytes, std::size_t longest) {
+  object_.reset();
+  const auto there = values();
+  auto made = there == nullptr ? Result<object_store::WritableObject>{stopped()} : there->create(bytes, heir_, label());
+  if (!made) {
+    why_ = std::move(made).error();
+    return nullptr;
+  }
+  object_.emplace(*std::move(made));
+  return longest >= kLargeWriteMin ? object_->where().data() : object_->bytes().data();
+}
+
+std::string label_of(const char* what, CallSite site) {
+  const std::string_view path = site.file;
+  return what + (" at " + std::string{path.substr(path.rfind('/') + 1)}) + ":" + std::to_string(site.line);
+}
+
+std::string RoomIn::label() const {
+  return function_ == nullptr ? "result" : "result of " + readable_name(function_->name());
+}
+
+std::shared_ptr<Object> ObjectRoom::seal() {
+  auto object = std::move(*object_).seal();
+  object_.reset();
+  return object;
+}
+
+Error not_encoded(const char* what, const Encoder& encoder) {
+  return encoder.failure() == CodecFailure::kNoRoom ? room_of(encoder).why().with(std::string{"storing "} + what)
+                                                    : detail::cannot_travel(what, encoder);
+}
+
+void Arrived::gather(LargeValues& values) {
+  auto parts = values.gather(payload_, buffer_);
+  if (!parts)
+    throw BadArguments{std::move(parts).error().with("taking the arguments").with_outcome(Outcome::kNotStarted)};
+  parts_ = *std::move(parts);
+}
+
+}  // namespace pharos::actors

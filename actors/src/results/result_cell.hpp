@@ -1,0 +1,307 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <pharos/actors/codec_context.hpp>
+#include <pharos/async/unique_function.hpp>
+#include <pharos/base/error.hpp>
+#include <pharos/object_store/lessee.hpp>
+#include <pharos/wire/bytes.hpp>
+#include <pharos/wire/frame.hpp>
+
+#include "results/waiting_room.hpp"
+
+namespace pharos::actors {
+struct Recipe;
+}
+
+namespace pharos::detail {
+
+/// How a result in the object store can be made again when it is lost, and the objects that must be kept for that. If
+/// the result is a part of a larger one, this describes the larger one.
+struct Remakable {
+  std::shared_ptr<actors::Recipe> recipe{};  ///< null if the result cannot be made again
+  std::vector<std::shared_ptr<object_store::Object>> arguments{};
+};
+
+/// One result. It is pending first, with the call that will bring it; then it is ready for ever, with a value or an
+/// error. Its Refs and the call share it by reference counts. Small arguments are stored in the cell, and later a small
+/// value in their place, so that a call allocates nothing but its cell.
+/// Threads: only the object that is about to send the call (a CallLink, TaskPool or Caller) uses the call and its
+/// arguments; everything else may be used from any thread. A cell may outlive its Runtime, whose end fails the calls of
+/// pending cells with kRuntimeStopped.
+class ResultCell {
+ public:
+  /// The call that brings the result. Kept while the result is pending, so that the call can be sent, and sent again.
+  struct Call {
+    wire::FrameKind kind = wire::FrameKind::kCall;
+    std::uint8_t attempt = 0;
+    std::uint8_t flags = wire::kNoFlags;  ///< wire::FrameFlags of the arguments
+    std::uint8_t max_retries = 0;         ///< how often the call may be run again; a task also by another worker
+    bool unordered = false;               ///< the call need not wait for earlier ones whose arguments are not ready
+    std::uint32_t function = 0;
+    std::uint32_t retry_on = 0;  ///< exceptions for which the call is run again: 1 + their index in the table; 0: none
+    TraceId trace;
+    Deadline deadline = Deadline::never();
+  };
+
+  static CellHandle make(std::shared_ptr<actors::WaitingRoom> room) {
+    return CellHandle{new ResultCell{std::move(room)}};
+  }
+
+  void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  /// Takes a reference. Returns false if there is none left, so that the cell is being destroyed.
+  bool retain_if_held() {
+    auto references = references_.load(std::memory_order_relaxed);
+    while (references != 0 && !references_.compare_exchange_weak(references, references + 1)) {
+    }
+    return references != 0;
+  }
+  void release() {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+  void set_call(const Call& call, const Encoder& arguments) {
+    call_ = call;
+    store(arguments);
+  }
+  /// Sets the call without its arguments, which wait for other results. The call must not be sent before
+  /// complete_arguments().
+  void set_call(const Call& call) {
+    call_ = call;
+    awaits_arguments_.store(true, std::memory_order_relaxed);
+  }
+  void complete_arguments(const Encoder& arguments) {
+    store(arguments);
+    awaits_arguments_.store(false, std::memory_order_release);
+  }
+  /// Keeps `kept` alive until the result is ready. Only before the call is sent.
+  void keep(std::shared_ptr<const void> kept) {
+    if (kept_ == nullptr) kept_ = std::make_unique<Kept>();
+    kept_->all.push_back(std::move(kept));
+  }
+  /// The same for an object to which the arguments refer directly, and not through a Ref.
+  void keep_argument(std::shared_ptr<object_store::Object> object) {
+    keep(object);
+    kept_->own_arguments.push_back(std::move(object));
+  }
+  std::span<const std::shared_ptr<object_store::Object>> own_arguments() const {
+    if (kept_ == nullptr) return {};
+    return kept_->own_arguments;
+  }
+  /// Marks the call as cancelled: the pool or link that has it does not send it again.
+  void note_cancelled() { cancelled_.store(true); }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+  bool awaits_arguments() const { return awaits_arguments_.load(std::memory_order_acquire); }
+  Call& call() { return call_; }
+  const Call& call() const { return call_; }
+  /// The outcome of a call that fails while it is not sent. kUnknown if an earlier attempt was sent and may have run.
+  Outcome outcome_unsent() const { return call_.attempt == 0 ? Outcome::kNotStarted : Outcome::kUnknown; }
+  std::span<const std::byte> arguments() const { return {large_ != nullptr ? large_.get() : inline_.data(), size_}; }
+
+  bool ready() const { return word_.load(std::memory_order_acquire) == actors::WaitingRoom::kReady; }
+
+  // Each of the following functions completes the cell. Only the first completion has an effect. `actors` are the
+  // handles that the value contains.
+  void set_value(std::span<const std::byte> bytes) {
+    if (!begin_to_complete()) return;
+    if (!bytes.empty()) {
+      std::memcpy(room_for(bytes.size()), bytes.data(), bytes.size());
+    } else {
+      size_ = 0;
+    }
+    complete();
+  }
+  void set_value(std::span<const std::byte> bytes, ActorHandles actors) {
+    if (!begin_to_complete()) return;
+    keep(std::move(actors));
+    std::ranges::copy(bytes, room_for(bytes.size()));
+    complete();
+  }
+  void set_value(const Encoder& value, ActorHandles actors) {
+    if (!begin_to_complete()) return;
+    keep(std::move(actors));
+    store(value);
+    complete();
+  }
+  /// A value that is an object of the store, or a part of one.
+  struct Stored {
+    std::shared_ptr<object_store::Object> object;
+    std::size_t begin = 0;
+    std::size_t size = 0;
+  };
+  void set_object(std::shared_ptr<object_store::Object> object, ActorHandles actors, Remakable remakable = {}) {
+    const std::size_t size = object->size();
+    set_stored({std::move(object), 0, size}, std::nullopt, std::move(actors), std::move(remakable));
+  }
+  /// If there is a count, the value is the count and then these bytes, which are its elements.
+  void set_stored(Stored stored, std::optional<std::uint64_t> count, ActorHandles actors, Remakable remakable) {
+    if (!begin_to_complete()) return;
+    keep(std::move(actors));
+    elsewhere().stored = std::move(stored);
+    elsewhere_->count = count;
+    elsewhere_->remakable = std::move(remakable);
+    complete();
+  }
+  /// The value is a count and these elements. The cell keeps their owner alive.
+  void set_elements(std::uint64_t count, Bytes elements, ActorHandles actors) {
+    if (!begin_to_complete()) return;
+    keep(std::move(actors));
+    elsewhere().count = count;
+    elsewhere_->bytes = std::move(elements);
+    complete();
+  }
+  /// The value is these bytes, which are not copied. The cell keeps their owner alive.
+  void set_value(Bytes part, ActorHandles actors) {
+    if (!begin_to_complete()) return;
+    keep(std::move(actors));
+    elsewhere().bytes = std::move(part);
+    complete();
+  }
+  void set_error(Error error) {
+    if (begin_to_complete()) fail_claimed(std::move(error));
+  }
+
+  /// Reserves the completion for the caller, which then calls fail_claimed(). Returns false if the cell is complete, or
+  /// if another thread is about to complete it.
+  bool claim() { return begin_to_complete(); }
+  void fail_claimed(Error error) {
+    // This attempt has not started, but an earlier one may have.
+    if (call_.attempt != 0 && error.outcome() == Outcome::kNotStarted) {
+      error = std::move(error).with_outcome(Outcome::kUnknown);
+    }
+    error_ = std::make_unique<Error>(std::move(error));
+    complete();
+  }
+
+  /// Waits until the result is ready and, if it lies in the object store, in memory. Returns its value or error; or
+  /// kDeadlineExceeded at the deadline, kCancelled if the call that waits was cancelled, kRuntimeStopped in a child of
+  /// fork().
+  Result<Encoded> wait(Deadline deadline);
+  // The following functions may be called only when the cell is ready.
+  const Error* error() const { return error_.get(); }
+  std::optional<std::uint64_t> count() const { return elsewhere_ == nullptr ? std::nullopt : elsewhere_->count; }
+  const Stored* stored() const {
+    return elsewhere_ == nullptr || elsewhere_->stored.object == nullptr ? nullptr : &elsewhere_->stored;
+  }
+  const Remakable& remakable() const { return elsewhere_->remakable; }
+  /// Returns the handles that the value contains.
+  std::span<const std::shared_ptr<ActorHandle>> actors() const {
+    return elsewhere_ == nullptr ? std::span<const std::shared_ptr<ActorHandle>>{} : elsewhere_->actors;
+  }
+  /// Gives up the call that brings the result. Does nothing if the result is ready.
+  void cancel() {
+    if (ready()) return;
+    if (on_cancel_ != nullptr) return (*on_cancel_)();
+    room_->cancel(*this);
+  }
+  /// Sets what cancel() does, for a cell that no call brings. Only before the cell is shared.
+  void on_cancel(async::Callback then) { on_cancel_ = std::make_unique<async::Callback>(std::move(then)); }
+  /// Returns a new pending cell of the same Runtime.
+  CellHandle sibling() const { return make(room_); }
+  /// Blocks this thread until the cell is ready or until the deadline. Unlike wait() it does nothing about the call
+  /// that this thread may be running.
+  void park(Deadline deadline) { room_->wait(word_, deadline); }
+
+  /// Writes the calls that are queued, among them perhaps the one that brings this result.
+  void flush() { room_->flush(); }
+
+  /// Returns the object store for a large value of this cell. Null if the Runtime has ended; the value then goes to
+  /// private memory.
+  std::shared_ptr<actors::LargeValues> large_values() const;
+  /// While the note lives, a coroutine is listed as waiting for this result.
+  actors::WaitingThreads::Note note_coroutine() {
+    return {room_->threads(), *this, actors::WaitingThreads::Who::kCoroutine};
+  }
+
+  /// While the note lives, this thread is listed as waiting for this result, or for room to send its call.
+  actors::WaitingThreads::Note note_thread() { return {room_->threads(), *this}; }
+
+  /// Runs `then` once the cell is ready, on the thread that completes it; if it is ready already, at once on this
+  /// thread. `then` must be quick, and must take no lock that is held while cells are completed. `watcher` names the
+  /// callback for forget().
+  void when_ready(async::Callback then, const void* watcher = nullptr);
+  /// Drops the callbacks of this watcher. One that has begun may still be running.
+  void forget(const void* watcher);
+  /// Runs a user's callback, which may take long, once the cell is ready: on the Runtime's thread for callbacks.
+  void call_back(async::Callback then);
+  /// Runs `then` on any thread once wait() would not block, which holds for as long as `kept` is kept. `kept` is null
+  /// if nothing has to be kept, or if the value cannot be read, which wait() then reports.
+  void when_readable(async::UniqueFunction<void(std::shared_ptr<const void> kept)> then);
+
+ private:
+  struct Watch {
+    async::Callback then;
+    const void* watcher;
+  };
+
+  explicit ResultCell(std::shared_ptr<actors::WaitingRoom> room) : room_{std::move(room)} {}
+
+  void store(const Encoder& encoded) { encoded.copy_to(room_for(encoded.size())); }
+  std::byte* room_for(std::size_t size) {
+    size_ = size;
+    if (size > inline_.size()) [[unlikely]]
+      return large_room(size);
+    large_.reset();
+    return inline_.data();
+  }
+  std::byte* large_room(std::size_t size);
+  /// The parts of a value that are not stored in the cell itself.
+  struct Elsewhere {
+    Stored stored;                       // the value, if there is an object
+    Bytes bytes;                         // the value, if these bytes have an owner
+    std::optional<std::uint64_t> count;  // comes before the bytes, which are then so many elements
+    ActorHandles actors;
+    Remakable remakable;
+  };
+  void keep(ActorHandles actors) {
+    if (!actors.empty()) [[unlikely]]
+      elsewhere().actors = std::move(actors);
+  }
+  Elsewhere& elsewhere() {
+    if (elsewhere_ == nullptr) elsewhere_ = std::make_unique<Elsewhere>();
+    return *elsewhere_;
+  }
+
+  Result<Encoded> value(Deadline deadline) const {
+    if (elsewhere_ == nullptr) [[likely]]
+      return Encoded{{}, arguments()};
+    return value_elsewhere(deadline);
+  }
+  Result<Encoded> value_elsewhere(Deadline deadline) const;
+  Result<Encoded> made_again(const Error& why, Deadline deadline) const;
+  bool begin_to_complete() { return !completed_.exchange(true, std::memory_order_acq_rel); }
+  void complete();
+  void add_watch(Watch watch);
+
+  std::atomic<std::uint32_t> references_ = 1;
+  std::atomic<std::uint32_t> word_ = actors::WaitingRoom::kPending;
+  std::shared_ptr<actors::WaitingRoom> room_;
+  Call call_;
+  std::atomic<bool> awaits_arguments_ = false;
+  std::atomic<bool> cancelled_ = false;
+  std::atomic<bool> completed_ = false;  // set by the thread that completes the cell, before the cell is ready
+  std::size_t size_ = 0;
+  std::unique_ptr<std::byte[]> large_;
+  std::unique_ptr<Elsewhere> elsewhere_;
+  std::unique_ptr<Error> error_;
+  std::unique_ptr<std::vector<Watch>> watchers_;
+  std::unique_ptr<async::Callback> on_cancel_;
+  struct Kept {
+    std::vector<std::shared_ptr<const void>> all;
+    std::vector<std::shared_ptr<object_store::Object>> own_arguments;  // those of keep_argument()
+  };
+  std::unique_ptr<Kept> kept_;
+  std::array<std::byte, 48> inline_;
+};
+
+}  // namespace pharos::detail

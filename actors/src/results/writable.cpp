@@ -1,0 +1,40 @@
+#include <cstring>
+#include <utility>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/actors/writable.hpp>
+#include <pharos/base/check.hpp>
+
+#include "caller/caller.hpp"
+#include "results/large_values.hpp"
+
+namespace pharos::detail {
+
+struct WritableValue::Object {
+  CellHandle cell;
+  object_store::WritableObject object;
+};
+
+// The layout is that of the codecs of Bytes, SharedSpan and std::vector: the count, then the elements.
+WritableValue::WritableValue(Caller& caller, std::uint64_t count, std::size_t bytes, CallSite site) {
+  std::size_t all = 0;
+  if (__builtin_add_overflow(bytes, sizeof count, &all)) all = SIZE_MAX;
+  auto object = caller.large_values().create(all, CallerId{}, actors::label_of("created", site));
+  if (!object) throw_error(std::move(object).error().with("creating a value"));
+  object_ = std::make_unique<Object>(Object{caller.new_cell(), *std::move(object)});
+  std::memcpy(object_->object.bytes().data(), &count, sizeof count);
+  data_ = object_->object.bytes().data() + sizeof count;
+}
+
+WritableValue::WritableValue(WritableValue&& other) noexcept = default;
+WritableValue& WritableValue::operator=(WritableValue&& other) noexcept = default;
+WritableValue::~WritableValue() = default;
+
+CellHandle WritableValue::seal() && {
+  PHAROS_CHECK(object_ != nullptr);
+  const auto object = std::exchange(object_, nullptr);
+  object->cell->set_object(std::move(object->object).seal(), {});
+  return object->cell;
+}
+
+}  // namespace pharos::detail

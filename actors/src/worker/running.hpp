@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include <pharos/wire/encoder.hpp>
+
+#include "caller/call_marks.hpp"
+#include "program/platform.hpp"
+#include "worker/calls.hpp"
+#include "worker/running_call.hpp"
+
+namespace pharos::actors {
+
+/// While this lives, on the stack, its thread runs user code of this call.
+struct UserCode {
+  UserCode(RunningCall& call, Platform& platform) : scope{call}, detour{platform} {}
+  const RunningCall::Scope scope;
+  const Platform::Detour detour;
+};
+
+/// A call that runs, or a coroutine's call that is suspended. Lives on the stack of the thread that runs the call, or
+/// in its CoroutineCall. The interface is used by the threads that run the call's code.
+class Running final : public RunningCall {
+ public:
+  /// `link`: the connection that the call came over; null for a constructor.
+  Running(Calls& calls, const detail::Function& function, CallerLink* link, std::uint64_t number, TraceId trace,
+          bool is_task, std::uint32_t attempt = 0)
+      : RunningCall{function.name(), function.begin != nullptr},
+        calls_{calls},
+        link_{link},
+        number_{number},
+        trace_{trace},
+        is_task_{is_task},
+        attempt_{attempt} {}
+
+  /// Called when the call has thrown one of the exceptions for which it is run again. Returns true and counts the
+  /// attempt if it may be run once more: it has retries left, is not cancelled, and its deadline has not passed.
+  bool may_run_again(const Retries& retries) {
+    const bool may = attempt_ < retries.max && !cancelled() && !deadline().expired(calls_.platform().now());
+    if (may) ++attempt_;
+    return may;
+  }
+  /// Runs the function, and runs it again at once as long as it may be. Not for a coroutine. Returns the error of the
+  /// last attempt, or nullopt. `buffer` keeps the payload alive if values may share its bytes; else null.
+  std::optional<Error> run(const detail::Function& function, void* object, std::uint8_t flags,
+                           std::span<const std::byte> payload, const std::shared_ptr<const void>& buffer,
+                           Encoder& result, const Retries& retries);
+
+  void wait(detail::ResultCell& cell, async::Deadline deadline) override;
+  Context context() const override;
+  Result<void> enter_group(const Member& place) override;
+  Member member() const override;
+  bool cancelled() const override;
+  bool stopping() const override;
+  Result<void> exit_actor() override;
+  TraceId trace() const override { return trace_; }
+  Deadline deadline() const override;
+
+ private:
+  bool run_instead(detail::ResultCell& cell);
+
+  Calls& calls_;
+  CallerLink* const link_;
+  const std::uint64_t number_;  // the number of the link's call; a task that runs inside it is cancelled with it
+  const TraceId trace_;
+  const bool is_task_;
+  std::uint32_t attempt_;
+  std::optional<Member> member_;
+  detail::ResultCell* in_place_of_ = nullptr;  // the result of the task if run_instead() runs it; else null
+};
+
+}  // namespace pharos::actors

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include <pharos/async/executor.hpp>
+
+#include "program/platform.hpp"
+#include "worker/strand.hpp"
+
+namespace pharos::actors {
+
+/// An Executor whose work takes its turn among a worker's calls. Owned by Calls. Any thread.
+class StrandExecutor final : public async::Executor {
+ public:
+  StrandExecutor(Platform& platform, Strand& strand);
+
+  void post(async::Callback work) override;
+  /// Posts a runner instead of a callback, for work that has more to do after it has run.
+  void push(std::shared_ptr<Strand::Runner> runner);
+
+  TimePoint now() const override { return platform_.now(); }
+  async::TimerId run_at(TimePoint when, async::Callback work) override;
+  bool cancel(async::TimerId timer) override { return platform_.executor().cancel(timer); }
+
+ private:
+  class Posted;
+
+  Platform& platform_;
+  Strand& strand_;
+  const std::unique_ptr<Platform::Bell> bell_;  // calls a thread that runs the posted work
+};
+
+}  // namespace pharos::actors

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <pharos/ml/collective/backend.hpp>
+#include <pharos/ml/communicator.hpp>
+
+namespace pharos::ml::detail {
+
+/// The state of a communicator, shared by its copies, Pendings and Buffers. It owns the backend, and turns the
+/// backend's errors into exceptions. One thread at a time.
+class Core {
+ public:
+  Core(std::unique_ptr<Backend> backend, const CommunicatorOptions& options)
+      : backend_{std::move(backend)}, options_{options} {}
+  Core(Core&&) = delete;
+
+  Backend& backend() { return *backend_; }
+  Duration timeout() const { return options_.timeout; }
+
+  std::shared_ptr<Work> begin(const Operation& operation, const Places& places);
+  bool advance(Work& work);
+  void finish(Work& work);
+  /// Waits like finish(), but does not throw if the operation fails.
+  void let_end(Work& work);
+  std::string recent_operations() const;
+
+ private:
+  static constexpr std::size_t kRecent = 1000;
+  struct Noted {
+    std::uint64_t number;
+    Operation operation;
+    TimePoint began;
+    TimePoint ended;  // TimePoint{} while the operation is under way
+  };
+  void look_after(Work& work);
+  void note_end(const Work& work);
+
+  const std::unique_ptr<Backend> backend_;
+  const CommunicatorOptions options_;
+  std::uint64_t last_ = 0;
+  TimePoint next_look_{};  // when advance() next checks that all ranks are alive
+  std::deque<Noted> recent_;
+};
+
+}  // namespace pharos::ml::detail

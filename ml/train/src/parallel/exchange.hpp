@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include <pharos/ml/communicator.hpp>
+#include <pharos/ml/ddp.hpp>
+
+#include "parallel/buckets.hpp"
+
+namespace pharos::ml {
+
+/// Reduces the gradients of buckets to their mean over all ranks; there is one implementation for each Wire. One
+/// thread. A failure between ranks is thrown by any function.
+class Exchange {
+ public:
+  Exchange() = default;
+  Exchange(Exchange&&) = delete;
+  virtual ~Exchange() = default;
+
+  /// Begins the reduction of a bucket. All ranks begin the same buckets in the same order.
+  virtual void begin(const Bucket& bucket) = 0;
+  /// Goes on with reductions that have been begun, as far as that is possible without waiting.
+  virtual void advance() = 0;
+  /// Waits until all reductions that have been begun are complete.
+  virtual void finish() = 0;
+  /// Number of bytes that this rank gives to the reduction of a bucket that has been begun.
+  virtual std::size_t bytes_of(const Bucket& bucket) const = 0;
+};
+
+/// Makes the implementation for `options.wire`. `steps`: the number of steps that have been reduced before.
+std::unique_ptr<Exchange> make_exchange(Communicator& ranks, Buckets& buckets, const DdpOptions& options,
+                                        std::uint64_t steps);
+
+}  // namespace pharos::ml

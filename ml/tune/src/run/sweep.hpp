@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <pharos/base/error.hpp>
+#include <pharos/ml/searcher.hpp>
+#include <pharos/ml/sweep_results.hpp>
+#include <pharos/ml/trial.hpp>
+#include <pharos/ml/trial_scheduler.hpp>
+
+#include "run/sweep_events.hpp"
+
+namespace pharos::ml {
+
+/// The options of a sweep that decide what happens in it.
+struct SweepRules {
+  static constexpr auto kEndless = std::numeric_limits<std::uint64_t>::max();
+
+  std::string metric = "value";
+  Goal goal = Goal::kMinimise;
+  std::vector<std::string> constraints{};
+  std::uint64_t trials = 0;
+  std::uint64_t steps = 0;    // steps after which a trial is complete; 0: it runs until it returns or is stopped
+  std::uint32_t retries = 0;  // how often a trial is started again after its worker has died
+  double seconds_max = 0;     // 0: no limit
+  // n above 0: trial t is proposed from exactly the results of trials 0 to t - n, in their order. 0: each trial is
+  // proposed from the results that there are.
+  std::size_t in_order = 0;
+  std::vector<Params> first{};  // parameters of the first trials, which may be incomplete
+};
+
+/// Decides which trial runs when, and keeps the results. Pure: events and the time go in, decisions come out. Owned by
+/// SweepLoop; one thread.
+class Sweep {
+ public:
+  /// Called with each event as it happens, but not with those of replay().
+  using Record = std::function<void(const SweepEvent& event)>;
+
+  Sweep(SweepRules rules, const Space& space, Searcher& searcher, TrialScheduler& scheduler, Record record);
+
+  /// Applies an event of a journal. Fails with kFailedPrecondition if the journal is of another sweep.
+  Result<void> replay(const SweepEvent& event);
+  /// Called after a replay: trials that were running wait to be started again.
+  void interrupt();
+
+  /// Called when there is room for a trial. Returns the trial that runs now; nullopt if none can run until another one
+  /// has ended.
+  std::optional<std::uint64_t> next(double now);
+  /// Returns true if no trial runs, and none will.
+  bool is_over(double now) const;
+
+  Result<Value> ask(std::uint64_t trial, const std::string& name, const Domain& domain);
+  void saved(std::uint64_t trial, std::uint64_t step);
+  struct Decision {
+    Verdict verdict = Verdict::kGoOn;
+    std::uint64_t until = 0;  // the trial does not wait for verdicts on reports of earlier steps
+    /// The number of a second trial: the reporting trial leaves its worker, and starts again at once from the
+    /// checkpoint of the second trial.
+    std::optional<std::uint64_t> copy_of{};
+  };
+  Result<Decision> report(std::uint64_t trial, std::uint64_t step, const Metrics& metrics, double now);
+  void returned(std::uint64_t trial, const Metrics& metrics, double now);
+  void failed(std::uint64_t trial, const std::string& why, bool may_retry, double now);
+  /// The trial was ended because the sweep's time is over.
+  void cut(std::uint64_t trial, double now);
+
+  const std::vector<TrialResult>& trials() const { return trials_; }
+  const TrialResult& at(std::uint64_t trial) const { return trials_.at(trial); }
+  bool runs(std::uint64_t trial) const { return at(trial).state == TrialResult::State::kRunning; }
+  std::size_t running() const { return running_; }
+  std::size_t waiting() const { return waiting_.size(); }
+  std::size_t paused() const { return paused_.size(); }
+  std::size_t over() const { return over_; }
+  /// Returns the step of the trial's checkpoint in the folder; 0 if there is none.
+  std::uint64_t saved_step(std::uint64_t trial) const { return saved_steps_.at(trial); }
+  /// Returns the next step at which the trial waits for a verdict.
+  std::uint64_t until(std::uint64_t trial) const;
+  const SweepRules& rules() const { return rules_; }
+
+ private:
+  using State = TrialResult::State;
+
+  Result<void> check(const SweepEvent& event) const;
+  void happen(SweepEvent event);
+  void apply(const TrialBegan& event);
+  void apply(const TrialResumed& event);
+  void apply(const TrialAsked& event);
+  void apply(TrialReported& event);
+  void apply(const TrialSaved& event);
+  void apply(const TrialReturned& event);
+  void apply(const TrialFailed& event);
+  void apply(const TrialCut& event);
+
+  void note(const SweepEvent& event);
+  bool time_is_over(double now) const { return rules_.seconds_max > 0 && now >= rules_.seconds_max; }
+  bool is_blocked(std::uint64_t trial) const;
+  Params propose(std::uint64_t trial);
+  Value answer_to(std::uint64_t trial, const std::string& name, const Domain& domain);
+  Led decide(const TrialReported& event, std::optional<Params>& params);
+  std::optional<std::uint64_t> resume(std::uint64_t trial, TrialResumed::From from);
+  void end(std::uint64_t trial);
+  void tell(std::uint64_t trial, const Outcome& outcome);
+  void tell_up_to(std::uint64_t trial);
+  Outcome outcome_of(const TrialResult& trial, Outcome::State state) const;
+
+  const SweepRules rules_;
+  const Space space_;
+  Searcher& searcher_;
+  TrialScheduler& scheduler_;
+  const Record record_;
+  const std::unique_ptr<Searcher> by_chance_;  // draws what trials ask for as they run, if `in_order` is set
+
+  std::vector<TrialResult> trials_;  // [n] has number n
+  std::vector<std::uint64_t> saved_steps_;
+  std::vector<std::uint32_t> failures_;
+  std::map<std::uint64_t, Params> proposed_;  // by trial: proposals for parameters that it may ask for as it runs
+  std::set<std::uint64_t> waiting_;
+  std::set<std::uint64_t> paused_;
+  std::vector<std::optional<Outcome>> untold_;  // by trial, if `in_order` is set: outcomes for the searcher
+  std::uint64_t told_ = 0;                      // number of trials whose outcomes the searcher has
+  std::size_t running_ = 0;
+  std::size_t over_ = 0;
+  bool replays_ = false;
+  bool exhausted_ = false;  // no trial ran, and the scheduler resumed none
+  Decision decided_;        // the decision on the last report
+};
+
+}  // namespace pharos::ml

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <pharos/ml/report_log.hpp>
+#include <pharos/ml/tuner.hpp>
+
+#include "run/checkpoint_files.hpp"
+#include "run/journal.hpp"
+#include "run/slots.hpp"
+#include "run/sweep.hpp"
+#include "show/progress.hpp"
+#include "show/tensorboard.hpp"
+
+namespace pharos::ml {
+
+/// Runs a sweep in its slots. Events of the slots go to the Sweep, and its decisions go to the slots once the events
+/// are in the journal. Lives in run_sweep(); one thread.
+class SweepLoop {
+ public:
+  enum class Existing : std::uint8_t { kRefused, kContinued };
+  struct Keeps {
+    bool log_reports = false;
+    bool tensorboard = false;
+    bool progress = false;
+    bool durable = true;
+    std::size_t checkpoints = 1;
+  };
+  struct Times {
+    Duration silence{};
+    Duration grace{};
+    std::uint64_t save_every = 0;
+  };
+
+  SweepLoop(SweepRules rules, const Space& space, Searcher& searcher, TrialScheduler& scheduler, TrialSlots& slots,
+            Times times);
+
+  /// Called once before run(). The sweep is kept in that folder, and continues from what happened there before.
+  Result<void> keep_in(const std::filesystem::path& folder, const JournalHead& head, Existing existing,
+                       const Keeps& keeps);
+  /// Returns when all is done, or when `interrupted` returns true.
+  Result<SweepResults> run(const std::function<bool()>& interrupted);
+
+ private:
+  struct Slot {
+    std::optional<std::uint64_t> trial{};
+    std::optional<std::uint64_t> ahead{};  // the next trial, which the slot already has; it begins when `trial` ends
+    TimePoint heard_at{};
+    bool is_told = false;  // TrialSlots::stop() was called for the trial
+    // When `trial` has ended it starts again, from the checkpoint of the trial of this number (which may be its own).
+    std::optional<std::uint64_t> again_as{};
+  };
+
+  double seconds() const { return std::chrono::duration<double>(slots_.now() - began_).count() + before_; }
+  bool all_have_come_back();
+  TimePoint wake_at() const;
+  void fill();
+  void order_ahead();
+  std::optional<std::uint64_t> next();
+  std::uint64_t to_begin() const;
+  Slot* slot_of(std::uint64_t trial);
+  void start(std::size_t slot, std::uint64_t trial, std::uint64_t checkpoint_of);
+  void order(std::size_t slot, std::uint64_t trial, std::uint64_t checkpoint_of);
+  Result<void> take(TrialSlots::Message message);
+  Result<void> take(std::size_t slot, const Error& lost);
+  void take(std::size_t slot, detail::TrialEvent& event);
+  void take_report(std::size_t slot, const detail::TrialReports& report);
+  void take_end(std::size_t slot, const detail::TrialEnds& end);
+  void fail(std::size_t slot, const std::string& why, bool may_retry);
+  void free(std::size_t slot);
+  void give_up(std::size_t slot);
+  void trial_is_over(std::uint64_t trial);
+  void forget(std::uint64_t trial);
+  void forget_paused();
+  void look_at_times();
+  Result<void> begin_logs();
+  Result<void> write();
+  void note(const SweepEvent& event);
+  void note_in_log(const SweepEvent& event);
+  void say_how_to_go_on() const;
+  SweepResults results(bool interrupted);
+
+  TrialSlots& slots_;
+  const Times times_;
+  const Space space_;
+  Sweep sweep_;
+  TimePoint began_;
+  double before_ = 0;  // seconds that the sweep ran under earlier tuners
+  std::vector<Slot> of_slots_;
+  std::set<std::size_t> idle_;                         // slots that can be given a trial
+  const bool orders_ahead_;                            // short trials are ordered ahead: the searcher learns nothing
+  std::size_t short_ones_ = 0;                         // messages in a row that came soon after the slot's last one
+  std::vector<std::uint64_t> taken_back_;              // trials that were ordered ahead where a worker has died
+  std::vector<std::function<void()>> effects_;         // calls to make once all events are in the journal
+  std::map<std::uint64_t, std::uint64_t> kept_steps_;  // by trial: the step of the checkpoint that the slots keep
+  std::vector<std::uint64_t> best_kept_;               // ended trials whose checkpoints are kept, the best first
+  std::size_t failures_ = 0;                           // failures in a row of slots that had no trial
+  TimePoint over_at_ = TimePoint::max();               // when trials that still run are ended; grace is included
+
+  std::filesystem::path folder_;
+  Keeps keeps_;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<CheckpointFiles> files_;
+  std::optional<ReportLog> log_;
+  std::optional<TensorBoard> board_;
+  std::optional<Progress> progress_;
+};
+
+}  // namespace pharos::ml

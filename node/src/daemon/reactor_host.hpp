@@ -1,0 +1,84 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <pharos/async/async_group.hpp>
+#include <pharos/async/blocking_pool.hpp>
+#include <pharos/net/handshake.hpp>
+#include <pharos/net/reactor.hpp>
+
+#include "node/host.hpp"
+#include "store/transfers.hpp"
+
+namespace pharos::node {
+
+/// The real machine as a Host: sockets, processes, pipes, disks, and threads for whatever blocks.
+/// Owned by the daemon; used on the thread that polls the reactor. End: close(), then the reactor has to be polled
+/// until closed() is true.
+class ReactorHost final : public Host {
+ public:
+  struct Settings {
+    net::Identity node;
+    net::Key token{};               ///< the cluster's token
+    std::string programs_folder{};  ///< folder for executables that come from other nodes
+  };
+  ReactorHost(net::Reactor& reactor, const Settings& settings);
+  /// Sets the address at which other nodes reach this one. Programs find it in PHAROS_NODE_HOST, and may listen there.
+  void set_place(const std::string& host) { place_ = host; }
+
+  Result<net::SocketPair> make_connection() override;
+  Result<net::SocketPair> make_inheritance(net::Identity child, std::string_view name) override;
+  async::Async<Result<void>> prove(int inheritance, net::Identity child, async::Deadline deadline) override;
+  std::shared_ptr<net::Link> make_link(Fd socket, net::Descriptors descriptors) override;
+  async::Async<Result<Fd>> reach(std::string address, Introduction introduction, async::Deadline deadline) override;
+
+  std::string machine_of(int socket) override;
+
+  Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) override;
+  void kill_zygote(pid_t pid) override;
+  void open_program(const wire::RegisterJob& program,
+                    async::UniqueFunction<void(Result<ProgramHere> here)> done) override;
+  void fetch_program(std::string address, JobId job, std::shared_ptr<ArrivingProgram> into,
+                     async::UniqueFunction<void(Result<void>)> done) override;
+  void serve_program(Fd socket, Fd executable) override;
+  void kill_worker(int handle, pid_t pid) override;
+  Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
+
+  std::optional<MemoryUse> memory_use() override { return limits_.memory_use(); }
+  ByteCount memory_of(pid_t process) override;
+
+  Result<Life> make_life(async::UniqueFunction<void()> ended) override;
+  Result<Fd> make_spill_file(const std::string& folder) override;
+  void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override;
+  void pull(std::string address, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
+            Pulled done) override;
+  void serve_pull(Fd socket, MakeOffer make) override;
+  /// Breaks off all transfers to and from other nodes.
+  void close();
+  bool closed() const;
+
+ private:
+  static async::Async<Result<void>> prove_to(ReactorHost* self, int socket, net::Identity child,
+                                             async::Deadline deadline);
+  static async::Async<Result<Fd>> connect(ReactorHost* self, std::string address, Introduction introduction,
+                                          async::Deadline deadline);
+
+  static async::Async<void> fetch_program(ReactorHost* self, std::string address, JobId job,
+                                          std::shared_ptr<ArrivingProgram> into,
+                                          async::UniqueFunction<void(Result<void>)> done);
+  static async::Async<void> pull(ReactorHost* self, std::string address, object_store::Wish wish,
+                                 std::shared_ptr<object_store::Chunks> into, Pulled done);
+  Transfers& transfers();
+
+  net::Reactor& reactor_;
+  const Settings settings_;
+  const MachineLimits limits_;
+  std::string place_;
+  std::unique_ptr<async::BlockingPool> aside_;  // null until first needed
+  std::unique_ptr<Transfers> transfers_;        // null until first needed
+  async::AsyncGroup background_;
+};
+
+}  // namespace pharos::node

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include <pharos/async/blocking_pool.hpp>
+#include <pharos/net/reactor.hpp>
+
+#include "node/host.hpp"
+
+namespace pharos::node {
+
+/// Threads that receive and send objects and executables. Each transfer has a connection of its own that carries
+/// nothing else.
+/// Owned by ReactorHost; called on the thread that polls the reactor, where the callbacks run, too.
+/// Bounds: 4 transfers are received and 16 are sent at once; 256 of each wait. More are refused: a receiver gets
+/// kOverloaded, and a sender's connection closes, so that the other node tries again. A transfer ends with kUnavailable
+/// when no byte moves for 10 seconds.
+class Transfers {
+ public:
+  explicit Transfers(net::Reactor& reactor);
+  /// Breaks off the transfers that are under way, and waits for their threads. Transfers that wait are dropped without
+  /// a callback.
+  ~Transfers();
+
+  /// Receives the missing chunks of an object over a connection that was made for it, then runs `done`.
+  void receive(Fd socket, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
+               Host::Pulled done);
+  /// Reads from the connection which object the other node wants, asks `make` on the reactor's thread, and sends the
+  /// answer.
+  void send(Fd socket, Host::MakeOffer make);
+
+  /// Receives an executable into `folder`, then runs `done`.
+  void receive_program(Fd socket, std::shared_ptr<ArrivingProgram> into, std::string folder,
+                       async::UniqueFunction<void(Result<void>)> done);
+  /// Sends an executable; without one, says that its job has ended.
+  void send_program(Fd socket, Fd executable);
+
+ private:
+  class SocketStream;
+  struct Asked;
+  void send_on_thread(SocketStream& stream, const std::shared_ptr<Host::MakeOffer>& make);
+  Result<Host::Offer> ask(const object_store::Wish& wish, const std::shared_ptr<Host::MakeOffer>& make);
+
+  net::Reactor& reactor_;
+  std::mutex mutex_;
+  bool ending_ = false;
+  std::set<int> sockets_;  // sockets of the transfers under way
+  async::BlockingPool receiving_;
+  async::BlockingPool sending_;
+};
+
+}  // namespace pharos::node
