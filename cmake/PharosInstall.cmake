@@ -1,5 +1,5 @@
-# Rules for `cmake --install`. It installs libpharos.so, libpharos_ml.so and libpharos_nccl.so (those that were built), the
-# start object, the pharos executable, the public headers, and the package that find_package(pharos CONFIG) reads.
+# Rules for `cmake --install`. It installs libpharos.so, libpharos_ml.so and libpharos_nccl.so (those that were built),
+# the start object, the pharos executable, the public headers, and the package that find_package(pharos CONFIG) reads.
 
 include(CMakePackageConfigHelpers)
 
@@ -32,8 +32,8 @@ while(to_install)
   endif()
 endwhile()
 
-# Before 1.0 a new minor version may break programs. The libraries find libpharos.so beside them, and find libtorch and
-# CUDA by the program's path.
+# The soname has the minor version, because before 1.0 a new minor version may break programs. The other libraries find
+# libpharos.so beside them, and find libtorch and CUDA by the program's path.
 set_target_properties(${libraries} PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
   INSTALL_RPATH "\$ORIGIN")

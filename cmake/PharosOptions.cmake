@@ -19,8 +19,9 @@ endif()
 
 find_program(PHAROS_CCACHE ccache)
 if(PHAROS_CCACHE)
-  # With this sloppiness and GCC's -fpch-preprocess, ccache also caches objects that are built with a precompiled header.
-  # ccache takes paths below the source folder as relative paths, so that two clones of the same tree share its cache.
+  # With this sloppiness and GCC's -fpch-preprocess, ccache also caches objects that are built with a precompiled
+  # header. ccache takes paths below the source folder as relative paths, so that two clones of the same tree share its
+  # cache.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
       CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true ${PHAROS_CCACHE})
 endif()

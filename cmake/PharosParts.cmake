@@ -40,7 +40,8 @@ endforeach()
 
 include(PharosTorch)
 
-# Programs that train with XGBoost load it at run time. The build only checks whether the versions for the tests are there.
+# Programs that train with XGBoost load it at run time. The build only checks whether the versions for the tests are
+# there.
 set(PHAROS_XGBOOST_1_7 ${PROJECT_SOURCE_DIR}/third_party/xgboost-1.7.4/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
 set(PHAROS_XGBOOST_3_2 ${PROJECT_SOURCE_DIR}/third_party/xgboost-3.2/xgboost/lib)
 set(xgboost_found ON)

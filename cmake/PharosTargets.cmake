@@ -43,8 +43,8 @@ function(pharos_shared_library target)
 endfunction()
 
 # pharos_test(<name> LABEL fast|cluster|long SOURCES … [DEPS …] [TIMEOUT seconds])
-# Makes a GoogleTest program and one ctest entry, both called <name>. Tests with another label than fast run one at a time.
-# TORCH says that the sources include <torch/torch.h>.
+# Makes a GoogleTest program and one ctest entry, both called <name>. Tests with another label than fast run one at a
+# time. TORCH says that the sources include <torch/torch.h>.
 function(pharos_test name)
   cmake_parse_arguments(ARG "TORCH" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -67,9 +67,9 @@ endfunction()
 set(pharos_test_optimization $<$<CONFIG:Release>:-O1>)
 
 # Gives a test a precompiled header. All tests share one, and the tests of libtorch share another one. Without it,
-# GoogleTest's headers take a second of each test file's compile time, and libtorch's take 25 seconds. With it, GCC 12 does
-# not know that the headers of the standard library are system headers, and shows its false warnings about copies of
-# std::string.
+# GoogleTest's headers take a second of each test file's compile time, and libtorch's take 25 seconds. With it, GCC 12
+# does not know that the headers of the standard library are system headers, and shows its false warnings about copies
+# of std::string.
 function(pharos_precompile_tests name pch)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   if(NOT TARGET ${pch})

@@ -1,6 +1,6 @@
 # Makes targets for libtorch, in this tree and for programs that use an installed copy of Pharos. libtorch's own
-# TorchConfig is not used, because it fails on a machine without CUDA. The targets here load no CUDA library from outside
-# of libtorch's folder.
+# TorchConfig is not used, because it fails on a machine without CUDA. The targets here load no CUDA library from
+# outside of libtorch's folder.
 
 # pharos_torch_version(<folder> <variable>): sets the variable to the version of the libtorch in the folder, or to
 # nothing if there is no libtorch.

@@ -1,5 +1,5 @@
-"""Measures PyTorch's collectives (Gloo), DDP and FSDP2 on the CPUs of this machine, with 2 processes of one thread each.
-Also measures PyTorch's DataLoader, with one process.
+"""Measures PyTorch's collectives (Gloo), DDP and FSDP2 on this machine's CPUs, with 2 processes of one thread each, and
+PyTorch's DataLoader, with one process.
 
 torch_peer.py collective|ddp|sharding|trainer: prints a line for each figure: its name, its value and its unit.
 """

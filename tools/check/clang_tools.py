@@ -68,8 +68,8 @@ def git(tree: Tree, *arguments: str) -> str | None:
 
 
 def base_revision(tree: Tree) -> str | None:
-    """Returns the revision where this work left main. On main itself it is the last pushed revision, or the parent of the
-    last commit if everything has been pushed."""
+    """Returns the revision where this work left main. On main itself this is the last pushed revision, or the parent of
+    the last commit if everything has been pushed."""
     head = git(tree, "rev-parse", "HEAD")
     for main in ("origin/main", "main"):
         base = git(tree, "merge-base", "HEAD", main)
@@ -90,8 +90,8 @@ def changed_files(tree: Tree, since: str | None) -> set[str]:
 
 
 def clang_command(entry: dict) -> list[str]:
-    """Returns the compile command without the options for warnings, whose names GCC and clang do not share, and without the
-    precompiled header."""
+    """Returns the compile command without the options for warnings, whose names GCC and clang do not share, and without
+    the precompiled header."""
     words = shlex.split(entry["command"])
     kept, skip = [], False
     for word in words[next(i for i, w in enumerate(words) if re.search(r"(\+\+|g?cc|clang)(-\d+)?$", w)) :]:
@@ -109,7 +109,7 @@ def clang_command(entry: dict) -> list[str]:
 
 
 def taken_apart(entry: dict[str, str]) -> list[dict[str, str]]:
-    """Returns an entry for each source file that the file of this entry includes, if that is a file of a unity build."""
+    """Returns an entry for each source file that this entry's file includes, if that is a file of a unity build."""
     together = pathlib.Path(entry["file"])
     if together.parent.name != "Unity":
         return [entry]
@@ -118,8 +118,9 @@ def taken_apart(entry: dict[str, str]) -> list[dict[str, str]]:
 
 
 def tidy_places(tree: Tree, wanted: set[str]) -> dict[str, list[str]]:
-    """Returns the files to check, each with its compile command: the wanted sources, and for each wanted header one file that
-    includes it. For a public header this is the file by which the build compiles it alone, if there is one."""
+    """Returns the files to check, each with its compile command: the wanted sources, and one file for each wanted
+    header that includes the header. For a public header this is the file by which the build compiles the header alone,
+    if there is one."""
     database = json.loads((tree.build / "compile_commands.json").read_text())
     commands: dict[str, list[str]] = {}
     alone: dict[str, str] = {}

@@ -1,11 +1,11 @@
-"""What documents name: files, folders, programs, options and commands must exist."""
+"""Checks that the files, folders, options and commands that documents name exist."""
 
 import pathlib
 import re
 
 from source import Problem, Tree, line_of
 
-# Pages about what was: names in them may have gone since.
+# Pages about the past. Names in them may not exist any more.
 HISTORY = ("CHANGELOG.md",)
 
 CODE_BLOCK = re.compile(r"(?ms)^```.*?^```[ \t]*$")
@@ -19,12 +19,13 @@ COMMAND = re.compile(r"^pharos ([a-z]+)\b")
 
 
 def blank(text: str, pattern: re.Pattern) -> str:
-    """The text without what the pattern finds; lines stay where they are."""
+    """Returns the text with all matches of the pattern blanked, so that every offset and line stays."""
     return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
 def exists(root: pathlib.Path, beside: pathlib.Path, name: str) -> bool:
-    """Whether a file or folder of that name, in which * stands for anything, lies below one of the two."""
+    """Returns whether a file or folder of this name is below `root`, below `beside`, or below src or include of `beside`.
+    A * in the name stands for any characters."""
     name = name.rstrip("/")
     return any(folder.is_dir() and (any(folder.glob(name)) if "*" in name else (folder / name).exists())
                for folder in (root, beside, beside / "src", beside / "include"))

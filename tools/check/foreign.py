@@ -1,5 +1,5 @@
-"""Refuses foreign types and foreign includes in public headers, because a user's own version of a library must not collide
-with the version that Pharos uses."""
+"""Refuses foreign types and foreign includes in public headers, because a user's own version of a library must not
+collide with the version that Pharos uses."""
 
 import re
 
