@@ -46,7 +46,7 @@ class Worker {
   }
   void crash() const { ::raise(SIGKILL); }
   void stay() const { std::this_thread::sleep_for(20s); }
-  /// One rank throws, and the others wait for it in vain.
+  /// The given rank throws; all other ranks only sleep.
   int throw_at(std::uint32_t rank) const {
     if (pharos::member().rank == rank) throw std::runtime_error{"the disk of this rank is full"};
     std::this_thread::sleep_for(20s);
@@ -62,7 +62,7 @@ class Worker {
   Member constructed_;
 };
 
-/// One is slow.
+/// A group whose rank 0 is slower than the other ranks.
 class Mapper {
  public:
   std::pair<int, std::uint32_t> square(int n) {
@@ -347,7 +347,7 @@ TEST_F(ActorGroupTest, AGrowthThatWaitsForRoomEndsWithWhatWantedIt) {
   };
   std::optional other{runtime.spawn_group<Worker>(one, 1)};
   other->ready().get(soon());
-  // By another size: nobody comes when there is room.
+  // A resize() to another size gives the growth up: no member is added when there is room later.
   std::optional group{runtime.spawn_group<Worker>({.size = 2, .member = {.cpus = 1}}, 1)};
   group->ready().get(soon());
   const auto grown = group->resize(3);
@@ -358,7 +358,7 @@ TEST_F(ActorGroupTest, AGrowthThatWaitsForRoomEndsWithWhatWantedIt) {
   other.emplace(runtime.spawn_group<Worker>(one, 1));
   other->ready().get(soon());
   EXPECT_EQ(group->size(), 1U);
-  // By the group's end, and its last handle's.
+  // The end of the group gives the growth up, and so does the end of its last handle.
   const auto more = group->resize(4);
   EXPECT_FALSE(more.try_get(Deadline::in(100ms)));
   group->kill();

@@ -27,7 +27,7 @@ class Counter {
   std::string name_ = "nobody";
 };
 
-/// Notes in what order its calls come.
+/// Records whether the calls of each thread arrive in order.
 class Ledger {
  public:
   void note(int thread, int number) { in_order_ = in_order_ && number == next_[thread]++; }
@@ -39,7 +39,7 @@ class Ledger {
   int next_[8] = {};
 };
 
-/// Fails when two calls overlap.
+/// Detects overlapping calls: enter() then returns more than 1.
 class Alone {
  public:
   int enter() {

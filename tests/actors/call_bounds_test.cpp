@@ -26,26 +26,26 @@ using detail::CellHandle;
 using detail::ResultCell;
 using WhenFull = CallLink::WhenFull;
 
-// What becomes of calls and tasks at their bounds. The clock is the test's own, and goes on only while a call waits for
-// room.
+// Tests of calls and tasks that reach their bounds. The tests use a clock of their own, which advances only while a
+// call waits for room.
 
 constexpr std::size_t kCallBytes = 100;
 
-/// A connection to an actor that reads what the test lets it read.
+/// A connection to an actor that reads only as many bytes as the test lets it read.
 class StubLink final : public net::Link {
  public:
   explicit StubLink(ManualClock& clock) : clock_{clock} {}
 
-  /// As much waits to be read as a queue holds, and so much more.
+  /// Queues as many bytes as a queue holds, and `more` bytes beyond that.
   void fill(std::size_t more = 1) { queued_ += kQueuedMax + more; }
   void let_read(std::size_t bytes) {
     queued_ -= bytes;
     if (const auto handler = handler_.lock(); handler != nullptr && queued_ <= kQueuedMax) handler->on_room();
   }
   void let_read_all() { let_read(queued_); }
-  /// Runs each time a call has waited for a while.
+  /// Sets the callback that runs each time a call has waited for room until the deadline of the wait.
   void while_waiting(std::function<void()> then) { while_waiting_ = std::move(then); }
-  /// Which calls were sent: the first one that the test made is 1.
+  /// The numbers of the calls that were sent. The first call that the test made has the number 1.
   const std::vector<std::uint64_t>& sent() const { return sent_; }
 
   void start(const std::shared_ptr<Handler>& handler) override { handler_ = handler; }
@@ -122,15 +122,15 @@ class CallBoundsTest : public BoundsTest {
     EXPECT_TRUE(calls_->send(cell, WhenFull::kWait));
     return cell;
   }
-  /// False: it was not taken.
+  /// Returns false if the call was refused.
   bool try_call() { return calls_->send(new_call(), WhenFull::kRefuse); }
-  /// How long the clock went on meanwhile.
+  /// Returns how far the clock advanced while `what` ran.
   Duration time_of(const std::function<void()>& what) const {
     const TimePoint began = clock_->now();
     what();
     return clock_->now() - began;
   }
-  /// A worker has as many calls kept as it may, to an actor that reads nothing.
+  /// Makes a worker keep as many calls as it may, for an actor that reads nothing.
   std::vector<CellHandle> keep_as_much_as_may_be() {
     constexpr std::size_t kCalls = 10;
     connect(CallLink::Side::kWorker, {.held_bytes = kCalls * kCallBytes});
@@ -222,7 +222,7 @@ TEST_F(CallBoundsTest, WithTooManyCallsUnansweredTheNextOneIsRefused) {
   EXPECT_EQ(link_->sent().size(), 3U);
 }
 
-/// No worker is ever leased.
+/// Never leases a worker.
 class NoLeases final : public TaskPool::Leases {
  public:
   void request_lease(TaskPool&) override {}

@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Everything that can be named in a call, and every way in which arguments and results can travel.
+// Every kind of function that a call can name, and every way in which arguments and results can travel.
 
 int twice(int value) {
   return 2 * value;
@@ -215,17 +215,17 @@ TEST_F(CallsTest, LambdasAndConstantObjectsAreFunctions) {
   EXPECT_EQ(runtime.submit<Scale{4}>(5).get(), 20);
   static constexpr auto kNext = [](int value) { return value + 1; };
   EXPECT_EQ(runtime.submit<kNext>(1).get(), 2);
-  EXPECT_EQ(runtime.submit<[](int value) { return with_default(value); }>(3).get(), 30);  // of a function with defaults
+  EXPECT_EQ(runtime.submit<[](int value) { return with_default(value); }>(3).get(), 30);  // has a default argument
 }
 
 TEST_F(CallsTest, AMoveOnlyArgumentIsMovedOrNamed) {
   Runtime runtime;
   EXPECT_EQ(runtime.submit<&sum>(std::make_unique<std::vector<int>>(3, 7)).get(), 21);
   const auto named = std::make_unique<std::vector<int>>(2, 7);
-  EXPECT_EQ(runtime.submit<&sum>(named).get(), 14);  // it is encoded: nothing is taken from it
+  EXPECT_EQ(runtime.submit<&sum>(named).get(), 14);  // a named argument is encoded, not moved from
   EXPECT_EQ(runtime.submit<&sum_of_weights>(Weights{std::make_unique<std::vector<int>>(1, 5)}).get(), 5);
   EXPECT_EQ(*runtime.submit<&boxed>(9).get(), 9);
-  EXPECT_EQ(runtime.submit<&unboxed>(std::make_unique<int>(8)).get(), 8);  // converts by being moved
+  EXPECT_EQ(runtime.submit<&unboxed>(std::make_unique<int>(8)).get(), 8);  // the argument is moved into the parameter
   EXPECT_EQ(runtime.submit<&unboxed>(runtime.submit<&boxed>(9)).get(), 9);
 }
 
@@ -242,7 +242,7 @@ TEST_F(CallsTest, ArgumentsAreNotCopiedOnTheirWay) {
   const Counted counted{5};
   Counted::copies = 0;
   EXPECT_EQ(runtime.submit<&value_of>(counted).get(), 5);
-  EXPECT_EQ(runtime.submit<&value_of_wrapped>(Counted{6}).get(), 6);  // converted by being moved
+  EXPECT_EQ(runtime.submit<&value_of_wrapped>(Counted{6}).get(), 6);  // the argument is moved into the wrapper
   EXPECT_EQ(Counted::copies, 0);
 }
 
@@ -262,7 +262,7 @@ TEST_F(CallsTest, ATupleIsSplitIntoARefForEachOfItsParts) {
   EXPECT_EQ(text.get(soon()), "7");
   EXPECT_EQ(number.get(soon()), 7);
   EXPECT_EQ(*box.get(soon()), 7);
-  EXPECT_EQ(number.get(soon()), 7);  // again
+  EXPECT_EQ(number.get(soon()), 7);  // a second get()
 }
 
 TEST_F(CallsTest, APartIsAnArgument) {
@@ -285,7 +285,7 @@ TEST_F(CallsTest, TheCallIsCancelledWhenAllPartsAre) {
   const auto whole = runtime.submit<&wait_until_cancelled>();
   const auto [first, second] = whole.split();
   first.cancel();
-  first.cancel();  // one part, however often
+  first.cancel();  // counts as one part, however often it is cancelled
   EXPECT_EQ(whole.try_get(Deadline::in(50ms)).error().code(), ErrorCode::kDeadlineExceeded);
   second.cancel();
   EXPECT_TRUE(whole.get(soon()).first);

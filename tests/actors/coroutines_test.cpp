@@ -33,7 +33,7 @@ class Counter {
   int value_ = 0;
 };
 
-/// Gives to those who wait for it what others bring.
+/// Each bring() hands its text to all calls of next() that wait.
 class Exchange {
  public:
   Async<std::string> next() {
@@ -58,7 +58,7 @@ class Exchange {
     co_return 0;
   }
 
-  // Its argument lives as long as it refers to it.
+  // The argument must live as long as the coroutine, which refers to it.
   Async<std::string> say_after(const std::string& text, int ms) {
     Runtime runtime;
     const int waited = co_await runtime.submit<&after>(ms, ms);
@@ -96,7 +96,7 @@ class Exchange {
     const auto slept = co_await async::sleep(std::chrono::milliseconds{ms});
     co_return slept ? ms : -1;
   }
-  // Before and after its wait it is the same call.
+  // The context must be that of the same call before and after the wait.
   Async<bool> keeps_its_context() {
     const Context before = context();
     const auto slept = co_await async::sleep(1ms);
@@ -202,7 +202,7 @@ TEST_F(CoroutinesTest, ACancelledOneStopsWaitingAndSeesWhy) {
 TEST_F(CoroutinesTest, ADeadlineEndsOneThatWaits) {
   Runtime runtime;
   const auto exchange = runtime.spawn<Exchange>();
-  EXPECT_EQ(exchange.call<&Exchange::at_once>(1).get(soon()), 2);  // so that the next one begins in time
+  EXPECT_EQ(exchange.call<&Exchange::at_once>(1).get(soon()), 2);  // so that the actor has started
   const auto waits = exchange.call<&Exchange::wait_until_cancelled>(CallOptions{.deadline = Deadline::in(500ms)});
   message_of<DeadlineExceeded>([&] { waits.get(soon()); });
   EXPECT_TRUE(eventually([&] { return exchange.call<&Exchange::saw_cancel>().get(soon()); }));

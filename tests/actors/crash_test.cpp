@@ -1,4 +1,4 @@
-// What a crash leaves behind: a report at the program, and a headline in the error.
+// A crash leaves a report on the program's standard error, and a headline in the caller's error.
 
 #include <sys/wait.h>
 #include <time.h>
@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 class CrashTest : public ClusterTest {
  protected:
-  /// Both streams of the program, which must end well itself.
+  /// Returns the program's output and error streams. The program itself must end normally.
   ChildProgram::End run(const std::string& mode) {
     ChildProgram program{CRASHING_PROGRAM, {mode}};
     const auto end = program.wait();
@@ -29,7 +29,7 @@ class CrashTest : public ClusterTest {
   }
 };
 
-// The sanitizers have a signal handling of their own, which is respected; tests/CMake switches it off for SIGSEGV only.
+// Pharos does not replace the sanitizers' own signal handlers; cmake/PharosTargets.cmake switches these off for tests.
 
 TEST_F(CrashTest, ACrashNamesSignalAddressMethodAndTheStackWithTheActorsName) {
   const auto end = run("null");
@@ -95,7 +95,7 @@ TEST_F(CrashTest, ATasksCrashIsReportedAsAnActorsIs) {
   EXPECT_SAYS(end.error, "in a call of crash_in_a_task");
 }
 
-/// What it has used since it began; 0 when there is no such process.
+/// CPU time that the process has used since it began; 0 if there is no such process.
 std::chrono::nanoseconds cpu_time_of(pid_t process) {
   clockid_t clock{};
   timespec used{};
@@ -112,7 +112,7 @@ TEST_F(CrashTest, AConstructorThatCrashesEachTimeIsTriedLessAndLessOftenAndDistu
   EXPECT_SAYS(reason, "actor \"thrice\" ended: ");
   EXPECT_SAYS(reason, "killed by SIGSEGV, in (anonymous namespace)::write_to_nowhere(int)");
   EXPECT_SAYS(reason, "; it was restarted 3 times. Fix what ends the actor, or give it more max_restarts.");
-  std::chrono::nanoseconds used{};  // by the head, which is in the node's process here
+  std::chrono::nanoseconds used{};  // the head's CPU time: the head runs in the node's process
   std::optional<std::string> line;
   while (!line.has_value()) {
     used = std::max(used, cpu_time_of(node.front().pid));
@@ -127,7 +127,7 @@ TEST_F(CrashTest, AConstructorThatCrashesEachTimeIsTriedLessAndLessOftenAndDistu
   std::size_t crashes = 0;
   const std::string report = "*** SIGSEGV at address 0";
   for (std::size_t at = end.error.find(report); at != std::string::npos; at = end.error.find(report, at + 1)) ++crashes;
-  // After 0, 0.1, 0.2, 0.4, … seconds, and at most each ten.
+  // Restarts follow after 0, 0.1, 0.2, 0.4, … seconds; the pause grows to at most ten seconds.
   const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   EXPECT_LE(crashes, 4 + 3 + static_cast<std::size_t>(std::log2(10 * seconds)));
   EXPECT_GE(crashes, 4u + 4u);

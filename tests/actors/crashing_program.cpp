@@ -1,5 +1,5 @@
-// A program whose actor or task ends badly: `crashing_program null|call_null|recurse|terminate|thread|abort|destructor|
-// divide|task|loop`. It says what it was told about that.
+// A program whose actor or task crashes: `crashing_program null|call_null|recurse|terminate|thread|abort|destructor|
+// divide|task|loop`. It prints the error that it gets.
 
 #include <signal.h>
 #include <unistd.h>
@@ -25,7 +25,8 @@ struct Overheated : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Each a function of its own name, for the report to show. The sanitizer of undefined behaviour would come first.
+// Each crash has a function of its own, so that the report shows its name. The undefined behaviour sanitizer is off in
+// the functions where it would report before the crash.
 [[gnu::noinline, gnu::no_sanitize("undefined")]] int write_to_nowhere(int value) {
   *nowhere = value;
   return *nowhere;
@@ -56,7 +57,7 @@ class Careless {
   int null(int value) { return write_to_nowhere(value); }
   int call_null(int value) { return call_no_function(value); }
   int recurse(int depth) { return recurse_to_death(depth); }
-  // What is inlined has no scope in its name.
+  // The name of an inlined function has no scope, so these functions are not inlined.
   [[gnu::noinline, gnu::no_sanitize("undefined")]] int divide(int value) { return value / zero; }
   [[gnu::noinline]] int abort(int) { std::abort(); }
   int terminate(int) noexcept {
@@ -72,14 +73,14 @@ class Careless {
   bool in_destructor_;
 };
 
-/// Crashes before it lives.
+/// Crashes in its constructor.
 class Stillborn {
  public:
   Stillborn() { write_to_nowhere(1); }
   int work() { return 1; }
 };
 
-/// How many calls are answered in that time.
+/// Returns how many calls are answered within `time`.
 int calls_in(const pharos::Actor<Careless>& actor, std::chrono::milliseconds time) {
   int calls = 0;
   const auto until = std::chrono::steady_clock::now() + time;
@@ -87,7 +88,7 @@ int calls_in(const pharos::Actor<Careless>& actor, std::chrono::milliseconds tim
   return calls;
 }
 
-/// One actor that is given three restarts, and one that crashes for as long as it is wanted, beside one that works.
+/// Runs three actors: one crashes until its three restarts are used up, one crashes until it is killed, and one works.
 void run_loop(pharos::Runtime& runtime) {
   const auto worker = runtime.spawn<Careless>(pharos::ActorOptions{.name = "worker"}, false);
   calls_in(worker, 500ms);

@@ -25,14 +25,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What callers get when a call fails: users' exceptions as they are, retries, and whether the call has run.
+// Tests of failed calls: users' exceptions reach the caller unchanged, calls are retried, and the error says whether
+// the call has run.
 
 struct Overdrawn {
   std::string account;
   int missing = 0;
   std::vector<int> last{};
 };
-/// An exception as people write them, with a text made of its fields.
+/// An exception as users write them: what() is made from its fields.
 class NotYours : public std::exception {
  public:
   NotYours() = default;
@@ -112,7 +113,7 @@ class Flaky : public std::runtime_error {
 };
 class VeryFlaky : public Flaky {};
 
-/// How often it had to be tried.
+/// Fails until the given attempt. Returns the number of the attempt that succeeded.
 std::uint32_t succeed_at(std::uint32_t attempt) {
   if (context().attempt < attempt) throw VeryFlaky{};
   return context().attempt;
@@ -170,7 +171,7 @@ class Recorder {
 [[gnu::noinline]] int stumble(const char* over) {
   throw std::runtime_error{over};
 }
-/// Falls over things, in all kinds of functions.
+/// Throws from all kinds of functions: plain methods and coroutines, before and after a wait.
 class Hiker {
  public:
   int walk() { return stumble("a stone"); }
@@ -206,7 +207,7 @@ Deadline soon() {
   return Deadline::in(20s);
 }
 
-/// The E that this throws.
+/// Returns the E that `call` throws.
 template <class E, class Call>
 E thrown_by(const Call& call) {
   try {
@@ -224,7 +225,7 @@ E thrown_by(const Call& call) {
 }  // namespace
 }  // namespace pharos::cluster::errors
 
-// As users write it, beside their functions.
+// Declared as users declare exceptions, beside their functions.
 // NOLINTBEGIN(readability-identifier-naming): the names are Pharos's
 namespace user = pharos::cluster::errors;  // NOLINT(misc-unused-alias-decls): template arguments use it
 template <>
@@ -369,7 +370,7 @@ TEST_F(ErrorsTest, ADeclaredExceptionPassesThroughAWorkerThatDeclaresItToo) {
 
 TEST_F(ErrorsTest, AnErrorOfAnInnerCallTellsThroughWhichItCame) {
   Runtime runtime;
-  // The inner task declares it, the lambda and the outer one do not.
+  // Neither pay_undeclared() nor the lambda declares the exception.
   const std::string text = message_of<UserError>([&] {
     runtime
         .submit<[] {
@@ -466,7 +467,7 @@ TEST_F(RetriesTest, ACallThatIsWantedNoMoreIsNotRunAgain) {
   EXPECT_EQ(recorder.call<&Recorder::runs>().get(soon()), 2);
 }
 
-/// Runs on until it is cancelled, and dies then; each run is a line of the file.
+/// Runs until it is cancelled, and kills its process then. Each run writes a line to the file.
 void die_when_cancelled(const std::string& path) {
   std::ofstream{path, std::ios::app} << "a run\n";
   while (!cancelled()) std::this_thread::sleep_for(1ms);
@@ -577,7 +578,7 @@ TEST_F(OutcomesTest, AnActorThatWasRestartedSaysWhatEndedItsProcess) {
 
 // ---- Remedies
 
-/// It throws an E whose text ends with what to do.
+/// Expects that `call` throws an E whose text ends with the remedy, and has the remedy only once.
 template <class E, class Call>
 void expect_remedy(const std::string& remedy, const Call& call) {
   const E thrown = thrown_by<E>(call);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// From the event to the exception, where both are on one machine.
+// Bound on the time from the event to the caller's exception, with both on one machine.
 constexpr auto kSoon = 100ms;
 
 struct Refusal : std::runtime_error {
@@ -153,7 +153,7 @@ TEST_F(FailuresTest, AThreadThatWaitsIsWokenByAnotherThreadsKill) {
       ++died;
     });
   }
-  std::this_thread::sleep_for(50ms);  // so that they wait; sooner would be right as well
+  std::this_thread::sleep_for(50ms);  // gives the threads time to begin to wait; the test also holds if they have not
   fragile.kill();
   EXPECT_TRUE(eventually([&] { return died == 3; }, 1s));
   for (auto& thread : waiting) thread.join();
@@ -180,7 +180,7 @@ TEST_F(FailuresTest, AnActorsDeathIsSeenAtOnceAlsoWhenItStartedTogetherWithOther
   std::vector<Actor<Fragile>> actors;
   for (int i = 0; i < 12; ++i) actors.push_back(runtime.spawn<Fragile>());
   for (const auto& actor : actors) EXPECT_GT(actor.call<&Fragile::process>().get(), 0);
-  // From the last on: those that were forked before it are still there.
+  // The last actor is killed first, so the actors that were forked before it are still alive.
   while (!actors.empty()) {
     const int process = actors.back().call<&Fragile::process>().get();
     const auto pending = actors.back().call<&Fragile::stay>(20'000);

@@ -22,13 +22,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What becomes of calls whose actor does not read them.
+// Tests of calls whose actor does not read them.
 
-constexpr std::size_t kCallBytes = 64 << 10;                   // below what goes through the object store
-constexpr int kMoreThanAQueue = (96 << 20) / int{kCallBytes};  // a queue is full with 64 MiB
+constexpr std::size_t kCallBytes = 64 << 10;                   // too small to go through the object store
+constexpr int kMoreThanAQueue = (96 << 20) / int{kCallBytes};  // a queue holds 64 MiB
 const std::string kText(kCallBytes, 'x');
 
-/// Where two methods wait until both of them run.
+/// An actor at which two methods wait for each other, until both of them run.
 class Meeting {
  public:
   Async<void> come() {
@@ -55,7 +55,7 @@ class Peer {
     meeting.call<&Meeting::come>().get();
     return call_often(other, calls);
   }
-  /// Waits for a result of the other one, whose method floods this one.
+  /// Waits for a result of `other`, whose method floods this actor.
   int ask(const Actor<Peer>& other, const Actor<Meeting>& meeting) {
     meeting.call<&Meeting::come>().get();
     return other.call<&Peer::calls>().get();
@@ -64,10 +64,10 @@ class Peer {
     call_often(self, calls);
     return calls_;
   }
-  /// Until somebody opens the pipe to write.
+  /// Blocks until the test opens the pipe to write.
   void hold(const std::string& pipe) { ::close(::open(pipe.c_str(), O_RDONLY | O_CLOEXEC)); }
   void take_slowly(const std::string&) { std::this_thread::sleep_for(20ms); }
-  /// Calls one that reads, but more slowly than it is called.
+  /// Calls an actor that reads its calls, but more slowly than they are made.
   int flood_until_cancelled(const Actor<Peer>& slow) {
     std::vector<Ref<void>> made;
     while (!cancelled()) made.push_back(slow.call<&Peer::take_slowly>(kText));
@@ -76,7 +76,7 @@ class Peer {
   int process() { return ::getpid(); }
 
  private:
-  /// Waits for no result.
+  /// Makes `calls` calls and waits for no result.
   static int call_often(const Actor<Peer>& other, int calls) {
     std::vector<Ref<void>> made;
     for (int i = 0; i < calls; ++i) made.push_back(other.call<&Peer::take>(kText));
@@ -87,11 +87,11 @@ class Peer {
   std::size_t bytes_ = 0;
 };
 
-/// Is there when somebody opens the pipe to write.
+/// Its constructor ends when the test opens the pipe to write.
 class Late {
  public:
   explicit Late(const std::string& pipe) { ::close(::open(pipe.c_str(), O_RDONLY | O_CLOEXEC)); }
-  /// How many calls have come, with this one.
+  /// Returns how many calls have arrived, including this one.
   int take(const std::string&) { return ++calls_; }
 
  private:
@@ -109,13 +109,13 @@ class FullQueuesTest : public ClusterTest {
     EXPECT_EQ(::mkfifo(pipe().c_str(), 0600), 0);
     return pipe();
   }
-  /// The pipe is opened to write, and removed.
+  /// Opens the pipe to write, which ends hold() or the constructor of Late, and removes it.
   void release() const {
     ::close(::open(pipe().c_str(), O_WRONLY | O_CLOEXEC));
     std::filesystem::remove(pipe());
   }
 
-  /// An actor that is there, and reads nothing until release().
+  /// An actor that runs, and reads nothing until release().
   struct Held {
     Actor<Peer> actor;
     Ref<void> holding;
@@ -125,7 +125,7 @@ class FullQueuesTest : public ClusterTest {
     actor.call<&Peer::process>().get(Deadline::in(30s));
     return {actor, actor.call<&Peer::hold>(make_pipe())};
   }
-  /// Calls until the queue is full.
+  /// Calls the actor until its queue is full.
   static std::vector<Ref<void>> fill(const Actor<Peer>& actor) {
     std::vector<Ref<void>> made;
     for (;;) {
@@ -142,7 +142,7 @@ class FullQueuesTest : public ClusterTest {
     eventually([&] { return actor.call<&Peer::calls>().get() == calls; }, 60s);
     EXPECT_EQ(actor.call<&Peer::calls>().get(), calls);
   }
-  /// Whether a thread of this process sleeps whenever it is looked at, for so long.
+  /// Returns whether a thread of this process is asleep at every look during `time`.
   static bool sleeps_for(std::chrono::milliseconds time, int thread) {
     const auto until = std::chrono::steady_clock::now() + time;
     while (std::chrono::steady_clock::now() < until) {
@@ -154,7 +154,7 @@ class FullQueuesTest : public ClusterTest {
     }
     return true;
   }
-  /// They run in the order in which they were made.
+  /// Expects that the calls have run in the order in which they were made.
   static void expect_in_order(const std::vector<Ref<int>>& made) {
     int ordinal = 0;
     for (const auto& each : made) ASSERT_EQ(each.get(Deadline::in(30s)), ++ordinal);
@@ -197,8 +197,8 @@ TEST_F(FullQueuesTest, ADeadlineBoundsACallThatWaitsForRoom) {
   const auto made = fill(held.actor);
   std::optional<Ref<void>> late;
   std::chrono::milliseconds took{};
-  // The worker reads some more ahead of what it runs; so much that it does not take another one, in the end.
-  int accepted = -1;  // of these; the last one is not
+  // The worker reads some calls ahead of the one that it runs, so a few more are accepted before a call has to wait.
+  int accepted = -1;  // calls of this loop; the last one is not accepted
   for (; accepted < 1000 && took < 200ms; ++accepted) {
     took = time_of([&] { late = held.actor.call<&Peer::take>({.deadline = Deadline::in(200ms)}, kText); });
   }
@@ -211,7 +211,7 @@ TEST_F(FullQueuesTest, ADeadlineBoundsACallThatWaitsForRoom) {
   EXPECT_EQ(ended.error().outcome(), Outcome::kNotStarted);
   release();
   held.holding.get(Deadline::in(30s));
-  // A call's time runs anew where it is read: those that were accepted may still have begun.
+  // The time left to a call counts again from when its worker reads it, so accepted calls may still have begun.
   const int calls = held.actor.call<&Peer::calls>().get(Deadline::in(30s));
   EXPECT_GE(calls, static_cast<int>(made.size()));
   EXPECT_LE(calls, static_cast<int>(made.size()) + accepted);
@@ -262,7 +262,7 @@ TEST_F(FullQueuesTest, ACallerThatIsHeldBackGoesOnWhenTheActorReads) {
   Runtime runtime;
   const Held held = hold(runtime);
   fill(held.actor);
-  std::atomic<int> thread = 0;  // its number, while it calls
+  std::atomic<int> thread = 0;  // the id of the calling thread
   std::atomic<int> calls = 0;
   std::atomic<bool> ends = false;
   std::thread caller{[&] {

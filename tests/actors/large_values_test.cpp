@@ -66,7 +66,7 @@ std::string spoil() {
   throw std::runtime_error{"no text"};
 }
 
-/// Where in the store's file the bytes lie, if they do.
+/// Returns the offset of the bytes in the store's file; nullopt if they do not lie there.
 std::optional<std::uint64_t> place_in_store(const Bytes& bytes) {
   const auto at = reinterpret_cast<std::uintptr_t>(bytes.data());
   std::ifstream maps{"/proc/self/maps"};
@@ -94,7 +94,7 @@ class Keeper {
   std::uint64_t sum() const { return sum_bytes(bytes_); }
   std::uint64_t text_sum() const { return sum_of(text_); }
   std::string make(std::size_t size) { return pattern(size); }
-  /// Whether the bytes lie in the store's memory.
+  /// Returns whether the bytes lie in the store's memory.
   bool shared() const { return place_in_store(bytes_).has_value(); }
   std::uint64_t place() const { return place_in_store(bytes_).value_or(0); }
   std::uint64_t place_of(const Parts& parts) { return place_in_store(parts.bytes).value_or(0); }
@@ -115,7 +115,7 @@ std::uint64_t pass_on(const Bytes& bytes, const Actor<Keeper>& keeper) {
   return place_in_store(bytes).value_or(0);
 }
 
-/// What the store's file takes of the machine's memory.
+/// Returns how much memory this process has resident from the store's file.
 std::size_t memory_of_store() {
   std::size_t pages = 0;
   std::ifstream maps{"/proc/self/smaps"};
@@ -142,7 +142,7 @@ TEST_F(LargeValuesTest, BytesThatLieInTheStoreArePassedOnAsTheyLie) {
     EXPECT_EQ(keeper.call<&Keeper::sum>().get(), sum_bytes(bytes));
     EXPECT_EQ(runtime.submit<&pass_on>(bytes, keeper).get(), at) << "to a task, by value";
     EXPECT_EQ(keeper.call<&Keeper::place>().get(), at) << "and from there";
-    // Beside others that do not lie there, few or many.
+    // The same, beside few or many bytes that do not lie in the store.
     for (const std::size_t beside : {std::size_t{10}, std::size_t{20'000}, kMiB}) {
       const Parts parts{pattern(beside, 2), bytes, pattern(beside, 3)};
       EXPECT_EQ(keeper.call<&Keeper::place_of>(parts).get(), at) << beside;
@@ -299,7 +299,7 @@ TEST_F(LargeValuesTest, BytesInAMessageAreAPartOfIt) {
   for (const std::size_t size : {1'000, 5'000, 40'000, 90'000}) {
     const Bytes bytes{pattern(size)};
     keeper.call<&Keeper::keep>(bytes).get();
-    // Its memory is its own, whatever else arrives.
+    // Later messages must not overwrite the memory of the kept bytes.
     for (int i = 0; i < 20; ++i) {
       const Parts others{pattern(60'000, 9), {}, "after"};
       EXPECT_EQ(keeper.call<&Keeper::sum_of_parts>(others).get(),
@@ -363,7 +363,7 @@ TEST_F(LargeValuesTest, WhatThenAndWhenAllMakeIsSharedToo) {
     EXPECT_EQ(std::get<1>(all.get()).data(), std::get<1>(all.get()).data());
     later = bytes;
   }
-  // Without a Runtime in memory of this process.
+  // Without a Runtime, then() keeps its result in memory of this process.
   EXPECT_EQ(later->then([](const Bytes& made) { return Bytes{std::string(made.size() + 1, 'x')}; }).get().size(),
             2 * kMiB + 1);
 }

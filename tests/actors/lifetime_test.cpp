@@ -53,7 +53,7 @@ int stay(int ms) {
 
 class LifetimeTest : public ClusterTest {
  protected:
-  // Beside the base folder, where a census looks for what is left: so the test takes it away.
+  // The file lies beside the base folder, where the census looks for leftovers, so the test removes the file.
   std::string testament() const { return census().folder() / "testament"; }
   bool take_testament() const { return std::filesystem::remove(testament()); }
 };
@@ -144,7 +144,7 @@ TEST_F(LifetimeTest, RefsOutliveTheRuntimeWithTheirValueOrRuntimeStopped) {
     for (int i = 0; i < 100; ++i) pending.push_back(runtime.submit<&stay>(1000));
     pending.push_back(runtime.spawn<Testament>(testament()).call<&Testament::stay>(10'000));
   }
-  take_testament();  // the actor may have been busy, or not have been there yet
+  take_testament();  // there may be none: the actor may have been busy, or not have started yet
   EXPECT_EQ(ready.front().get(), 1);
   for (const auto& result : pending) {
     EXPECT_TRUE(result.ready());
@@ -199,7 +199,7 @@ TEST_F(LifetimeTest, AThreadThatWaitsIsWokenByTheRuntimesEnd) {
       ++stopped;
     });
   }
-  std::this_thread::sleep_for(50ms);  // so that they wait; sooner would be right as well
+  std::this_thread::sleep_for(50ms);  // gives the threads time to begin to wait; the test also holds if they have not
   EXPECT_LT(time_of([&] { runtime.reset(); }), 2s);
   EXPECT_TRUE(eventually([&] { return stopped == 3; }, 1s));
   for (auto& thread : waiting) thread.join();

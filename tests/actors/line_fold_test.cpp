@@ -110,7 +110,7 @@ TEST(LineFoldTest, ProcessesBeyondTheBoundAreCountedAsMore) {
 }
 
 TEST(LineFoldTest, NoLineIsLostWhateverComes) {
-  // Each line that goes in is shown as itself, or counted in exactly one that is told.
+  // Each line is either output itself, or counted in exactly one "[repeated …" line.
   LineFold fold;
   std::size_t out = 0;
   const auto count = [&](const std::vector<OutputLine>& lines) {

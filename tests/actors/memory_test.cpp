@@ -1,4 +1,4 @@
-// `pharos memory`, as people call it.
+// Tests of the command `pharos memory`.
 
 #include <sys/wait.h>
 
@@ -36,7 +36,7 @@ struct Said {
   int status;
   std::vector<std::string> lines;
 
-  /// The first that holds all of these.
+  /// Returns the first line that has all of `parts`; empty if there is none.
   std::string line_with(const std::vector<std::string>& parts) const {
     for (const std::string& line : lines) {
       bool all = true;

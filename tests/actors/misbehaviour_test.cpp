@@ -1,4 +1,4 @@
-// User code that misbehaves: what it does to its caller is typed and bounded, and the next actor works.
+// User code that misbehaves: its caller gets a typed error within bounded time, and the next actor works.
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@
 
 namespace pharos::cluster::misbehaviour {
 
-/// Claims to have so many bytes, in memory that the kernel makes up when it is looked at.
+/// Encodes as `bytes` bytes, from memory that the kernel provides only when it is read.
 struct Claim {
   std::uint64_t bytes = 0;
 };
@@ -51,7 +51,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kTenGiB = std::uint64_t{10} << 30;
-// From the event to the exception, a crash's report included.
+// Bound on the time from the event to the caller's exception, including a crash report.
 constexpr auto kSoon = 3s;
 
 int* volatile nowhere = nullptr;
@@ -83,7 +83,7 @@ class Wild {
   Claim claim(std::uint64_t bytes) { return {bytes}; }
   std::string fill_memory(std::uint64_t bytes) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    // Their allocators need room of their own, and end the process instead.
+    // The allocators of the sanitizers need address space of their own, and end the process instead of throwing.
     throw std::bad_alloc{};
 #endif
     const rlimit little{std::uint64_t{1} << 30, std::uint64_t{1} << 30};
@@ -102,11 +102,11 @@ class Wild {
   void close_descriptors(int from) {
     ::close_range(static_cast<unsigned>(from), ~0U, 0);
   }
-  /// Both processes come back from here.
+  /// Returns in both processes.
   int fork_and_return() {
     return ::fork();
   }
-  /// The child stays, and the caller is told its number.
+  /// The child runs for ever. Returns the pid of the child.
   int fork_and_stay() {
     const pid_t child = ::fork();
     if (child == 0) run_for_ever();
@@ -143,7 +143,7 @@ class Wild {
 
 class MisbehaviourTest : public ClusterTest {
  protected:
-  /// What comes of this call, whose worker does not survive it; and soon.
+  /// Expects that the call ends its worker, and that ActorDied is thrown soon. Returns the exception's text.
   template <class T>
   std::string dies(const Ref<T>& result) {
     std::string text;

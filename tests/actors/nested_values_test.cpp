@@ -1,4 +1,4 @@
-// Refs and handles of actors inside of values.
+// Tests of Refs and actor handles inside values.
 
 #include <signal.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ Bytes block(int size) {
 int put_and_measure() {
   return static_cast<int>(Runtime{}.put(std::string(300, 'x')).get().size());
 }
-// Where there is no CPU for the task, this one's thread runs it while it waits.
+// If there is no free CPU for the inner task, the thread of this task runs it while it waits.
 int put_what_is_pending() {
   Runtime runtime;
   const auto put = runtime.put(std::vector<Ref<int>>{runtime.submit<&put_and_measure>()});
@@ -119,7 +119,7 @@ int add_to(const Actor<Counter>& counter, int n) {
   return counter.call<&Counter::add>(n).get();
 }
 
-/// Whoever comes waits until it is opened.
+/// Calls of pass() wait until open().
 class Gate {
  public:
   Async<int> pass(int value) {
@@ -136,7 +136,7 @@ class Gate {
   std::vector<async::Completion<void>> waiting_;
 };
 
-/// Makes actors for others.
+/// Makes actors and returns their handles.
 class Maker {
  public:
   Actor<Counter> make(int from) { return Runtime{}.spawn<Counter>(from); }
@@ -177,7 +177,7 @@ TEST_F(NestedValuesTest, AValueTravelsOnceItsRefsAreThere) {
   for (int i = 0; i < 20; ++i) refs.push_back(runtime.submit<&twice_late>(i));
   EXPECT_EQ(runtime.submit<&sum>(refs).get(soon()), 380);
   EXPECT_EQ(runtime.submit<&sum>(std::vector<Ref<int>>{}).get(soon()), 0);
-  // A parameter that is itself a Ref.
+  // The parameter itself is a Ref.
   EXPECT_EQ(runtime.submit<&value_of>(refs[3]).get(soon()), 6);
 }
 
@@ -218,7 +218,7 @@ TEST_F(NestedValuesTest, ACoroutineWhoseResultWaitsForRefsLetsOtherCallsRun) {
   const auto refs = maker.call<&Maker::pass_all>(gate, 3);
   EXPECT_GT(maker.call<&Maker::process>().get(soon()), 0);
   EXPECT_FALSE(refs.ready());
-  // Again and again: the maker's calls may come after the first time.
+  // The test opens the gate repeatedly, because the maker's calls may arrive after the first time.
   EXPECT_TRUE(eventually([&] {
     gate.call<&Gate::open>().get(soon());
     return refs.ready();
@@ -254,13 +254,13 @@ TEST_F(NestedValuesTest, LargeValuesAreSharedWhereverTheirRefsTravel) {
   };
   const std::vector<Ref<Bytes>> blocks{large, runtime.submit<&block>(10), runtime.submit<&block>(kSize), large};
   EXPECT_EQ(runtime.submit<total>(blocks).get(soon()), 3u * kSize + 10);
-  // Back again, in one object now.
+  // The values come back in one object.
   const auto same = [](const std::vector<Ref<Bytes>>& all) { return all; };
   const auto back = runtime.submit<same>(blocks).get(soon());
   ASSERT_EQ(back.size(), 4u);
   EXPECT_TRUE(back[0].get() == large.get());
   EXPECT_EQ(back[1].get().size(), 10u);
-  // Views on that object, which is not copied.
+  // The values are views of that object; get() does not copy it.
   EXPECT_EQ(back[2].get().data(), back[2].get().data());
   EXPECT_EQ(runtime.submit<total>(back).get(soon()), 3u * kSize + 10);
 }
@@ -304,7 +304,8 @@ TEST_F(NestedValuesTest, AHandleTravelsLongBeforeItsActorIsMade) {
   const auto gate = runtime.spawn<Gate>();
   const auto counter = runtime.spawn<Counter>(gate.call<&Gate::pass>(5));
   const auto sum = runtime.submit<&add_to>(counter, 2);
-  // Longer than what is said of an actor waits for whoever makes it, if nobody has said that it will be made.
+  // A message about an unknown actor waits 1 s at the head for the message of its maker. This test waits longer, so it
+  // passes only if the maker has told the head that the actor will be made.
   EXPECT_FALSE(sum.try_get(Deadline::in(1200ms)).ok());
   gate.call<&Gate::open>().get(soon());
   EXPECT_EQ(sum.get(soon()), 7);
@@ -353,7 +354,7 @@ TEST_F(NestedValuesTest, AnActorEndsWithTheLastResultThatHoldsIt) {
   {
     const auto result = maker.call<&Maker::make>(1);
     process = result.get(soon()).call<&Counter::process>().get(soon());
-    // The same handle, as the result of this process's own making.
+    // The same handle, in an object that this process puts.
     const auto put = runtime.put(std::vector{result.get()});
     EXPECT_EQ(put.get()[0].call<&Counter::process>().get(soon()), process);
     EXPECT_EQ(::kill(process, 0), 0);
@@ -366,7 +367,7 @@ TEST_F(NestedValuesTest, AnActorWhoseResultNobodyWaitsForEnds) {
   const auto maker = runtime.spawn<Maker>();
   for (int i = 0; i < 3; ++i) static_cast<void>(maker.call<&Maker::make>(i));
   EXPECT_GT(maker.call<&Maker::process>().get(soon()), 0);
-  // The maker and the worker of tasks at most.
+  // At most the maker and a worker of tasks remain.
   EXPECT_TRUE(eventually([&] { return census().processes(Part::kWorker).size() <= 2; }, 5s));
 }
 

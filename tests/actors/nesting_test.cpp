@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Calls inside of calls: a worker's code uses a Runtime as a program does.
+// Calls inside calls: code in a worker uses a Runtime as a program does.
 
 int twice(int value) {
   return 2 * value;
@@ -62,7 +62,7 @@ void write_file(const std::string& path) {
 void wait_for_file(const std::string& path) {
   while (!std::filesystem::exists(path)) std::this_thread::sleep_for(1ms);
 }
-/// Says that it has begun; and waits for a task when it is told to.
+/// Writes the file "begun", and waits for an inner task once the file "told" exists.
 int block_when_told(const std::string& folder) {
   write_file(folder + "/begun");
   wait_for_file(folder + "/told");
@@ -83,13 +83,13 @@ class Napper {
   int nap(int ms) { return stay(ms); }
 };
 
-/// Calls actors that others have made.
+/// Calls an actor whose handle it is given.
 class Adder {
  public:
   int add_to(Actor<Counter> counter, int amount) { return counter.call<&Counter::add>(amount).get(); }
 };
 
-/// Says by another actor that its call is on its way, before it waits for it.
+/// Calls `napper`, and calls `called` to show that the first call is on its way, before it waits for the nap.
 int call_behind(const Actor<Napper>& napper, const Actor<Counter>& called) {
   const auto nap = napper.call<&Napper::nap>(1);
   called.call<&Counter::add>(1).get();
@@ -145,7 +145,7 @@ TEST_F(NestingTest, OnOneCpuToo) {
 TEST_F(NestingTest, AWaitingTaskGivesItsCpuToAnother) {
   Runtime runtime{RuntimeOptions{.cpus = 1}};
   EXPECT_EQ(runtime.submit<&processes_of_two_levels>().get(soon()), 2);
-  // The second runs while the first waits for what it started.
+  // The second task runs while the first one waits for its inner task.
   const auto first = runtime.submit<&stay_in_another_worker>(500);
   EXPECT_EQ(runtime.submit<&twice>(2).get(soon()), 4);
   EXPECT_EQ(first.get(soon()), 500);
@@ -155,7 +155,7 @@ TEST_F(NestingTest, ATaskThatWasCancelledInAQueueBehindABlockedOneDoesNotRun) {
   Runtime runtime{RuntimeOptions{.cpus = 1}};
   const std::string folder = census().folder() / "files";
   std::filesystem::create_directory(folder);
-  // Short ones, so that the worker is given another one behind the one that it runs.
+  // After many short tasks, the caller queues the next task behind the one that the worker runs.
   for (int i = 0; i < 200; ++i) runtime.submit<&twice>(i).get(soon());
   const auto blocked = runtime.submit<&block_when_told>(folder);
   const auto behind = runtime.submit<&write_file>(folder + "/ran");
@@ -208,14 +208,14 @@ TEST_F(NestingTest, WhenATaskDiesTheTasksThatItSubmittedEndToo) {
   const auto outer = runtime.submit<&stay_in_another_worker>(20'000);
   std::vector<FoundProcess> workers = census().wait_for(Part::kWorker, 2);
   ASSERT_EQ(workers.size(), 2u);
-  ::kill(std::min(workers[0].pid, workers[1].pid), SIGKILL);  // the outer one was started first
+  ::kill(std::min(workers[0].pid, workers[1].pid), SIGKILL);  // the worker of the outer task was started first
   message_of<WorkerDied>([&] { outer.get(soon()); });
   EXPECT_TRUE(eventually([&] { return census().processes(Part::kWorker).empty(); }, 3s));
   EXPECT_EQ(runtime.submit<&twice>(2).get(soon()), 4);
 }
 
-// The reply to the first is made after the time in which replies wait for more has begun, and a call of another caller
-// is there: nobody else writes it.
+// The reply to the nap of `second` is queued while the worker already collects replies, and `third`, a long call of
+// another caller, is already there. So only the timer of collected replies can write the reply in time.
 TEST_F(NestingTest, AReplyDoesNotWaitForAnotherCallersCallBehindIt) {
   Runtime runtime;
   const auto napper = runtime.spawn<Napper>();

@@ -32,7 +32,7 @@ int stay(int ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds{ms});
   return ms;
 }
-/// Dies as often as it is told, counted in a file.
+/// Kills its process in the first `times` runs. The file counts the runs.
 int die_first(const std::string& path, int times) {
   int runs = 0;
   std::ifstream{path} >> runs;
@@ -63,10 +63,10 @@ long left_in_then_ms() {
   const auto left = [](int) { return Runtime{}.submit<&left_of_deadline_ms>().get(); };
   return Runtime{}.submit<&twice>(1).then(left).get();
 }
-/// Where it is seen, the trace is the same.
+/// The traces seen at several places; one element if they are all the same.
 using Traces = std::set<std::uint64_t>;
 
-/// An actor through which calls go on to others.
+/// An actor that makes further calls in its constructor and methods.
 class Relay {
  public:
   Relay() : in_constructor_{trace(), Runtime{}.submit<&trace>().get()} {}

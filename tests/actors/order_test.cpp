@@ -18,13 +18,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The calls of one caller to one actor run in their order, whatever dies: seen by the actor, and by who reads results.
+// The calls of one caller to one actor run in order, even if processes die. The actor records the order, and the caller
+// checks the order from the results.
 
-/// What the actor saw of one call.
+/// The actor's record of one call.
 struct Entry {
   std::uint32_t incarnation;
-  std::uint64_t position;  ///< among all calls of this incarnation
-  int previous;            ///< call of the same caller in it, 0 for the first
+  std::uint64_t position;  ///< place among all calls of this incarnation
+  int previous;            ///< previous call of the same caller in this incarnation; 0 for the first
 };
 
 class Log {
@@ -42,7 +43,8 @@ class Log {
   std::map<int, int> last_;
 };
 
-/// Calls of one caller, some with a result of another call for an argument; what is wrong with how they ran.
+/// Makes the calls of one caller; some have the result of another call as an argument. Returns "in order", or the first
+/// call that ran out of order.
 std::string append_all(const Actor<Log>& log, int caller, int calls, std::uint64_t seed) {
   Runtime runtime;
   std::mt19937_64 random{seed};
@@ -78,13 +80,13 @@ class Writer {
 class OrderTest : public ClusterTest {
  protected:
   static constexpr int kCalls = 10'000;
-  static constexpr int kDeaths = 5;  // each waits longer for its restart
+  static constexpr int kDeaths = 5;  // each restart waits longer than the one before
 
   const std::uint64_t seed_ = seed_of_test();
   std::mt19937_64 random_{seed_};
 };
 
-// Three workers and this program.
+// The callers are three actors and this program.
 TEST_F(OrderTest, CallsOfEachCallerRunInTheirOrderWhileTheActorIsKilledAgainAndAgain) {
   Runtime runtime;
   const auto log = runtime.spawn<Log>({.max_restarts = -1, .max_task_retries = 100});
@@ -98,7 +100,7 @@ TEST_F(OrderTest, CallsOfEachCallerRunInTheirOrderWhileTheActorIsKilledAgainAndA
   std::thread program{[&, seed = random_()] { own = append_all(log, 4, kCalls, seed); }};
   for (int deaths = 0; deaths < kDeaths; ++deaths) {
     const int process = log.call<&Log::process>({.unordered = true}).get(Deadline::in(20s));
-    std::this_thread::sleep_for(std::chrono::microseconds{random_() % 20'000});  // the moment is the test's parameter
+    std::this_thread::sleep_for(std::chrono::microseconds{random_() % 20'000});  // the moment of the kill is random
     ::kill(process, SIGKILL);
     ASSERT_TRUE(eventually([&] { return ::kill(process, 0) != 0; }));
   }

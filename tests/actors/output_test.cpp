@@ -20,7 +20,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// What the worker wrote, without the prefix that says who.
+// Returns the text that the worker wrote, without the prefix that names the worker.
 std::string written(const std::string& line) {
   const std::size_t end = line.find(") ");
   return end == std::string::npos ? line : line.substr(end + 2);
@@ -119,14 +119,14 @@ TEST_F(OutputTest, NothingIsColouredWhereNoTerminalIs) {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr long kGrownMax = 512 << 10;  // the sanitizer keeps 256 MiB of what was freed, and more to know it by
+constexpr long kGrownMax = 512 << 10;  // the sanitizer keeps 256 MiB of freed memory, and data about it
 #elif defined(__SANITIZE_THREAD__)
-constexpr long kGrownMax = 128 << 10;  // and this one, who has touched each byte
+constexpr long kGrownMax = 128 << 10;  // the sanitizer keeps data about each byte that was accessed
 #else
 constexpr long kGrownMax = 32 << 10;
 #endif
 
-// The thread sanitizer makes of the flood's lines most of what a small machine can do.
+// Under the thread sanitizer, the flood's lines take most of the CPU time of a small machine.
 #ifdef __SANITIZE_THREAD__
 constexpr long kCallsMin = 1;
 #else

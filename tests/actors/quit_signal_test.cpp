@@ -1,4 +1,4 @@
-// SIGQUIT asks a program what its get()s wait for.
+// On SIGQUIT a program reports what its calls of get() wait for.
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ class QuitSignalTest : public ClusterTest {
     program_.reset();
     ClusterTest::TearDown();
   }
-  /// Starts the program and returns when a worker runs what it waits for.
+  /// Starts the program. Returns when a worker runs the call that the program waits for.
   ChildProgram& start(const std::string& mode) {
     program_.emplace(WAITING_PROGRAM, std::vector<std::string>{mode},
                      ChildProgram::Variables{{"PHAROS_RESOURCES", "gpu=1"}});
@@ -30,7 +30,7 @@ class QuitSignalTest : public ClusterTest {
   std::string report_with(const std::string& text) { return program_->error_after_quit_signal(text); }
 
   std::optional<ChildProgram> program_;
-  std::string deep_;  // the process of the actor of that name
+  std::string deep_;  // pid of the actor "deep"
 };
 
 TEST_F(QuitSignalTest, ItNamesTheWholeChainDownToTheCallThatRunsAndTheProgramGoesOn) {

@@ -132,7 +132,7 @@ TEST_F(RefsTest, CallsToOneActorKeepTheirOrderBehindOneThatWaitsForAnArgument) {
   EXPECT_EQ(diary.call<&Diary::numbers>().get(soon()), (std::vector<int>{0, 1, 2, 3, 4, 5}));
 }
 
-// In kilobytes, what a process has for itself.
+// Private memory of a process, in kilobytes.
 long own_kilobytes(pid_t process) {
   std::ifstream status{"/proc/" + std::to_string(process) + "/status"};
   for (std::string line; std::getline(status, line);) {
@@ -142,7 +142,7 @@ long own_kilobytes(pid_t process) {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr long kChainGrowthMax = 256 << 10;  // the sanitizer keeps what was freed
+constexpr long kChainGrowthMax = 256 << 10;  // the sanitizer keeps freed memory
 #else
 constexpr long kChainGrowthMax = 512;
 #endif
@@ -228,7 +228,7 @@ TEST_F(RefsTest, PollingLeavesNothingBehindInWhatIsPending) {
     return mallinfo2().uordblks;
   };
   const std::size_t before = poll(100);
-  // Each that stays would take some tens of bytes.
+  // Each entry that a poll left behind would take some tens of bytes.
   EXPECT_LT(poll(10'000), before + 100'000);
 }
 
@@ -355,7 +355,7 @@ TEST_F(RefsTest, WhatIsMadeOfAResultIsCancelledAtOnceAndTheResultIsNot) {
               message_of<Cancelled>([&] { any.get(soon()); });
             }),
             150ms);
-  // The callbacks of one result are run in turn.
+  // The callbacks of one result run in turn, so a cancelled earlier one would have run before this one.
   EXPECT_EQ(source.then([](int value) { return value; }).get(soon()), 5);
   EXPECT_FALSE(called);
 }
@@ -399,7 +399,8 @@ TEST_F(RefsTest, ACallThatRunsSeesThatItIsCancelledAndSoDoesWhatItWaitsFor) {
   EXPECT_FALSE(waits.try_get(Deadline::in(50ms)).ok());
   waits.cancel();
   EXPECT_LT(time_of([&] {
-              // Where no other worker was free, it ran the inner task itself, and that one came back by its own will.
+              // If no other worker was free, the outer task's thread ran the inner task, which returned when it saw the
+              // cancellation.
               const auto result = waits.try_get(soon());
               if (result.ok()) {
                 EXPECT_LT(*result, 0);

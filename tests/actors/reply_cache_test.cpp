@@ -85,7 +85,7 @@ TEST(ReplyCache, ItsSuccessorKnowsWhatHasCome) {
   EXPECT_EQ(successor.arrive(call_of(2)), Arrival::kFirst);
 }
 
-// A caller whose connection is cut at random, and who sends again what is unanswered.
+// Simulates a caller whose connection is cut at random, and which sends its unanswered calls again.
 class RandomReplyCache : public SeededTest {};
 
 TEST_F(RandomReplyCache, EachCallRunsOnceAndItsReplyComesWhateverIsLost) {
@@ -135,7 +135,7 @@ TEST_F(RandomReplyCache, EachCallRunsOnceAndItsReplyComesWhateverIsLost) {
             finish(*std::next(under_way.begin(), which), replies_arrive);
           }
           break;
-        default: {  // cut
+        default: {  // the connection is cut
           const auto again = unanswered;
           for (const std::uint64_t number : again) send(number, replies_arrive);
         }

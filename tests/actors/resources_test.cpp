@@ -60,7 +60,7 @@ std::string gpus_at_depth(int depth) {
   return runtime.submit<&gpus_at_depth>(depth - 1).get();
 }
 
-/// Whether the running call has a deadline, and its actor.
+/// Whether the running call has a deadline, and the id of its actor.
 using Surroundings = std::pair<bool, std::uint64_t>;
 Surroundings look_around() {
   return {!context().deadline.is_never(), context().actor.value()};
@@ -86,7 +86,7 @@ int busy_for(int milliseconds) {
   return milliseconds;
 }
 
-/// A cluster of a machine that is said to have this.
+/// A cluster of one machine whose resources the test declares.
 class ResourcesTest : public ClusterTest {
  protected:
   void start(const std::string& declared, const char* visible = nullptr, RuntimeOptions options = {}) {
@@ -136,7 +136,8 @@ TEST_F(ResourcesTest, WhoAsksForNoGpuSeesNone) {
   EXPECT_EQ(runtime_->submit<&gpus_of_task>().get(), " none");
 }
 
-// Deeper than there may be workers, who waits runs what it waits for; but not what needs what it has not.
+// When calls nest deeper than there may be workers, a worker that waits for a task runs the task itself, unless the
+// task needs resources that the worker does not have.
 TEST_F(ResourcesTest, ATaskThatNeedsAGpuHasOneHoweverDeepItIsAsked) {
   start("gpu=1,cpu=1");
   EXPECT_EQ(runtime_->submit<&gpus_at_depth>(12).get(), "0 0");

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The life of actors beyond one process and one handle: restarts, names, handles that travel.
+// Actors that outlive one process or one handle: restarts, names, and handles that are passed on.
 
 class Counter {
  public:
@@ -29,7 +29,7 @@ class Counter {
     ::raise(SIGKILL);
     return 0;
   }
-  /// Crashes the first time: leaves a file so that it is known.
+  /// Crashes the first time, and leaves a file by which later runs know that.
   int crash_once(const std::string& path) {
     if (std::ifstream{path}.good()) return 7;
     std::ofstream{path} << "was here";
@@ -225,7 +225,7 @@ TEST_F(RestartsTest, ADetachedActorLivesWithoutHandlesUntilItIsKilled) {
     const auto counter = runtime.spawn<Counter>({.name = "alone", .detached = true}, 3);
     process = counter.call<&Counter::process>().get(soon());
   }
-  std::this_thread::sleep_for(100ms);  // it would be gone by then
+  std::this_thread::sleep_for(100ms);  // long enough for an actor that is not detached to end
   const auto again = runtime.actor<Counter>("alone");
   EXPECT_EQ(again.call<&Counter::value>().get(soon()), 3);
   again.kill();
@@ -233,7 +233,7 @@ TEST_F(RestartsTest, ADetachedActorLivesWithoutHandlesUntilItIsKilled) {
   message_of<NotFound>([&] { runtime.actor<Counter>("alone"); });
 }
 
-/// Ends with notice, or by itself. Says how, in a file.
+/// Is stopped, or ends by itself. It writes to a file how it ended.
 class Leaver {
  public:
   explicit Leaver(std::string path) : path_{std::move(path)} {}
@@ -244,7 +244,7 @@ class Leaver {
     std::ofstream{path_, std::ios::app} << "wholly\n";
   }
   void leave_slowly() { slowly_ = true; }
-  /// Until it is told to stop.
+  /// Works until the actor is asked to stop.
   int work(int steps_max) {
     std::ofstream{path_, std::ios::app} << "works\n";
     for (int step = 0; step < steps_max; ++step) {
@@ -253,7 +253,7 @@ class Leaver {
     }
     return steps_max;
   }
-  /// The same, while other calls may run.
+  /// Like work(), but other calls may run meanwhile.
   pharos::Async<int> work_aside(int steps_max) {
     std::ofstream{path_, std::ios::app} << "works\n";
     for (int step = 0; step < steps_max; ++step) {

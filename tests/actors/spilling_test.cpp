@@ -1,5 +1,5 @@
-// Objects that have no room in memory, in whole clusters: what is larger than the store, damaged on disk, or too much
-// for the disk.
+// Objects that have no room in memory, in whole clusters: more bytes than the store holds, objects damaged on disk, and
+// a full disk.
 
 #include <signal.h>
 #include <sys/mount.h>
@@ -29,9 +29,9 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-constexpr std::size_t kStride = 1024;  // checksums look at what lies between
+constexpr std::size_t kStride = 1024;  // distance of the words; the checksums of the store cover the bytes between
 
-// Fills a block with words that count up from its number.
+// Fills a block with words at each stride, made of its number and their offsets.
 void fill(std::span<std::byte> bytes, std::uint64_t number) {
   for (std::size_t at = 0; at + sizeof number <= bytes.size(); at += kStride) {
     const std::uint64_t word = (number << 32) + at;
@@ -57,11 +57,11 @@ Ref<Bytes> put_block(Runtime& runtime, std::size_t size, std::uint64_t number) {
   return std::move(bytes).seal();
 }
 
-/// Keeps Refs, and reads what they stand for.
+/// Keeps Refs, and reads their objects.
 class Keeper {
  public:
   void keep(const std::vector<Ref<Bytes>>& refs) { refs_ = refs; }
-  /// Which of them hold what they should, if the first has this number.
+  /// Returns how many objects hold the right words, if the first object has the number `first`.
   std::size_t right(std::uint64_t first) const {
     std::size_t right = 0;
     for (std::size_t i = 0; i < refs_.size(); ++i) right += holds(refs_[i].get(), first + i) ? 1 : 0;
@@ -82,7 +82,7 @@ class Keeper {
   std::vector<Ref<Bytes>> refs_;
 };
 
-/// Makes blocks and looks at them, and at those of others.
+/// Makes blocks, reads them again at random, and counts wrong ones.
 class Filler {
  public:
   std::size_t fill_and_check(std::uint64_t seed, int rounds) {
@@ -110,7 +110,7 @@ class SpillingTest : public ClusterTest {
  protected:
   RuntimeOptions options(ByteCount store) const { return {.object_store = store, .spill_folder = folder_.path()}; }
 
-  /// The file of the spilled objects, as its node has it open.
+  /// Path in /proc of the file of spilled objects, which the node has open.
   std::optional<std::string> spill_file() const {
     for (const auto& process : std::filesystem::directory_iterator{"/proc"}) {
       std::error_code gone;
@@ -122,7 +122,7 @@ class SpillingTest : public ClusterTest {
     }
     return std::nullopt;
   }
-  /// That it takes on the disk.
+  /// Bytes that this file takes on the disk.
   std::uint64_t spilled_bytes() const {
     const auto file = spill_file();
     struct stat status {};
@@ -130,7 +130,7 @@ class SpillingTest : public ClusterTest {
     return static_cast<std::uint64_t>(status.st_blocks) * 512;
   }
 
-  /// Which of them are lost. The others hold what they should, if the first has the number 0.
+  /// Returns the indexes of the lost objects. Expects that all others hold the right words; refs[i] has the number i.
   static std::vector<std::size_t> lost_of(const std::vector<Ref<Bytes>>& refs) {
     std::vector<std::size_t> lost;
     for (std::size_t i = 0; i < refs.size(); ++i) {
@@ -148,7 +148,7 @@ class SpillingTest : public ClusterTest {
   TemporaryFolder folder_;
 };
 
-// The thread sanitizer takes several times the memory that is looked at.
+// The thread sanitizer needs several times the memory that the test accesses.
 #ifdef __SANITIZE_THREAD__
 constexpr std::size_t kMuch = 256 * kMiB;
 #else
@@ -237,7 +237,7 @@ TEST_F(SpillingTest, WhatIsDamagedOnDiskIsLostAndNeverServed) {
   for (std::uint64_t i = 0; i < 16; ++i) refs.push_back(put_block(runtime, 8 * kMiB, i));
   ASSERT_TRUE(eventually([&] { return spilled_bytes() >= 64 * kMiB; }, 10s));
   {
-    // One bit in each MiB of the first half of the file.
+    // Flips one bit in each MiB of the first half of the file.
     std::fstream file{spill_file().value(), std::ios::in | std::ios::out | std::ios::binary};
     for (std::uint64_t at = 77; at < 32 * kMiB; at += kMiB) {
       const int byte = file.seekg(static_cast<std::streamoff>(at)).get();
@@ -276,7 +276,7 @@ TEST_F(SpillingTest, AFullDiskIsExhaustedAndGoesOnWhenThereIsRoom) {
     EXPECT_SAYS(said, folder_.path().string());
     EXPECT_SAYS(said, "No space left");
     EXPECT_GE(refs.size(), 16U) << "the store, and some of the disk";
-    // What is out can come back only when something else can go.
+    // A spilled object can come back only if another object can be spilled.
     for (std::uint64_t i = 0; i < refs.size(); ++i) {
       const auto got = refs[i].try_get();
       EXPECT_TRUE(got ? holds(*got, i) : got.error().code() == ErrorCode::kExhausted) << i;

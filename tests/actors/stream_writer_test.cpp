@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A stream that is a pipe, and the end that is read.
+/// A stream that writes to a pipe, and the read end of the pipe.
 class StreamWriterTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -87,7 +87,7 @@ TEST_F(StreamWriterTest, ItsEndDropsWhatNobodyReadsInTime) {
     EXPECT_LE(dropped, text.size());
   }
   EXPECT_FALSE(written);
-  // Its thread still waits for room, so the pipe stays.
+  // The thread of the writer still waits for room, so the pipe stays open.
   stream_ = nullptr;
   read_end_ = -1;
 }

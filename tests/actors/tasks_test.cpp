@@ -48,7 +48,7 @@ void nothing() {}
 int process() {
   return ::getpid();
 }
-/// Whether so many run at the same time.
+/// Returns whether `count` tasks run at the same time.
 bool meets(const std::string& folder, int number, int count) {
   std::ofstream{folder + "/" + std::to_string(number)} << "here";
   const auto all_are_here = [&] {
@@ -135,7 +135,7 @@ TEST_F(TasksTest, ManyThreadsSubmitAtOnce) {
 
 TEST_F(TasksTest, LongOnesBehindShortOnesRunAtTheSameTime) {
   Runtime runtime{{.cpus = 4}};
-  for (int i = 0; i < 100; ++i) runtime.submit<&nothing>().get();  // one worker is believed to be quick
+  for (int i = 0; i < 100; ++i) runtime.submit<&nothing>().get();  // the caller then takes its worker for quick
   std::vector<Ref<bool>> all;
   const std::filesystem::path folder = census().folder() / "met";
   std::filesystem::create_directory(folder);
@@ -148,7 +148,7 @@ TEST_F(TasksTest, TasksGoOnAfterTheirWorkersWereGivenBack) {
   Runtime runtime;
   for (int round = 0; round < 3; ++round) {
     EXPECT_EQ(runtime.submit<&add>(round, 1).get(), round + 1);
-    // Idle workers are given back after 200 ms; this waits for nothing.
+    // Idle workers are given back after 200 ms, so the test waits longer.
     std::this_thread::sleep_for(std::chrono::milliseconds{350});
   }
 }

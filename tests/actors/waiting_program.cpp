@@ -1,4 +1,4 @@
-// A program that waits: `waiting_program MODE`. What for, SIGQUIT tells.
+// A program that waits in the way that MODE names: `waiting_program MODE`. On SIGQUIT it reports what it waits for.
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -76,7 +76,7 @@ int main(int, char** argv) {
       runtime.submit<&add_one>({.gpus = 1}, 1).get();
     }
     const auto greedy = runtime.spawn<Slow>({.name = "greedy", .gpus = 1});
-    runtime.actor<Slow>("greedy");  // the head knows of it
+    runtime.actor<Slow>("greedy");  // returns once the head knows the actor
     std::cout << "staying" << std::endl;
     greedy.call<&Slow::process>().get();
   }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kDots = "............................................................";
 
-// In kilobytes, of a process.
+// Resident memory of a process, in kilobytes.
 long resident_kilobytes(int process) {
   std::ifstream status{"/proc/" + std::to_string(process) + "/status"};
   for (std::string line; std::getline(status, line);) {
@@ -46,7 +46,7 @@ class Writer {
     std::cout << text << std::endl;
     ::_exit(3);
   }
-  /// Until it is killed.
+  /// Writes until its process is killed.
   void write_for_ever() {
     for (std::uint64_t i = 0;; ++i) std::printf("flood %020llu %.*s\n", static_cast<unsigned long long>(i), 60, kDots);
   }
@@ -57,7 +57,8 @@ class Writer {
   void write_long() { std::cout << std::string(300'000, 'l') << "\nshort\n"; }
 };
 
-// Others' calls are answered meanwhile, and this process keeps little of it.
+// One actor floods its output. Prints how many calls of another actor are answered meanwhile, and how much the memory
+// of this process has grown.
 void flood(pharos::Runtime& runtime, const pharos::Actor<Writer>& writer) {
   const auto other = runtime.spawn<Writer>();
   other.call<&Writer::process>().get();
@@ -82,7 +83,7 @@ bool is_full(int pipe) {
   return ::poll(&room, 1, 0) == 0;
 }
 
-// Says on standard error what goes on while nobody reads standard output, and that the writer does not.
+// While nobody reads standard output, prints on standard error that other calls go on, and that the writer waits.
 void go_on_unread(pharos::Runtime& runtime, const pharos::Actor<Writer>& writer) {
   using namespace std::chrono_literals;
   const auto other = runtime.spawn<Writer>();

@@ -90,7 +90,7 @@ TEST_F(AsyncGroupTest, JoinEndsOnlyWhenTheFramesAreGone) {
   };
   AsyncGroup joiners{executor_};
   group.spawn(Body::run(std::make_shared<Slow>(Slow{&log_})));
-  log_.clear();  // of the temporary
+  log_.clear();  // removes the entry of the temporary Slow
   joiners.spawn(Body::join(&group, in(1s), &log_));
   executor_.run_until_idle();
   EXPECT_EQ(log_, "dj");

@@ -87,10 +87,11 @@ TEST_F(CompletionTest, CompletingAfterTheDeadlineIsHarmlessAndTheNextWaitFindsIt
 TEST_F(CompletionTest, AValueThatComesTogetherWithTheDeadlineIsNotLost) {
   Completion<int> completion;
   Started<Result<int>> waiter{executor_, completion.wait(in(1s))};
-  // Due at the same moment, after the deadline's own timer, and before its coroutine has gone on.
+  // This timer is due at the same moment as the deadline. It runs after the deadline's own timer, and before the
+  // waiting coroutine resumes.
   executor_.run_at(executor_.now() + 1s, [&] { completion.complete(4); });
   executor_.advance(1s);
-  // Whichever won, the value is either here or still to be had.
+  // The value must either be here or still be available to a second wait.
   if (waiter.value().ok()) {
     EXPECT_EQ(waiter.value().value(), 4);
   } else {

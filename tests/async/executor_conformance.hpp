@@ -13,12 +13,12 @@
 
 #include <pharos/async/executor.hpp>
 
-/// What every Executor must do. A backend includes this and instantiates the suite:
+/// Tests that every Executor must pass. The tests of a backend include this header and instantiate the suite:
 ///
 ///   INSTANTIATE_TEST_SUITE_P(Manual, ExecutorConformance, testing::Values(ExecutorMaker{[] { … }}));
 namespace pharos::async {
 
-/// An executor, and how a test lets it work until something has happened.
+/// An executor, and a way to let it work until a latch is released.
 class ExecutorUnderTest {
  public:
   virtual ~ExecutorUnderTest() = default;
@@ -30,7 +30,7 @@ using ExecutorMaker = std::function<std::unique_ptr<ExecutorUnderTest>()>;
 
 class ExecutorConformance : public testing::TestWithParam<ExecutorMaker> {
  protected:
-  /// Runs everything that is posted now.
+  /// Runs all work that was posted before this call.
   void settle() {
     std::latch settled{1};
     executor().post([&settled] { settled.count_down(); });
@@ -103,7 +103,7 @@ TEST_P(ExecutorConformance, RunsTimersByTimeThenByTheirOrder) {
     };
   };
   const auto start = executor().now();
-  // From a callback, so that none can run before all are set.
+  // The timers are set inside a callback, so that none can run before all are set.
   executor().post([&] {
     executor().run_at(start + std::chrono::milliseconds{3}, note(3));
     executor().run_at(start + std::chrono::milliseconds{2}, note(1));
@@ -144,7 +144,7 @@ TEST_P(ExecutorConformance, ACancelledTimerNeverRunsAndItsWorkIsDestroyedAtOnce)
   const auto owned = std::make_shared<int>();
   const auto soon = executor().now() + std::chrono::milliseconds{5};
   std::latch later{1};
-  // In a callback, so that it is cancelled in time.
+  // The timer is set and cancelled inside a callback, so that it cannot run in between.
   executor().post([&] {
     const auto timer = executor().run_at(soon, [&ran, owned] { ran = true; });
     EXPECT_TRUE(executor().cancel(timer));

@@ -11,8 +11,8 @@
 
 namespace pharos::async {
 
-/// A coroutine that a test started, and what it has brought so far. Runs while the test drives the executor; what has
-/// not ended with the test is cancelled.
+/// A coroutine that a test has started, and its result once it has ended. The coroutine runs while the test drives the
+/// executor. The destructor cancels a coroutine that has not ended.
 template <class T>
 class Started {
  public:

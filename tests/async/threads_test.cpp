@@ -13,7 +13,8 @@
 #include <pharos/async/sleep.hpp>
 #include <pharos/async/thread_executor.hpp>
 
-// What crosses threads, for the thread sanitizer to look at. Deadlines are far away: reaching one is a failure.
+// Tests of operations across threads, for the thread sanitizer. Deadlines are so far away that reaching one
+// is a failure.
 
 namespace pharos::async {
 namespace {

@@ -10,7 +10,7 @@
 namespace pharos::async {
 namespace {
 
-// Counts its own copies on the heap: what it is part of was allocated if this was.
+// Counts heap allocations of the classes that derive from it.
 struct CountsAllocations {
   static inline int allocations = 0;
   static void* operator new(std::size_t size) {

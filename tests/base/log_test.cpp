@@ -13,7 +13,7 @@
 namespace pharos {
 namespace {
 
-// The log of a process is set up once. So each case writes in a child, whose standard error is read here.
+// The log of a process is set up only once. So each case writes in a child process, and reads its standard error.
 std::string written_by(const char* level, const std::function<void()>& write) {
   int ends[2];
   PHAROS_CHECK(::pipe(ends) == 0);
@@ -43,7 +43,7 @@ std::string written_by(const char* level, const std::function<void()>& write) {
   return text;
 }
 
-/// Without the time and the process, which differ.
+/// Returns the line without its time and pid, which vary.
 std::string event_of(const std::string& line) {
   const std::size_t end = line.find("] ");
   return end == std::string::npos ? line : line.substr(end + 2);

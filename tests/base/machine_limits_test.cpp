@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a machine shows of itself in files, below a folder of this test.
+/// Simulates the files of a machine (proc, cgroups) below a folder of this test.
 class MachineLimitsTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -31,7 +31,7 @@ inline void write(const fs::path& path, const std::string& bytes) {
   std::ofstream{path, std::ios::binary} << bytes;
 }
 
-/// Runs `call`, which must throw kCorrupt; returns what it says.
+/// Runs `call`, which must throw kCorrupt, and returns the message.
 template <class Call>
 std::string corruption(const Call& call) {
   return message_of<Exception>([&] {
@@ -54,7 +54,7 @@ class CheckpointFolder : public testing::Test {
     own.takes_over = true;
     return own;
   }
-  /// On disk when this comes back.
+  /// Returns when the checkpoint is on disk.
   static void save(Checkpoints& checkpoints, PlainModel& model, std::uint64_t step) {
     model.set(step);
     checkpoints.save(model.state(), {.step = step});
@@ -68,30 +68,30 @@ class CheckpointFolder : public testing::Test {
       for (const std::uint64_t step : steps) {
         model.set(step);
         checkpoints.save(state, {.step = step, .epoch = step / 10, .metrics = {{"loss", 1.0 / double(step)}}});
-        model.set(12345);  // what is saved is a copy
+        model.set(12345);  // save() has copied the values, so this change is not saved
       }
       checkpoints.finish();
     });
   }
-  /// On one rank.
+  /// Loads on one rank.
   std::optional<Moment> load(PlainModel& model) const {
     Checkpoints checkpoints{Communicator::alone(), options()};
     return checkpoints.load(model.state());
   }
   std::vector<SavedCheckpoint> saved() const { return checkpoints_in(options().folder); }
-  /// The steps of these checkpoints, the newest first.
+  /// Returns the steps of the checkpoints in the folder, the newest first.
   std::vector<std::uint64_t> steps() const {
     std::vector<std::uint64_t> steps;
     for (const SavedCheckpoint& each : saved()) steps.push_back(each.moment.step);
     return steps;
   }
-  /// Whatever is in the folder of a checkpoint, or of what was to be one.
+  /// Counts all folders of checkpoints and of unfinished saves.
   std::size_t folders() const {
     std::size_t folders = 0;
     for (const auto& each : fs::directory_iterator{options().folder}) folders += each.is_directory() ? 1 : 0;
     return folders;
   }
-  /// Those that do not count any more.
+  /// Returns the checkpoints that were set aside and do not count any more.
   std::vector<fs::path> aside() const {
     std::vector<fs::path> aside;
     for (const auto& each : fs::directory_iterator{options().folder}) {
@@ -103,8 +103,8 @@ class CheckpointFolder : public testing::Test {
     return saved().at(checkpoint).path / ("rank-0000" + std::to_string(rank) + ".safetensors");
   }
 
-  // Rank 1 has another name for the folder, and in the end another folder: rank 0 sees nothing of what it writes until
-  // the test brings it.
+  // Rank 1 uses another path to the folder, which later leads to another folder. Then rank 0 sees nothing of rank 1's
+  // files until the test moves them.
   fs::path elsewhere() const { return folder_.path() / "elsewhere"; }
   CheckpointOptions options_of(const Communicator& ranks) const {
     CheckpointOptions own = options();
@@ -117,7 +117,7 @@ class CheckpointFolder : public testing::Test {
     fs::remove(elsewhere());
     fs::create_directory(elsewhere());
   }
-  /// The folder of a save that is under way; waits for it, and for a file in it.
+  /// Waits for a save that is under way and for a file in its folder, and returns that folder.
   static fs::path begun(const fs::path& folder, std::uint64_t step, const char* file = "") {
     const std::string begin = "step-" + std::string(11, '0') + std::to_string(step) + '-';
     for (int i = 0; i < 2000; ++i) {
@@ -138,7 +138,7 @@ class CheckpointFolder : public testing::Test {
   const TemporaryFolder folder_;
 };
 
-/// Ranks that do not wait long for each other.
+/// Ranks that wait only a short time for each other.
 constexpr CommunicatorOptions kQuick{.timeout = std::chrono::milliseconds{300}};
 
 inline void flip(const fs::path& path, std::size_t place) {

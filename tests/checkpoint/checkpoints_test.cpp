@@ -1,4 +1,4 @@
-// What is saved is what is loaded, on any number of ranks; and what cannot be loaded says why.
+// Values that were saved are loaded on any number of ranks. If they cannot be loaded, the error says why.
 
 #include <sys/resource.h>
 
@@ -105,7 +105,7 @@ TEST_F(CheckpointFolder, HoldsWholeTensorsForOthers) {
     const auto values = each.array.values<float>();
     for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], PlainModel::weight(4, i));
   }
-  // Each part is a file that others read, too.
+  // Each part is a valid safetensors file.
   const SafeTensors part_file = SafeTensors::read(part(0, 1));
   EXPECT_FALSE(part_file.tensors().empty());
 }
@@ -306,7 +306,7 @@ TEST_F(CheckpointFolder, ThatLostItsCheckpointsIsNoFreshStart) {
   EXPECT_SAYS(corruption([&] { load(model); }), "they are gone");
 }
 
-/// What was made a checkpoint is none that was interrupted.
+/// A checkpoint that has lost its manifest is not taken for an interrupted save.
 TEST_F(CheckpointFolder, WhoseManifestIsLostKeepsItsParts) {
   save(2, {11, 22});
   fs::remove(saved().at(0).path / "manifest.json");
@@ -337,7 +337,7 @@ TEST_F(CheckpointFolder, DamagedLeavesNoValuesThatAnOlderOneHasNot) {
   });
 }
 
-// ---- What says nothing of a checkpoint: no other is taken for it, and it stays
+// ---- Errors that say nothing about a checkpoint: no older checkpoint is loaded in its place, and it stays
 
 void make_of_newer_format(const fs::path& manifest) {
   std::string text = bytes_of(manifest);
@@ -380,7 +380,7 @@ TEST_F(CheckpointFolder, OfANewerFormatIsPerhapsTheBest) {
   EXPECT_EQ(folders(), 2U) << "with the one that cannot be compared";
 }
 
-/// So many more files may be open than there are.
+/// Lets this process open only so many more files.
 class OpenFilesLimit {
  public:
   explicit OpenFilesLimit(int more) {
@@ -404,7 +404,7 @@ TEST_F(CheckpointFolder, TooManyOpenFilesAreNoDamage) {
     Checkpoints checkpoints{ranks, options()};
     PlainModel model{0, 1};
     const State state = model.state();
-    // When it looks into the folder, and when it has one part open and wants the other.
+    // Opening fails when the folder is read, or when one part is open and the other is to be opened.
     for (const int more : {0, 1}) {
       std::exception_ptr thrown;
       {
@@ -415,7 +415,8 @@ TEST_F(CheckpointFolder, TooManyOpenFilesAreNoDamage) {
           thrown = std::current_exception();
         }
       }
-      // Not before: a sanitizer that looks at the object opens a pipe.
+      // The error is looked at only after the limit has ended, because a sanitizer that looks at the object opens a
+      // pipe.
       const auto again = [&] {
         if (thrown) std::rethrow_exception(thrown);
       };
@@ -427,7 +428,7 @@ TEST_F(CheckpointFolder, TooManyOpenFilesAreNoDamage) {
   });
 }
 
-/// Those of rank 0 alone: all ranks throw them, and none is taken for dead.
+/// Errors of rank 0 alone: all ranks throw them, and no rank is taken for dead.
 TEST_F(CheckpointFolder, FolderThatCannotBeLookedAtIsNoDeath) {
   const auto make_loop = [&](const char* name) { fs::create_symlink(name, options().folder / name); };
   fs::create_directories(options().folder);
@@ -458,7 +459,8 @@ TEST_F(CheckpointFolder, RefusesEachFlippedByteOfItsManifestAndParts) {
       write(checkpoint / file, bytes);
       EXPECT_THROW(verify_checkpoint(checkpoint), Exception) << file << " at " << place << ", bit " << bit;
     };
-    // The first bytes, where a manifest has its own checksum and a part the length of its head, one by one.
+    // The first bytes are tried one by one, because a manifest has its own checksum there and a part the length of its
+    // head.
     for (std::size_t place = 0; place < 48; ++place) {
       for (unsigned bit = 0; bit < 8; ++bit) refuses_flipped(place, bit);
     }
@@ -468,12 +470,12 @@ TEST_F(CheckpointFolder, RefusesEachFlippedByteOfItsManifestAndParts) {
   verify_checkpoint(checkpoint);
 }
 
-// ---- Going on from an older one: what is of a later step is of a past that did not happen
+// ---- Resuming from an older checkpoint: newer checkpoints belong to a past that no longer counts
 
-/// keep_last
+/// The parameter is keep_last.
 class GoneBack : public CheckpointFolder, public testing::WithParamInterface<std::size_t> {
  protected:
-  /// A training that is started again, and saves steps of these losses. What it began with.
+  /// Starts a training again, which saves steps with these losses. Returns the step that it began with.
   std::uint64_t go_on(const std::vector<std::pair<std::uint64_t, double>>& losses, std::size_t keep_best = 0) const {
     CheckpointOptions kept = options(GetParam());
     kept.keep_best = keep_best;
@@ -493,7 +495,7 @@ class GoneBack : public CheckpointFolder, public testing::WithParamInterface<std
     });
     return first;
   }
-  /// The newest so many of these.
+  /// The newest of these steps, as many as keep_last keeps.
   std::vector<std::uint64_t> kept_of(std::vector<std::uint64_t> steps) const {
     steps.resize(std::min(steps.size(), GetParam()));
     return steps;
@@ -515,7 +517,7 @@ TEST_P(GoneBack, ADamagedOneDoesNotCount) {
 TEST_P(GoneBack, SeveralDamagedOnesDoNotCount) {
   save(2, {20, 22, 24, 26});
   for (const std::size_t each : {0U, 1U, 2U}) damage(each);
-  // As when it was killed between the first of them and the next.
+  // As if the process had been killed between setting the first one aside and the next.
   fs::rename(saved().at(1).path, saved().at(1).path.string() + ".aside");
   EXPECT_EQ(go_on({}), 20U);
   EXPECT_EQ(aside().size(), 3U);
@@ -564,7 +566,7 @@ TEST_P(GoneBack, OnPurposeItHasWhatItSaves) {
   EXPECT_EQ(steps(), kept_of({7, 6}));
   EXPECT_EQ(go_on({{8, 1}, {9, 1}}), 7U);
   EXPECT_EQ(steps(), kept_of({9, 8}));
-  // The others are whole: whoever gives them their names again has them.
+  // The checkpoints that were set aside are whole: they count again if they get their names back.
   ASSERT_EQ(aside().size(), 2U);
   for (const fs::path& each : aside()) verify_checkpoint(each);
 }

@@ -1,4 +1,4 @@
-// Copies of what is saved lie in the object store while a thread writes them; save() has come back long before.
+// save() returns early: copies of the state lie in the object store while a thread writes them.
 
 #include <sys/wait.h>
 
@@ -21,10 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 using cluster::eventually;
 
-constexpr std::int64_t kFactor = 4096;  // 4.0 MiB of each of two ranks
+constexpr std::int64_t kFactor = 4096;  // 4.0 MiB on each of two ranks
 
-/// Two ranks, of which the second has another folder when both have begun: the first one's thread waits for its parts
-/// until the test brings them.
+/// Two ranks. When both have begun, the second rank uses another folder, so the first rank's thread waits for the
+/// second rank's parts until the test moves them.
 class CopiesTest : public cluster::ClusterTest {
  protected:
   CopiesTest() {
@@ -70,7 +70,7 @@ class CopiesTest : public cluster::ClusterTest {
   const TemporaryFolder folder_;
 };
 
-/// How many copies the object store has, as `pharos memory` says.
+/// Returns how many copies are in the object store, according to `pharos memory`.
 std::size_t copies_in(const Runtime& runtime) {
   std::FILE* const out = ::popen((PHAROS_EXECUTABLE " memory --address " + runtime.address() + " 2>&1").c_str(), "re");
   std::string text;
@@ -104,7 +104,7 @@ TEST_F(CopiesTest, LieInTheStoreWhileTheTrainingGoesOn) {
       EXPECT_EQ(copies_in(runtime), 1U);
     }
     save(2);
-    // It has come back twice: of the first there is no checkpoint, and nothing was done for the second.
+    // save() has returned twice: the first save is not a checkpoint yet, and the second is not begun.
     if (is_first) {
       EXPECT_EQ(copies_in(runtime), 2U);
       EXPECT_TRUE(eventually([&] { return begun() == 1; }));
@@ -113,7 +113,7 @@ TEST_F(CopiesTest, LieInTheStoreWhileTheTrainingGoesOn) {
       bring_part_of(2);
     }
     checkpoints.finish();
-    // Their memory is there for the next one.
+    // The next copies reuse the memory.
     save(3);
     if (is_first) {
       EXPECT_EQ(copies_in(runtime), 2U);

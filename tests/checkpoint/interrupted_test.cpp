@@ -1,5 +1,5 @@
-// Ranks that are killed while they save, at each place in the code that says so and at random instants, and disks that
-// are full at each point: what is loaded then is a whole checkpoint, and no older than the last that was finished.
+// Ranks are killed while they save, at each failpoint and at random instants, and disks are full at each point. The
+// checkpoint that is then loaded is whole, and no older than the last one that was finished.
 
 #include <signal.h>
 #include <sys/mount.h>
@@ -31,11 +31,11 @@ using Action = FailpointOrder::Action;
 constexpr std::uint32_t kRanks = 3;
 constexpr std::uint64_t kSteps = 6;
 
-/// What a rank has come to, in memory that children of this process share.
+/// The progress of the ranks, in memory that the child processes share.
 struct Progress {
-  std::atomic<std::uint64_t> finished;  ///< the last step that all of it is on disk of
+  std::atomic<std::uint64_t> finished;  ///< the last step that is on disk completely
   std::atomic<std::uint64_t> begun;
-  std::atomic<bool> is_saving[kRanks];  ///< that rank has begun, and not finished
+  std::atomic<bool> is_saving[kRanks];  ///< that rank has begun a save and not finished it
 };
 class SharedProgress {
  public:
@@ -46,7 +46,7 @@ class SharedProgress {
   const Mapping memory_;
 };
 
-/// Saves so many steps, from that which was saved last.
+/// Saves so many steps, beginning after the checkpoint that it loads.
 void train(
     Communicator& ranks, const CheckpointOptions& options, const SharedProgress& progress, std::uint64_t steps,
     const std::function<void()>& at_first_save = [] {}) {
@@ -70,7 +70,7 @@ void train(
   }
 }
 
-/// Another training finds what is there.
+/// Another training, on one rank or on all, loads a whole checkpoint.
 void expect_whole(const CheckpointOptions& options, const SharedProgress& progress) {
   for (const std::uint32_t count : {1U, kRanks}) {
     run_processes(count, {}, [&](Communicator& ranks) {
@@ -86,14 +86,14 @@ void expect_whole(const CheckpointOptions& options, const SharedProgress& progre
       model.expect(moment->step);
     });
   }
-  // When it saves, too, nothing is left of what was interrupted.
+  // When that training saves, it also removes all remains of interrupted saves.
   run_processes(kRanks, {}, [&](Communicator& ranks) { train(ranks, options, progress, 2); });
   std::size_t folders = 0;
   for (const auto& each : fs::directory_iterator{options.folder}) folders += each.is_directory() ? 1 : 0;
   EXPECT_EQ(folders, checkpoints_in(options.folder).size());
 }
 
-/// Ranks that train; the others than the victim end when it has died.
+/// Runs ranks that train. The other ranks end when the victim has died.
 void run_with_victim(std::uint32_t victim, const Rank& body) {
   const Join join = join_memory(kRanks, 10s);
   run_children(
@@ -105,7 +105,7 @@ void run_with_victim(std::uint32_t victim, const Rank& body) {
           Communicator ranks{std::make_shared<detail::Core>(*std::move(backend), CommunicatorOptions{.timeout = 10s})};
           body(ranks);
         } catch (const Exception& e) {
-          // The others: of the victim's death, or of a part that never came.
+          // The other ranks learn of the victim's death, or miss its part.
           EXPECT_NE(rank, victim) << e.what();
         }
       },
@@ -144,7 +144,7 @@ TEST(InterruptedSave, LeavesAWholeCheckpointWhereverARankIsKilled) {
 
 TEST(InterruptedSave, LeavesAWholeCheckpointWheneverARankIsKilled) {
   std::mt19937 random{static_cast<unsigned>(seed_of_test())};
-  const int wanted = rounds_of_test(50);  // saves that are interrupted
+  const int wanted = rounds_of_test(50);  // interrupted saves
   const TemporaryFolder folder;
   const SharedProgress progress;
   int hits = 0;
@@ -247,7 +247,7 @@ TEST(InterruptedSave, WhatItHadToRemoveIsRemovedByWhoTakesOver) {
 
 constexpr std::uint64_t kPage = 4096;
 
-/// A disk of its own.
+/// A small file system that is mounted for the test.
 class SmallDisk {
  public:
   explicit SmallDisk(const fs::path& at) : at_{at} {
@@ -259,7 +259,7 @@ class SmallDisk {
   }
   SmallDisk(SmallDisk&&) = delete;
   bool is_there() const { return is_there_; }
-  /// All but so much of it.
+  /// Fills the disk until only `left` bytes remain.
   void fill(std::uint64_t left) const {
     const fs::path filler = at_ / "filler";
     fs::remove(filler);
@@ -275,7 +275,7 @@ class SmallDisk {
   bool is_there_ = false;
 };
 
-/// As much as a checkpoint takes at least while it becomes one: its files, and what each rank says of its part.
+/// The least room that a checkpoint takes while it is written: its files, and a note of each rank about its part.
 std::uint64_t room_for(const SavedCheckpoint& checkpoint) {
   std::uint64_t pages = checkpoint.ranks;
   for (const auto& each : fs::directory_iterator{checkpoint.path}) pages += (each.file_size() + kPage - 1) / kPage;
@@ -284,7 +284,7 @@ std::uint64_t room_for(const SavedCheckpoint& checkpoint) {
 
 TEST(InterruptedSave, LeavesTheOlderOneWhereverTheDiskIsFull) {
   constexpr std::uint64_t kPoints = 50;
-  constexpr std::int64_t kFactor = 120;  // 120 KiB of each of two ranks
+  constexpr std::int64_t kFactor = 120;  // 120 KiB on each of two ranks
   const TemporaryFolder folder;
   const SmallDisk disk{folder.path() / "disk"};
   if (!disk.is_there()) GTEST_SKIP() << "mounting a tmpfs needs root";
@@ -305,7 +305,7 @@ TEST(InterruptedSave, LeavesTheOlderOneWhereverTheDiskIsFull) {
       ranks.barrier();
       model.set(2 + point);
       checkpoints.save(model.state(), {.step = 2 + point});
-      // A rank that has failed makes room to say why, which the other may take meanwhile.
+      // A rank that has failed removes its part to make room for its message. The other rank may use that room first.
       const std::string why = message_of<Exhausted>([&] { checkpoints.finish(); });
       EXPECT_TRUE(why.find("No space left on device") != std::string::npos ||
                   why.find("rank 1 could not write its part: there was no room to say why") != std::string::npos)

@@ -1,5 +1,5 @@
-// Each allocation fails in turn, of the thread that writes checkpoints and of a load: the process lives, the folder has
-// a whole checkpoint, and what comes next works.
+// Each allocation fails in turn, in the thread that writes checkpoints and in a load. The process lives on, the folder
+// has a whole checkpoint, and the next save or load works.
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include "checkpoint_folder.hpp"
 #include "scarce_memory.hpp"
 
-// Nothing is to last here, and much is saved.
+// fsync() does nothing, because no file has to outlast the test, and the test saves many times.
 extern "C" int fsync(int) {
   return 0;
 }
@@ -22,7 +22,7 @@ extern "C" int fdatasync(int) {
 namespace pharos::ml {
 namespace {
 
-/// A tensor, of which each rank has a part, whose numbers are the step. It takes few allocations to write.
+/// A tensor of which each rank has a part. All its numbers are the step. It takes few allocations to write.
 class SmallModel {
  public:
   explicit SmallModel(const Communicator& ranks) {
@@ -46,12 +46,12 @@ struct Case {
   Shortage shortage;
   std::uint32_t ranks;
   std::uint32_t victim;
-  std::int64_t stride;  // of several ranks not each one is tried: that takes long
+  std::int64_t stride;  // with several ranks only each stride-th allocation is tried, to save time
 };
 
 class NoMemory : public CheckpointFolder, public testing::WithParamInterface<Case> {
  protected:
-  /// One save in it, and one after it. Whether there was a shortage.
+  /// Saves once with a shortage of memory and once after it. Returns whether an allocation has failed.
   bool save_without(Communicator& ranks, std::int64_t works, std::uint64_t step) const {
     CheckpointOptions kept = options(1);
     kept.keep_best = 1;
@@ -88,7 +88,7 @@ class NoMemory : public CheckpointFolder, public testing::WithParamInterface<Cas
   }
 
  private:
-  /// The step of the newest checkpoint, which is whole. 0: there is none.
+  /// Returns the step of the newest checkpoint, after checking that it is whole; 0 if there is no checkpoint.
   std::uint64_t newest() const {
     const auto all = saved();
     if (all.empty()) return 0;
@@ -99,7 +99,7 @@ class NoMemory : public CheckpointFolder, public testing::WithParamInterface<Cas
     }
     return all[0].moment.step;
   }
-  /// By the rank that had none.
+  /// Checks the error of the rank that had no memory.
   void expect_said(const Error& failed, const std::optional<Error>& own) const {
     ASSERT_TRUE(own);
     EXPECT_EQ(own->code(), ErrorCode::kExhausted) << own->to_string();
@@ -115,7 +115,7 @@ class NoMemory : public CheckpointFolder, public testing::WithParamInterface<Cas
 TEST_P(NoMemory, OfTheThreadThatWritesFailsOneSaveAndNoOther) {
   const Case& given = GetParam();
   run_processes(given.ranks, {}, [&](Communicator& ranks) {
-    be_spared();  // the rank itself
+    be_spared();  // the rank's own thread always has memory
     bool was_short = true;
     std::int64_t works = 0;
     for (std::uint64_t step = 1; was_short && !HasFailure(); step += 2, works += given.stride) {
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, NoMemory,
                                   std::to_string(chosen.param.victim) + "_of_" + std::to_string(chosen.param.ranks);
                          });
 
-/// So many that what is read of them takes memory.
+/// So many tensors that reading their descriptions takes memory.
 class ManyTensors {
  public:
   ManyTensors() {
@@ -157,7 +157,7 @@ class ManyTensors {
 };
 
 TEST_F(CheckpointFolder, ThatIsLoadedWithoutMemoryIsNoDamage) {
-  constexpr std::size_t kOfLoading = 1024;  // bytes: what ranks agree by takes less at a time
+  constexpr std::size_t kOfLoading = 1024;  // bytes; the agreement of ranks takes smaller allocations
   for (const Shortage of : {Shortage::kOnce, Shortage::kLasting}) {
     fs::remove_all(options().folder);
     run_processes(1, {}, [&](Communicator&) {

@@ -1,4 +1,4 @@
-// What a part says of itself is sane when it has been read, and what a disk has lost since is an error.
+// The description of a part is checked when it is read, and bytes that the disk has lost since are an error.
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -15,8 +15,8 @@
 
 namespace pharos::ml {
 
-/// A model whose numbers say what they are of: step and place. Each rank has a slice of `weight` and `narrow`, and all
-/// of `norm`.
+/// A model whose numbers tell their step and their place. Each rank has a slice of `weight` and `narrow`, and all of
+/// `norm`.
 class PlainModel {
  public:
   static constexpr std::int64_t kRows = 37;
@@ -40,7 +40,7 @@ class PlainModel {
     note_ = "at step " + std::to_string(step);
     own_ = {rank_, step};
   }
-  /// The step that all numbers are of.
+  /// Expects that all numbers are those of this step.
   void expect(std::uint64_t step, bool own_too = true) const {
     for (std::size_t i = 0; i < weight_.size(); ++i) {
       ASSERT_EQ(weight_[i], weight(step, begin_ + i)) << i;
@@ -83,7 +83,7 @@ class PlainModel {
   }
 
   std::uint32_t rank_;
-  std::int64_t factor_;  // of rows
+  std::int64_t factor_;  // multiplies the number of rows
   std::uint64_t begin_;
   std::vector<float> weight_;
   std::vector<std::uint8_t> narrow_;

@@ -1,4 +1,5 @@
-// What ranks save together becomes a checkpoint or none, whatever their disks do, and whoever else has the folder.
+// Ranks save together: either all parts become a checkpoint, or nothing does, whatever their disks do and whichever
+// other processes use the folder.
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -16,11 +17,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// ---- What goes wrong when one is written
+// ---- Errors while a checkpoint is written
 
 struct Refusal {
   const char* name;
-  std::function<void()> begin;  ///< in the process of the rank that cannot write
+  std::function<void()> begin;  ///< runs in the process of the rank that cannot write
   std::function<void()> end;
   ErrorCode code;
   const char* says;
@@ -44,10 +45,10 @@ const std::vector<Refusal> kRefusals{
 
 class Refused : public CheckpointFolder, public testing::WithParamInterface<std::tuple<Refusal, std::uint32_t>> {};
 
-// Not as if a rank had died, or could not be reached.
+// The error is not reported as a death or as a rank that cannot be reached.
 TEST_P(Refused, ByTheDiskIsSaidAndTheTrainingGoesOn) {
   const auto& [refusal, victim] = GetParam();
-  constexpr std::int64_t kFactor = 20;  // 20 KiB of each rank
+  constexpr std::int64_t kFactor = 20;  // 20 KiB for each rank
   run_processes(2, {}, [&, &how = refusal, where = victim](Communicator& ranks) {
     Checkpoints checkpoints{ranks, options()};
     PlainModel model{ranks.rank(), 2, 1, kFactor};
@@ -91,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Disk, Refused, testing::Combine(testing::ValuesIn(kRefu
                                   std::to_string(std::get<1>(chosen.param));
                          });
 
-/// It is no death: the rank may be at work still.
+/// A missing part does not mean that the rank is dead: it may still be writing.
 TEST_F(CheckpointFolder, PartThatNeverComesIsNamed) {
   run_threads(2, {}, [&](Communicator& ranks) {
     CheckpointOptions short_time = options_of(ranks);
@@ -107,7 +108,7 @@ TEST_F(CheckpointFolder, PartThatNeverComesIsNamed) {
   EXPECT_TRUE(saved().empty());
 }
 
-/// Rank 0 waits for what never comes, and has no room for more; rank 1 has nothing to wait for.
+/// Rank 0 waits for a part that never comes, and has no room for more saves. Rank 1 has nothing to wait for.
 TEST_F(CheckpointFolder, RankWhoseDiskIsSlowerIsNoDeath) {
   run_threads(2, kQuick, [&](Communicator& ranks) {
     CheckpointOptions slow = options_of(ranks);
@@ -124,7 +125,7 @@ TEST_F(CheckpointFolder, RankWhoseDiskIsSlowerIsNoDeath) {
   });
 }
 
-// ---- What a rank has said, and what is there
+// ---- The part that a rank has announced, and the part that is there
 
 TEST_F(CheckpointFolder, PartThatIsGoneOrShorterIsInNoManifest) {
   for (const bool is_gone : {true, false}) {
@@ -148,7 +149,7 @@ TEST_F(CheckpointFolder, PartThatIsGoneOrShorterIsInNoManifest) {
   }
 }
 
-/// Rank 1 fails when rank 0 may have read already that its part is there.
+/// Rank 1 fails after rank 0 may have read that rank 1's part is there.
 TEST_F(CheckpointFolder, PartThatWasSaidStays) {
   constexpr std::uint64_t kSteps = 30;
   run_processes(2, {}, [&](Communicator& ranks) {
@@ -168,7 +169,7 @@ TEST_F(CheckpointFolder, PartThatWasSaidStays) {
   EXPECT_EQ(folders(), saved().size());
 }
 
-/// Nor can a rank say so that cannot make the folder: the others hear of it when they meet.
+/// A rank that cannot make the folder cannot leave a message there either. The other ranks learn of it when they meet.
 TEST_F(CheckpointFolder, RankThatCannotMakeTheFolderIsNotWaitedFor) {
   run_threads(2, {}, [&](Communicator& ranks) {
     CheckpointOptions own = options_of(ranks);
@@ -218,7 +219,7 @@ TEST_F(CheckpointFolder, PartOfASaveThatFailedAtRank0IsRemoved) {
   EXPECT_EQ(steps(), std::vector<std::uint64_t>{2});
 }
 
-// ---- Ranks that do not have the same
+// ---- Ranks with different state
 
 TEST_F(CheckpointFolder, IsOneThatAllRanksSee) {
   run_threads(3, {}, [&](Communicator& ranks) {
@@ -252,7 +253,7 @@ TEST_F(CheckpointFolder, HasSharedTensorsOfAllRanksInOneOrder) {
   EXPECT_TRUE(saved().empty());
 }
 
-// ---- Others that have the folder
+// ---- Other processes that use the folder
 
 TEST_F(CheckpointFolder, LoadingRemovesNothingOfASaveThatIsUnderWay) {
   save(2, {1});
@@ -279,7 +280,7 @@ TEST_F(CheckpointFolder, RemovedWhileItIsLoadedIsNoDamage) {
   save(2, {1, 2});
   run_threads(2, {}, [&](Communicator& ranks) {
     Checkpoints checkpoints{ranks, options_of(ranks)};
-    go_elsewhere(ranks);  // where there is none
+    go_elsewhere(ranks);  // to a folder that does not have the checkpoint
     PlainModel model{ranks.rank(), 2};
     const std::string why = message_of<FailedPrecondition>([&] { checkpoints.load(model.state()); });
     EXPECT_SAYS(why, "is gone: another process has removed it");
@@ -305,7 +306,7 @@ TEST_F(CheckpointFolder, FirstSaveRemovesWhatWasInterrupted) {
   EXPECT_EQ(folders(), 2U);
 }
 
-/// Nor what another rank has written before rank 0 looks for that.
+/// A part that another rank has written before rank 0 looks for interrupted saves stays.
 TEST_F(CheckpointFolder, FirstSaveKeepsWhatAnotherRankHasOfIt) {
   run_threads(2, {}, [&](Communicator& ranks) {
     CheckpointOptions own = options();
@@ -326,7 +327,7 @@ TEST_F(CheckpointFolder, FirstSaveKeepsWhatAnotherRankHasOfIt) {
   model.expect(1);
 }
 
-/// A process whose place another one has taken wakes up.
+/// A process that was replaced by another one wakes up.
 TEST_F(CheckpointFolder, OneThatComesLateLeavesWhatOthersHaveSavedSince) {
   PlainModel model{0, 1};
   Checkpoints old{Communicator::alone(), options(1)};
@@ -341,7 +342,7 @@ TEST_F(CheckpointFolder, OneThatComesLateLeavesWhatOthersHaveSavedSince) {
   EXPECT_EQ(steps(), std::vector<std::uint64_t>{13});
 }
 
-/// One whose place was taken, and which does not know yet, saves no more: what its heir has done is what counts.
+/// A process that has lost the folder to its heir without knowing it saves no more: only the heir's checkpoints count.
 TEST_F(CheckpointFolder, WhoHasLostItsFolderSavesNoMore) {
   PlainModel model{0, 1};
   Checkpoints old{Communicator::alone(), taking()};
@@ -358,13 +359,13 @@ TEST_F(CheckpointFolder, WhoHasLostItsFolderSavesNoMore) {
   }
   save(its_heir, model, 12);
   EXPECT_EQ(steps(), (std::vector<std::uint64_t>{12, 11, 10}));
-  // Who only loads takes nothing.
+  // A process that only loads does not take the folder over.
   EXPECT_EQ(load(model)->step, 12U);
   save(its_heir, model, 13);
   EXPECT_EQ(steps().front(), 13U);
 }
 
-/// And what was just being saved when its place was taken is of later steps than its heir has done.
+/// A save that was under way when the folder was taken over is of a later step than the heir resumed from.
 TEST_F(CheckpointFolder, WhatIsSavedWhileItsFolderIsTakenDoesNotCountForLong) {
   PlainModel model{0, 1};
   save(1, {10, 17});
@@ -379,7 +380,7 @@ TEST_F(CheckpointFolder, WhatIsSavedWhileItsFolderIsTakenDoesNotCountForLong) {
   EXPECT_EQ(aside(), std::vector{fs::path{late.string() + ".aside"}});
 }
 
-/// Its parts were begun in time.
+/// The parts of this save were begun before the folder was taken over.
 TEST_F(CheckpointFolder, WhatIsNotWholeWhenItsFolderIsTakenIsGivenUp) {
   run_threads(2, {}, [&](Communicator& ranks) {
     CheckpointOptions own = options_of(ranks);
@@ -399,7 +400,7 @@ TEST_F(CheckpointFolder, WhatIsNotWholeWhenItsFolderIsTakenIsGivenUp) {
   EXPECT_EQ(folders(), 0U);
 }
 
-// ---- Another one in the place of a rank that has died
+// ---- A replacement for a rank that has died
 
 TEST_F(CheckpointFolder, SavesThatWereGivenUpLeaveNothing) {
   Communicator::Threads next{2};
@@ -409,7 +410,7 @@ TEST_F(CheckpointFolder, SavesThatWereGivenUpLeaveNothing) {
     PlainModel model{ranks.rank(), 2};
     for (const std::uint64_t step : {1, 2}) checkpoints.save(model.state(), {.step = step});
     if (ranks.rank() == 1) {
-      // What rank 0 sees of the first one, and of the second one nothing.
+      // Rank 0 sees rank 1's part of the first save, and nothing of the second save.
       const fs::path late = begun(elsewhere(), 1, "rank-00001.json");
       begun(elsewhere(), 2, "rank-00001.json");
       fs::rename(late, folder_.path() / late.filename());
@@ -422,7 +423,7 @@ TEST_F(CheckpointFolder, SavesThatWereGivenUpLeaveNothing) {
     EXPECT_THROW(checkpoints.finish(), FailedPrecondition);
     EXPECT_EQ(folders(), 0U);
     others.barrier();
-    if (others.rank() == 1) {  // as if it had written it only now
+    if (others.rank() == 1) {  // as if the part had been written only at this moment
       for (const auto& each : fs::directory_iterator{folder_.path()}) {
         const std::string name = each.path().filename().string();
         if (name.starts_with("step-")) fs::rename(each.path(), options().folder / name);

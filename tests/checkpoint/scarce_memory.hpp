@@ -9,11 +9,12 @@ namespace pharos {
 
 enum class Shortage : std::uint8_t { kNone, kOnce, kLasting };
 
-/// From now on so many allocations of this process work, and then one fails, or all do. Smaller ones always work.
+/// From this call on, so many allocations of this process work. Then one fails, or all that follow. Allocations of less
+/// than `bytes_min` always work.
 void begin_shortage(Shortage of, std::int64_t works, std::size_t bytes_min = 0);
-/// Whether there was one.
+/// Returns whether an allocation has failed.
 bool end_shortage();
-/// The calling thread has memory all the time.
+/// Allocations of the calling thread never fail.
 void be_spared();
 
 }  // namespace pharos

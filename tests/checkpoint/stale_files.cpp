@@ -19,7 +19,7 @@ namespace pharos {
 namespace {
 
 std::atomic<FileCall> stale_call = FileCall::kNone;
-// Written before that is.
+// The path is written before stale_call is set.
 std::string& stale_path() {
   static std::string path;
   return path;
@@ -53,7 +53,7 @@ void make_none_stale() {
 
 }  // namespace pharos
 
-// libstdc++ finds them, too.
+// These definitions replace libc's functions, also for the calls of libstdc++.
 extern "C" {
 
 PHAROS_API int open(const char* path, int flags, ...) {

@@ -1,5 +1,5 @@
-// What cannot be read for a reason that says nothing of what lies there is no damage: it is said, no other checkpoint
-// is taken for it, nothing begins anew, and all stay.
+// A file that cannot be read for a reason that says nothing about its content is not damaged. The load fails with that
+// reason, no older checkpoint is loaded in its place, the training does not begin anew, and all files stay.
 
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ class Unreadable : public CheckpointFolder {
     save(2, {11, 22});
     newest_ = saved().at(0).path;
   }
-  /// A file of the newest checkpoint; "": its folder, "..": all of them.
+  /// The path of a file of the newest checkpoint. "" is the checkpoint's folder, ".." is the folder of all checkpoints.
   fs::path of_newest(const std::string& file) const {
     return file.empty() ? newest_ : file == ".." ? options().folder : newest_ / file;
   }
@@ -33,12 +33,12 @@ class Unreadable : public CheckpointFolder {
   fs::path newest_;
 };
 
-// ---- A server has lost what it had given out
+// ---- The server of a network disk no longer knows its file handles
 
 struct StaleFile {
   const char* name;
   FileCall call;
-  const char* file;  ///< of the newest checkpoint
+  const char* file;  ///< in the newest checkpoint
   const char* says;
 };
 
@@ -78,9 +78,9 @@ TEST_F(Unreadable, ManifestIsNotPassedOverByWhoeverLooks) {
   expect_untouched();
 }
 
-// ---- It is somebody else's
+// ---- The files belong to another user
 
-/// As on a disk that is full: it cannot be taken over, and a training begins again all the same.
+/// The folder cannot be taken over, as on a full disk, but a training can still load and begin.
 TEST_F(Unreadable, FolderIsNotOneThatMayNotBeWritten) {
   save(1, {1});
   fs::permissions(folder_.path(), fs::perms{0755});
@@ -98,7 +98,7 @@ TEST_F(Unreadable, FolderIsNotOneThatMayNotBeWritten) {
 
 struct ForbiddenFile {
   const char* name;
-  const char* file;  ///< of the newest checkpoint
+  const char* file;  ///< in the newest checkpoint
 };
 
 class Forbidden : public Unreadable, public testing::WithParamInterface<ForbiddenFile> {};

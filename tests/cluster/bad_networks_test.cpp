@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kTime = 12s;  // longer than nodes may be silent
+constexpr auto kTime = 12s;  // longer than the time after which a silent node is given up
 
 class BadNetworksTest : public NodesApart {
  protected:
@@ -36,7 +36,7 @@ TEST_F(BadNetworksTest, WhereOnePacketOfAHundredIsLostNobodyIsGivenUp) {
   must_end_within(120s);
   begin();
   network_->lose(0.01);
-  std::this_thread::sleep_for(kTime);  // what is tested
+  std::this_thread::sleep_for(kTime);  // the time during which packets are lost
   expect_steady(*program_);
 }
 
@@ -63,7 +63,7 @@ class SlowNetworksTest : public BadNetworksTest {
     return {.wire = SLOW_WIRE,
             .middle = 50ms,
             .jitter = 25ms,
-            .seed = static_cast<std::uint32_t>(seed_of_test())};  // two of them are on each way
+            .seed = static_cast<std::uint32_t>(seed_of_test())};  // a packet crosses two wires
   }
 };
 

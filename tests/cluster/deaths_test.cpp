@@ -42,7 +42,7 @@ Deadline soon() {
   return Deadline::in(10s);
 }
 
-/// Calls and tasks from two threads until it is told to end; counts what failed and how.
+/// Makes calls and submits tasks from two threads until end() is called. Counts the failures by kind.
 class Load {
  public:
   Load(Runtime& runtime, const Actor<Counter>& actor) {
@@ -107,7 +107,7 @@ class DeathsTest : public ClusterTest {
     return found.empty() ? 0 : found.front().pid;
   }
 
-  // All but the keeper's zombie, which this process takes at the Runtime's end.
+  // Ignores the zombie of the keeper, which this process reaps only when the Runtime ends.
   void expect_cluster_gone() const {
     std::string left;
     EXPECT_TRUE(eventually([&] {
@@ -172,7 +172,7 @@ TEST_F(DeathsTest, AThreadThatWaitsWhenTheNodeIsKilledIsToldAtOnce) {
 TEST_F(DeathsTest, WhenTheZygoteIsKilledRunningActorsGoOnAndNewOnesCome) {
   ::kill(only(Part::kZygote), SIGKILL);
   EXPECT_EQ(actor_->call<&Counter::add>(1).get(soon()), 2);
-  // At once, while the node may not yet know.
+  // The new actor is made at once, when the node may not know yet that the zygote is dead.
   const auto fresh = runtime_->spawn<Counter>();
   EXPECT_EQ(fresh.call<&Counter::add>(5).get(soon()), 5);
   EXPECT_EQ(actor_->call<&Counter::add>(1).get(soon()), 3);
@@ -246,7 +246,7 @@ TEST_F(DeathsTest, AZygoteThatEndsAgainAndAgainIsATypedErrorNotAHang) {
 TEST_F(DeathsTest, WhenATaskWorkerIsKilledUnderLoadItsTasksSayWorkerDiedAndOthersRun) {
   for (int i = 0; i < 5; ++i) {
     std::vector<Ref<int>> results;
-    // The worker that the last round killed may get one more task before its end is known.
+    // The worker that the last round has killed may be given one more task before the node knows of its death.
     int worker = 0;
     ASSERT_TRUE(eventually([&] {
       const auto outcome = runtime_->submit<&process>().try_get(soon());
@@ -374,7 +374,7 @@ TEST_F(DriverDeathsTest, AStoppedDriverThatGoesOnFindsItsClusterThere) {
   ChildProgram program{CLUSTER_DRIVER, {"load"}};
   run_until_ready(program);
   program.kill(SIGSTOP);
-  std::this_thread::sleep_for(1s);  // nothing happens meanwhile, which is the point
+  std::this_thread::sleep_for(1s);  // the test is that nothing happens during this time
   program.kill(SIGCONT);
   EXPECT_SAYS(program.next_line(), "round");
   program.kill(SIGTERM);

@@ -1,4 +1,4 @@
-// What others of the machine and of its network find of a cluster: its ports, and its token.
+// What other users of the machine and of its network can see of a cluster: its ports and its token.
 
 #include <signal.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A token that can be looked for: 32 bytes, none of them zero.
+/// A token of 32 bytes. None of them is zero, so that the token can be found in texts that end with a zero byte.
 constexpr const char* kToken = "nobody+may\xC3\xA9ver\x01see these?bytes~";
 
 std::string contents(const fs::path& path) {
@@ -34,7 +34,7 @@ fs::path proc(const FoundProcess& process) {
 
 // ---- Ports
 
-/// "socket:[NUMBER]" of each that the process has.
+/// The sockets of the process, each as "socket:[NUMBER]".
 std::set<std::string> sockets_of(const FoundProcess& process) {
   std::set<std::string> found;
   std::error_code gone;
@@ -44,15 +44,15 @@ std::set<std::string> sockets_of(const FoundProcess& process) {
   }
   return found;
 }
-/// Where they are bound, as the kernel writes it: the address in hexadecimal, its bytes in the machine's order, then
-/// the port.
+/// The addresses that the process's sockets are bound to, as the kernel writes them: the address in hexadecimal, in the
+/// machine's byte order, then the port.
 std::vector<std::string> places_of(const FoundProcess& process) {
   const auto sockets = sockets_of(process);
   std::vector<std::string> places;
   for (const char* const table : {"tcp", "tcp6", "udp", "udp6"}) {
     std::istringstream lines{contents(proc(process) / "net" / table)};
     std::string line;
-    for (std::getline(lines, line); std::getline(lines, line);) {  // the first says what the columns are
+    for (std::getline(lines, line); std::getline(lines, line);) {  // the first line names the columns
       std::istringstream words{line};
       std::array<std::string, 10> columns;
       for (std::string& column : columns) words >> column;
@@ -73,7 +73,7 @@ using PortsTest = SeveralNodes;
 TEST_F(PortsTest, WithoutBeingToldNobodyListensWhereAnotherMachineCouldCome) {
   must_end_within(60s);
   if (!Network::can_be_made()) GTEST_SKIP() << "network namespaces cannot be made here";
-  const Network network{1};  // with an address that others reach
+  const Network network{1};  // has an address that other machines could reach
   head_ = network.start(1, PHAROS_EXECUTABLE, {"start", "--head", "--block", "--cpus", "1"});
   const std::string line = read_until(*head_, "listening at 127.0.0.1:7400; token in ");
   const std::string token = line.substr(line.find("token in ") + 9);
@@ -82,7 +82,7 @@ TEST_F(PortsTest, WithoutBeingToldNobodyListensWhereAnotherMachineCouldCome) {
   read_until(*nodes_.back(), "joined the head at 127.0.0.1:7400");
   const auto joins =
       network.start(1, FAR_DRIVER, {"quiet"}, {{"PHAROS_ADDRESS", "127.0.0.1:7400"}, {"PHAROS_TOKEN_FILE", token}});
-  const auto alone = network.start(1, FAR_DRIVER, {"quiet"});  // with a cluster of its own
+  const auto alone = network.start(1, FAR_DRIVER, {"quiet"});  // starts a cluster of its own
   read_until(*joins, "ready");
   read_until(*alone, "ready");
   census().wait_for(Part::kNode, 4);
@@ -100,7 +100,7 @@ TEST_F(PortsTest, WithoutBeingToldNobodyListensWhereAnotherMachineCouldCome) {
   }
   end(nodes_.back());
   nodes_.clear();
-  end(head_);  // before its network
+  end(head_);  // must end before its network is removed
 }
 
 // ---- The token
@@ -112,7 +112,7 @@ class TokenTest : public SeveralNodes {
     std::ofstream{token_file(), std::ios::binary} << kToken;
     fs::permissions(token_file(), fs::perms::owner_read | fs::perms::owner_write | others);
   }
-  /// Whose command or environment holds one of these.
+  /// The processes whose command line or environment contains one of these texts.
   std::vector<std::string> who_shows(const std::vector<std::string>& texts) const {
     std::vector<std::string> found;
     for (const FoundProcess& process : census().processes()) {
@@ -166,7 +166,7 @@ TEST_F(TokenTest, ItIsInNobodysCommandAndInNobodysEnvironment) {
   const std::vector<std::string> texts{kToken, small, capital, "bm9ib2R5K21hecOpdmVyAXNlZSB0aGVzZT9ieXRlc34"};
   EXPECT_EQ(who_shows(texts), std::vector<std::string>{});
   for (const std::string& text : texts) {
-    // Who shows it is found.
+    // Proves that the search finds a process that shows the text.
     const ChildProgram in_environment{"/bin/sleep", {"60"}, {{"SECRET", text}}};
     EXPECT_TRUE(eventually([&] { return who_shows(texts).size() == 1; }));
     const ChildProgram in_command{"/bin/sh", {"-c", "sleep 60; true", text}};

@@ -1,4 +1,4 @@
-// Large values from node to node, and what becomes of them when streams break and nodes die.
+// Large values that go from node to node, also while streams break and nodes die.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ class FarObjectsTest : public SeveralNodes {
   std::unique_ptr<ChildProgram> start(const std::string& mode, Variables more = {}) const {
     return start_program(FAR_OBJECTS, {mode, folder() / "go"}, std::move(more));
   }
-  /// What `pharos memory` says of each node.
+  /// The output of `pharos memory` for each node.
   std::vector<std::string> memories() const {
     std::vector<std::string> all;
     for (const auto& entry : fs::recursive_directory_iterator{census().folder()}) {
@@ -41,7 +41,7 @@ class FarObjectsTest : public SeveralNodes {
     return std::count_if(texts.begin(), texts.end(),
                          [&](const auto& text) { return text.find(part) != std::string::npos; });
   }
-  /// This fails in both nodes.
+  /// Runs the mode "once" with this failpoint order in both nodes.
   void value_goes_there_and_back_although(const std::string& failpoint) {
     must_end_within(60s);
     start_head();
@@ -51,7 +51,7 @@ class FarObjectsTest : public SeveralNodes {
     EXPECT_SAYS(end.output, "there: right");
     EXPECT_SAYS(end.output, "back: right");
   }
-  /// What the program waits for.
+  /// Makes the file for which the program waits.
   void go_on() const { std::ofstream{folder() / "go"}; }
 };
 
@@ -145,7 +145,7 @@ TEST_F(FarObjectsTest, WhatNeverComesIsLostWithTheReason) {
   EXPECT_SAYS(end.output, "the stream has broken, says a failpoint");
 }
 
-/// A node dies there: the program's own, or the other.
+/// A node dies at the failpoint: either the program's own node or the other node.
 class FarFailpointsTest : public FarObjectsTest, public testing::WithParamInterface<Failpoint> {
  protected:
   Variables order() const { return {{"PHAROS_FAILPOINT", std::string{name_of(GetParam())} + ":kill:0"}}; }

@@ -24,7 +24,7 @@ int twice(int value) {
   return 2 * value;
 }
 
-/// An environment variable, as it was before once this is gone.
+/// Sets an environment variable. The destructor restores its former value.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_{name} {
@@ -109,7 +109,7 @@ TEST_F(FolderTest, AFolderThatCannotBeMadeIsNamed) {
 }
 
 TEST_F(FolderTest, AFolderThatIsNotWritableIsNamed) {
-  const Variable folder{"PHAROS_FOLDER", "/sys"};  // not even root can make one there
+  const Variable folder{"PHAROS_FOLDER", "/sys"};  // not even root can make a folder there
   const std::string text = refusal<PermissionDenied>();
   EXPECT_SAYS(text, "/sys/pharos-");
   EXPECT_SAYS(text, "PHAROS_FOLDER");
@@ -130,7 +130,7 @@ TEST_F(FolderTest, ARelativeFolderWorksOrIsRefusedAndIsNotMadeElsewhere) {
   EXPECT_FALSE(fs::exists("/pharos-" + std::to_string(::geteuid())));
 }
 
-// From copies and elsewhere, because the other user may not reach the folder that this was built in.
+// Runs copies of the programs in another folder, because the other user may have no access to the build folder.
 TEST_F(FolderTest, AnotherUserThanRootCanRunACluster) {
   if (::geteuid() != 0) GTEST_SKIP() << "this is another user already";
   constexpr uid_t kNobody = 65534;

@@ -33,8 +33,8 @@ class Counter {
   int value_ = 0;
 };
 
-/// Runs it in a child of fork(), and gives the child's status; 128 and more for a signal. SIGALRM ends a child that
-/// hangs.
+/// Calls `run` in a child of fork() and returns the child's status; 128 and more if a signal ended the child. A child
+/// that hangs is ended by SIGALRM.
 int in_child(const std::function<int()>& run) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -73,7 +73,7 @@ int work() {
 
 using ForkTest = ClusterTest;
 
-// The thread sanitizer of GCC 12 cannot follow threads that a child of a process with threads starts.
+// The thread sanitizer of GCC 12 cannot follow threads in a child that was forked from a process with several threads.
 #ifdef __SANITIZE_THREAD__
 constexpr bool kChildrenMayStartThreads = false;
 #else
@@ -136,7 +136,8 @@ TEST_F(ForkTest, AChildMayDestroyTheHandlesAndTheRuntimeOfItsParent) {
 TEST_F(ForkTest, AForkWhileOtherThreadsCallAndWaitHangsNeitherParentNorChild) {
   SKIP_IF_CHILDREN_CANNOT_START_THREADS();
 #if defined(__SANITIZE_ADDRESS__)
-  // A lock of its allocator that another thread has at that moment is never free again in the child.
+  // If another thread holds a lock of the sanitizer's allocator during the fork, the lock is never released in the
+  // child.
   GTEST_SKIP() << "GCC 12's address sanitizer does not survive a fork beside threads that allocate";
 #endif
   Runtime runtime;

@@ -1,4 +1,5 @@
-// Connections between callers and workers of one node, many at once: docs/decisions/0002-the-node-hands-out-sockets.md.
+// Many connections at once between callers and workers of one node. The design is in
+// docs/decisions/0002-the-node-hands-out-sockets.md.
 
 #include <signal.h>
 #include <unistd.h>
@@ -29,7 +30,7 @@ class Target {
 
 class Caller {
  public:
-  /// How many answer.
+  /// Calls each target and returns how many answered.
   int call_all(const std::vector<Actor<Target>>& targets) {
     std::vector<Ref<int>> answers;
     for (const auto& target : targets) answers.push_back(target.call<&Target::one>());
@@ -66,7 +67,7 @@ class HandOversTest : public ClusterTest {
     for (int i = 0; i < count; ++i) actors.push_back(runtime_->spawn<T>());
     return actors;
   }
-  /// Descriptors that were sent to the process, and that it has not received.
+  /// The number of descriptors that were sent to the process and that it has not received yet.
   static int on_their_way_to(int process) {
     int sum = 0;
     for (const auto& entry : fs::directory_iterator{"/proc/" + std::to_string(process) + "/fdinfo"}) {
@@ -78,7 +79,7 @@ class HandOversTest : public ClusterTest {
     }
     return sum;
   }
-  /// Each of its threads.
+  /// Returns whether all threads of the process are stopped.
   static bool is_stopped(int process) {
     const fs::directory_iterator threads{"/proc/" + std::to_string(process) + "/task"};
     return std::all_of(begin(threads), end(threads), [](const fs::directory_entry& thread) {
@@ -87,7 +88,7 @@ class HandOversTest : public ClusterTest {
       return stat.substr(stat.rfind(')') + 2, 1) == "T";
     });
   }
-  /// A target that is stopped, and the answers of forty callers that want it.
+  /// Stops a target and lets forty callers call it; `answers_` are their results. Returns the target's process id.
   int stop_and_call() {
     target_.emplace(runtime_->spawn<Target>());
     const int process = target_->call<&Target::process>().get(Deadline::in(20s));

@@ -1,4 +1,4 @@
-// What goes on while there is no head, and what is there again when it is back.
+// A cluster whose head is away: which work goes on, and what the head knows again when it is back.
 
 #include <signal.h>
 
@@ -22,11 +22,11 @@ long now_in_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-/// A call that was answered, as without_head writes it down.
+/// A call that was answered, as the program without_head writes it to its file.
 struct Call {
   long made = 0;
   long answered = 0;
-  std::string by;  ///< process and incarnation
+  std::string by;  ///< process id and incarnation of the actor that answered
 };
 std::vector<Call> calls_in(const std::string& sink) {
   std::ifstream lines{sink};
@@ -45,7 +45,7 @@ class HeadAwayTest : public DurableHead {
  protected:
   std::string file(const std::string& name) const { return folder() / name; }
   void make(const std::string& name) const { std::ofstream{file(name)} << "there"; }
-  /// What comes behind "NAME is ".
+  /// The rest of the program's line that contains "NAME is ".
   static std::string who_is(ChildProgram& program, const std::string& name) {
     const std::string words = name + " is ";
     return read_until(program, words).substr(words.size());
@@ -76,7 +76,7 @@ TEST_F(HeadAwayTest, ActorsCallEachOtherAndGoOnAsTheyWereWhenItIsBack) {
   kill_head();
   ASSERT_NE(::kill(head, 0), 0);
   const long gone = now_in_ms();
-  std::this_thread::sleep_for(10s);  // what is tested: it is away
+  std::this_thread::sleep_for(10s);  // the time during which the head is away
   const long back = now_in_ms();
   start_durable_head();
   const long restarted = now_in_ms();

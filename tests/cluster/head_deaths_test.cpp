@@ -1,5 +1,6 @@
-// Whatever dies, what was acknowledged stands. A program changes the cluster 200 times a second and says what was
-// acknowledged to it; this process writes that down, and kills heads, nodes and workers meanwhile.
+// A change that was acknowledged is not lost, whichever process dies. The program `changing` changes the cluster 200
+// times a second and prints which changes were acknowledged. The tests record these lines while they kill heads, nodes
+// and workers.
 
 #include <signal.h>
 #include <sys/mount.h>
@@ -33,7 +34,8 @@ int rounds_wanted() {
   return rounds_of_test(5);
 }
 
-/// What its program was told, the last of each actor.
+/// The last state of each actor that was acknowledged to the program `changing`, to compare with what is found at the
+/// end.
 class Oracle {
  public:
   void note(const std::string& line) {
@@ -77,7 +79,7 @@ class Oracle {
 
 class HeadDeathsTest : public DurableHead {
  protected:
-  /// The lines that have come.
+  /// Records the program's lines for this time.
   void listen_for(ChildProgram& program, std::chrono::milliseconds time) {
     const auto until = std::chrono::steady_clock::now() + time;
     while (std::chrono::steady_clock::now() < until) oracle_.note(program.next_line(60s));
@@ -105,7 +107,7 @@ class HeadDeathsTest : public DurableHead {
   Oracle oracle_;
 };
 
-/// Head, nodes and the program each in a network of its own, where networks can be made.
+/// The head, the nodes and the program each run in a network of their own, if networks can be made on this machine.
 class ApartTest : public HeadDeathsTest {
  protected:
   void SetUp() override {
@@ -139,7 +141,7 @@ class ApartTest : public HeadDeathsTest {
   }
 
   static constexpr int kHead = 1;
-  static constexpr int kFirstNode = 2;  // of two
+  static constexpr int kFirstNode = 2;  // of two nodes
   static constexpr int kProgram = 4;
   std::optional<Network> network_;
 };
@@ -156,7 +158,7 @@ TEST_F(ApartTest, WhateverIsKilledUnderTwoHundredChangesASecondNoneThatWasAcknow
   for (int round = 0; round < rounds; ++round) {
     listen_for(*program, pause());
     kill_head();
-    if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds{random() % 1500});  // it is away
+    if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds{random() % 1500});  // away
     start_durable_head();
     listen_for(*program, pause());
     EXPECT_TRUE(eventually([&] {
@@ -176,7 +178,7 @@ TEST_F(ApartTest, WhateverIsKilledUnderTwoHundredChangesASecondNoneThatWasAcknow
   EXPECT_GT(oracle_.acknowledged(), rounds * 50);
 }
 
-// ---- What a death at a worse moment leaves
+// ---- Deaths at the worst moments
 
 TEST_F(HeadDeathsTest, AtEachFailpointOfItsRecordsTheHeadDiesAndNothingIsLost) {
   must_end_within(240s);
@@ -192,7 +194,8 @@ TEST_F(HeadDeathsTest, AtEachFailpointOfItsRecordsTheHeadDiesAndNothingIsLost) {
     for (int round = 0; round < 3; ++round) {
       listen_for(*program, 100ms);
       kill_head();
-      const auto passes = at < Failpoint::kRecordsReady ? 0 : random() % 200;  // a head begins once
+      // A head passes the failpoints before kRecordsReady only once, at its start.
+      const auto passes = at < Failpoint::kRecordsReady ? 0 : random() % 200;
       const std::string order = std::string{name_of(at)} + ":kill:" + std::to_string(passes);
       start_durable_head({{"PHAROS_FAILPOINT", order}}, false);
       while (!head_->ended()) {
@@ -206,7 +209,7 @@ TEST_F(HeadDeathsTest, AtEachFailpointOfItsRecordsTheHeadDiesAndNothingIsLost) {
 
 class PowerLossTest : public HeadDeathsTest {
  protected:
-  /// A head whose power fails, again and again.
+  /// Kills the head again and again as a power failure would: writes that are not synced are lost.
   void lose_power(int rounds, Variables variables) {
     variables.emplace_back("LD_PRELOAD", POWER_LOSS);
     variables.emplace_back("POWER_LOSS_FOLDER", state());
@@ -232,7 +235,7 @@ TEST_F(PowerLossTest, WhatWasNotSyncedWasNotAcknowledged) {
   EXPECT_EQ(oracle_.wrong(), "");
 }
 
-// The same test can fail.
+// Proves that the test above can fail.
 TEST_F(PowerLossTest, ADiskThatOnlySaysThatItHasSyncedIsFoundOut) {
   must_end_within(240s);
   bool is_found_out = false;
@@ -240,12 +243,12 @@ TEST_F(PowerLossTest, ADiskThatOnlySaysThatItHasSyncedIsFoundOut) {
     lose_power(5, {{"POWER_LOSS_LIES", "1"}});
     is_found_out = !oracle_.wrong().empty();
   } catch (const std::exception&) {
-    is_found_out = true;  // its program has ended: even its node was forgotten
+    is_found_out = true;  // the program has ended, because the head has lost even the record of its node
   }
   EXPECT_TRUE(is_found_out);
 }
 
-// ---- What only stops for a while, or has no room
+// ---- Processes that stop for a while, and a disk that is full
 
 class PausesTest : public HeadDeathsTest {
  protected:
@@ -264,7 +267,7 @@ TEST_F(PausesTest, AHeadThatWasStoppedForLongerThanNodesMayBeSilentLosesNone) {
   listen_for(*program, 500ms);
   const pid_t head = daemon_of(*head_);
   ::kill(head, SIGSTOP);
-  std::this_thread::sleep_for(20s);  // what is tested: twice what nodes may be silent
+  std::this_thread::sleep_for(20s);  // twice the time after which a silent node is given up
   ::kill(head, SIGCONT);
   listen_for(*program, 500ms);
   finish(*program);
@@ -311,7 +314,7 @@ TEST_F(PausesTest, ASecondHeadOnTheSameStateIsRefused) {
   EXPECT_NE(end.error.find("is open already"), std::string::npos) << end.error;
 }
 
-/// A small file system of its own; only root may make one.
+/// The head's records are on a small file system of their own, which only root can mount.
 class FullDiskTest : public PausesTest {
  protected:
   void SetUp() override {
@@ -329,7 +332,7 @@ class FullDiskTest : public PausesTest {
     PausesTest::TearDown();
   }
   std::string filling() const { return state() + "/filling"; }
-  /// To the last byte.
+  /// Fills the file system to the last byte.
   void fill() const {
     std::ofstream file{filling(), std::ios::binary};
     const std::string some(1 << 16, 'x');

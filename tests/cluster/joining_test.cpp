@@ -33,7 +33,7 @@ RuntimeOptions listening(const std::string& place) {
   return {.address = {}, .token_file = {}, .listen = place};
 }
 
-/// A port of this machine that somebody has.
+/// A TCP port of this machine that is in use until release().
 class BusyPort {
  public:
   BusyPort() : socket_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
@@ -61,7 +61,7 @@ class BusyPort {
   int number_ = 0;
 };
 
-/// A cluster to join; its own Runtime must go on whatever those do that fail to join.
+/// Has a cluster to join. The Runtime of that cluster must still work after other Runtimes have failed to join.
 class JoiningTest : public ClusterTest {
  protected:
   void SetUp() override {
@@ -207,7 +207,7 @@ TEST_F(JoiningTest, StrangersWhoSayNonsenseOrNothingDoNotHarmTheCluster) {
   for (const int socket : sockets) ::close(socket);
 }
 
-/// Both ends' hellos begin with eight bytes for the protocol, four for its version.
+/// The first messages of both ends begin with eight bytes that name the protocol and four for its version.
 constexpr std::size_t kHelloBytes = 64;
 constexpr std::size_t kAnswerBytes = 96;
 constexpr std::size_t kVersionAt = 8;

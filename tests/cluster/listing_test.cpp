@@ -1,4 +1,4 @@
-// What people ask of a cluster: pharos status, pharos list.
+// The commands `pharos status` and `pharos list`.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ class ListingTest : public SeveralNodes {
     driver_->wait();
     SeveralNodes::TearDown();
   }
-  /// By TCP, as from another machine.
+  /// Runs the command over TCP, as from another machine.
   ChildProgram::End ask(std::vector<std::string> words) const {
     words.insert(words.end(), {"--address", address_, "--token-file", token_file()});
     return ChildProgram{PHAROS_EXECUTABLE, words}.wait();

@@ -1,4 +1,4 @@
-// pharos logs: what workers and nodes have written.
+// The command `pharos logs`, which shows what workers and nodes have written.
 
 #include <gtest/gtest.h>
 
@@ -26,11 +26,11 @@ class LogsTest : public SeveralNodes {
     words.insert(words.end(), {"--address", address_, "--token-file", token_file()});
     return words;
   }
-  /// By TCP, as from another machine.
+  /// Runs the command over TCP, as from another machine.
   ChildProgram::End ask(std::vector<std::string> words) const {
     return ChildProgram{PHAROS_EXECUTABLE, logs(std::move(words))}.wait();
   }
-  /// The first word of the line with this.
+  /// The first word of the line that contains `part`.
   static std::string id_in(const std::string& table, const std::string& part) {
     const std::size_t at = table.find(part);
     if (at == std::string::npos) return "none";
@@ -52,7 +52,7 @@ TEST_F(LogsTest, WhatTheDeadHaveWrittenIsThereForAsLongAsTheirNode) {
   program_.reset();
 
   const std::string all = ask({}).output;
-  // Where the compiler has put the method into the call, the call is shown.
+  // If the compiler has inlined the method, the log shows the call instead of the method.
   const bool as_call = all.find("killed by SIGABRT, in a call of Writer::crash") != std::string::npos;
   const bool as_itself = all.find("killed by SIGABRT, in crash at writing.cpp:") != std::string::npos;
   EXPECT_TRUE(as_call || as_itself) << all;
@@ -106,7 +106,7 @@ TEST_F(LogsTest, AFloodLeavesItsEnd) {
   const auto all = ask({"writer"});
   EXPECT_LE(all.output.size(), 16U << 20);
   EXPECT_TRUE(all.output.ends_with("x\nthe last line\n"));
-  // A disk that is slower than the flood has not been given all of it.
+  // If the disk was too slow for the flood, the log lacks some of the bytes.
   if (all.output.find("bytes are missing: the disk was too slow") == std::string::npos) {
     EXPECT_GE(all.output.size(), 8U << 20);
     EXPECT_SAYS(all.error, "bytes before this were deleted: a log keeps only its newest part");

@@ -1,4 +1,4 @@
-// Nodes in networks of their own, which are cut for a while; and processes that are stopped for a while.
+// Nodes in networks of their own that are cut for a while, and processes that are stopped for a while.
 
 #include <signal.h>
 
@@ -45,7 +45,7 @@ TEST_F(NetworkFaultsTest, RanksOnSeveralMachinesWorkTogetherAndHearAtOnceWhenANo
 }
 
 TEST_F(NetworkFaultsTest, RanksThatALauncherHasStartedOnSeveralMachinesFindEachOther) {
-  start_head_at(false);  // for its token
+  start_head_at(false);  // makes the token that the ranks need
   const auto start_rank = [&](int place, const std::string& rank) {
     return network_->start(place, RANKS_APART, {},
                            {{"RANK", rank},
@@ -64,7 +64,7 @@ TEST_F(NetworkFaultsTest, RanksThatALauncherHasStartedOnSeveralMachinesFindEachO
   }
 }
 
-// What is tested is how long the cuts are.
+// The lengths of the cuts are what this test is about: all are below the time after which a silent node is given up.
 TEST_F(NetworkFaultsTest, ACutThatIsShorterThanTheTimeThatNodesHaveIsNotSeenByAnybody) {
   must_end_within(90s);
   start_head_at(false);
@@ -87,7 +87,7 @@ TEST_F(NetworkFaultsTest, ACutThatIsShorterThanTheTimeThatNodesHaveIsNotSeenByAn
   expect_steady(*program);
 }
 
-// Each cut lasts 3 seconds of 15. PHAROS_TEST_ROUNDS says how many there are.
+// Each round of 15 seconds has a cut of 3 seconds. PHAROS_TEST_ROUNDS is the number of rounds.
 TEST_F(NetworkFaultsTest, CutsThatComeAgainAndAgainAreNotSeenByAnybody) {
   const int rounds = rounds_of_test(2);
   must_end_within(60s + rounds * 15s);
@@ -111,7 +111,7 @@ struct OneCluster {
   std::unique_ptr<ChildProgram> program;
 };
 
-// Two clusters on the same machines, so that one cut is enough.
+// Two clusters, one with records and one without, run on the same machines, so that one cut tests both.
 TEST_F(NetworkFaultsTest, AJobLosesNothingWhenTheHeadsMachineIsCutOffFor20SecondsWhetherThereAreRecordsOrNot) {
   must_end_within(120s);
   std::vector<OneCluster> clusters;
@@ -128,12 +128,12 @@ TEST_F(NetworkFaultsTest, AJobLosesNothingWhenTheHeadsMachineIsCutOffFor20Second
   for (const OneCluster& each : clusters) {
     EXPECT_TRUE(each.head->error_with("no message comes from any other machine", 12s)) << each.head->error();
   }
-  std::this_thread::sleep_until(cut + 20s);  // what is tested
+  std::this_thread::sleep_until(cut + 20s);  // the length of the cut
   network_->heal();
   for (const OneCluster& each : clusters) {
     EXPECT_TRUE(each.head->error_with("the link of this machine was down", 10s)) << each.head->error();
   }
-  std::this_thread::sleep_for(3s);  // calls go on
+  std::this_thread::sleep_for(3s);  // some time for further calls
   make("stop");
   for (OneCluster& each : clusters) {
     const auto ended = each.program->wait(60s);
@@ -156,7 +156,7 @@ enum class Cut { kOff, kOffWithoutRecords, kToNode, kToHead };
 
 class LongCutsTest : public NetworkFaultsTest, public testing::WithParamInterface<Cut> {
  protected:
-  /// The actor "moving" runs on b, and c comes afterwards.
+  /// Starts the actor "moving" on b, and then the node c, to which it can move.
   void begin() {
     start_head_at(GetParam() != Cut::kOffWithoutRecords);
     b_ = &start_node_at(kB, "cpu=1,b=1,both=1");
@@ -181,8 +181,8 @@ class LongCutsTest : public NetworkFaultsTest, public testing::WithParamInterfac
     return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
   }
-  /// How many lines speak of the first incarnation's work after the second one was seen; of the neighbour, after that
-  /// time.
+  /// Counts the lines that the first incarnation wrote too late. First: for calls of the program, after the second
+  /// incarnation had answered one. Second: for calls of the neighbour, after the time `neighbours_until`.
   std::pair<int, int> late_lines(long neighbours_until) const {
     std::ifstream sink{file("sink")};
     std::string caller;
@@ -213,14 +213,15 @@ TEST_P(LongCutsTest, ANodeThatIsCutOffIsGivenUpAndWhatItRanMovesAndItComesBackAs
   const auto since = std::chrono::steady_clock::now();
   read_until(*program_, "program sees incarnation 2");
   EXPECT_LT(std::chrono::steady_clock::now() - since, 12s);
-  EXPECT_TRUE(head_->error_with(" given up", 1s));  // for its silence, or because TCP has found out
+  // The reason is either that the node was silent, or that TCP has reported the broken connection.
+  EXPECT_TRUE(head_->error_with(" given up", 1s));
   EXPECT_TRUE(eventually([&] { return sockets_to(kB, daemon_of(*head_)) == 0; }));
   EXPECT_GT(sockets_to(kC, daemon_of(*head_)), 0u);
   network_->heal();
   EXPECT_TRUE(b_->error_with("the cluster has given this node up", 5s));
   const long known = now_in_ms();
   read_until(*b_, "joined the head at " + address_);
-  std::this_thread::sleep_for(2s);  // if the old one did anything still, it would be seen
+  std::this_thread::sleep_for(2s);  // if the old incarnation still ran, it would write lines in this time
   make("stop");
   const auto ended = program_->wait();
   EXPECT_EQ(ended.status, 0) << ended.output << ended.error;
@@ -285,7 +286,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, BetweenTest,
                                                                          : "ToTheCaller";
                          });
 
-// ---- Processes that are stopped and come back. PausesTest has heads and nodes that are stopped for longer.
+// ---- Processes that are stopped and go on. In PausesTest heads and nodes are stopped for longer.
 
 class StoppedTest : public SeveralNodes {};
 
@@ -299,7 +300,7 @@ TEST_F(StoppedTest, NobodyDiesOfBeingStoppedForLessThanNodesHaveAndWorkersAndPro
   read_until(*program, "ready");
   const auto stop_for = [](std::vector<pid_t> processes, std::chrono::seconds time) {
     for (const pid_t process : processes) ::kill(process, SIGSTOP);
-    std::this_thread::sleep_for(time);  // what is tested
+    std::this_thread::sleep_for(time);  // the time during which the processes are stopped
     for (const pid_t process : processes) ::kill(process, SIGCONT);
     std::this_thread::sleep_for(1s);
   };

@@ -108,7 +108,7 @@ void DetachedTest::expect_that_they_outlive_their_program() {
     static_cast<void>(driver->wait());
     EXPECT_TRUE(eventually([&] { return ::kill(goes, 0) != 0; }));
     EXPECT_EQ(::kill(held, 0), 0);
-    EXPECT_TRUE(eventually([&] {  // the program's own node may just be going
+    EXPECT_TRUE(eventually([&] {  // fails while the program's own node is still ending
       ChildProgram stacks{PHAROS_EXECUTABLE, {"stack", "--address", address_, "--token-file", token_file()}};
       const auto shown = stacks.wait();
       return shown.status == 0 && shown.output.find("stays (") != std::string::npos;
@@ -197,7 +197,7 @@ TEST_F(NodesTest, AnExclusiveActorEndsByItselfBeforeItIsStartedElsewhere) {
   const pid_t stopped = daemon_of(*nodes_.front());
   ::kill(stopped, SIGSTOP);
   read_until(*driver, "it is elsewhere");
-  // Its node, which is stopped, has not reaped it.
+  // The process may be a zombie: its node is stopped and has not reaped it.
   std::ifstream stat{"/proc/" + std::to_string(process) + "/stat"};
   const std::string text{std::istreambuf_iterator<char>{stat}, {}};
   EXPECT_TRUE(text.empty() || text.find(") Z ") != std::string::npos) << text;
@@ -314,7 +314,7 @@ TEST_F(NodesTest, ANodeThatIsAskedToBeAHeadSaysWhereTheHeadIs) {
   start_head();
   start_node("cpu=1");
   const std::string line = "listening at ";
-  // The node's own address is in its second line, which start_node() has read; another one says it again.
+  // start_node() has already read the line with the address of its node, so the test takes the address of another node.
   auto other = start({"start", "--block", "--address", address_, "--token-file", token_file()}, "cpu=1");
   const std::string said = read_until(*other, line);
   const std::string at_node = said.substr(said.find(line) + line.size());
@@ -376,7 +376,7 @@ TEST_F(NodesTest, WhateverAKilledDriverOwnedIsGoneEverywhereInFiveSeconds) {
   };
   const auto ask = [&](const std::vector<std::string>& words) { return ask_at(address_, words); };
   EXPECT_SAYS(ask({"list", "actors", "--filter", "state=alive"}), "on c");
-  std::vector<std::string> others;  // where "b" and "c" are
+  std::vector<std::string> others;  // the addresses of "b" and "c"
   const std::string nodes = ask({"list", "nodes", "--format", "json"});
   const std::string word = "\"address\": \"127.";
   for (auto at = nodes.find(word); at != std::string::npos; at = nodes.find(word, at + 1)) {

@@ -1,4 +1,5 @@
-// Nodes that have too little memory. Each test's node is in a memory cgroup of its own, so that "too little" is little.
+// Nodes that have too little memory. The node of each test is in a memory cgroup with a low limit, so that the test
+// needs only little memory to exceed it.
 
 #include <signal.h>
 #include <unistd.h>
@@ -26,14 +27,14 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-/// Memory that stays this process's until its end, and is in use.
+/// Takes memory and writes to it, so that it is in use. The process keeps it until its end.
 void take(std::size_t mebibytes) {
   for (std::size_t i = 0; i < mebibytes; ++i) {
     auto* const piece = static_cast<volatile char*>(std::malloc(kMiB));
     for (std::size_t at = 0; at < kMiB; at += 4096) piece[at] = 1;
   }
 }
-/// At a pace that leaves the node the time to see it coming: 200 MiB a second at most.
+/// Takes at most 200 MiB a second, so that the node has time to notice.
 int take_without_end() {
   for (;;) {
     take(1);
@@ -47,7 +48,8 @@ int take_and_end(int mebibytes) {
   take(static_cast<std::size_t>(mebibytes));
   return ::getpid();
 }
-/// The first time without end, once there is `folder`/go; from the second on nothing.
+/// On the first attempt, waits until the file `folder`/go exists and then takes memory without end. On later attempts,
+/// takes none and returns the number of the attempt.
 std::uint32_t take_at_first(const std::string& folder) {
   if (context().attempt > 0) return context().attempt;
   std::ofstream{folder + "/begun"} << ::getpid();
@@ -71,7 +73,7 @@ class OutOfMemoryTest : public ClusterTest {
     fs::remove_all(folder());
     ClusterTest::TearDown();
   }
-  /// A cluster whose processes, but this one, have so much memory together.
+  /// Starts a cluster whose processes, except this one, share this memory limit.
   void start(std::size_t mebibytes, const std::string& threshold, const std::string& resources = "cpu=2,gpu=2") {
     must_end_within(60s);
     if (const std::string why = group_.make(mebibytes); !why.empty()) GTEST_SKIP() << "no memory cgroup: " << why;
@@ -86,7 +88,7 @@ class OutOfMemoryTest : public ClusterTest {
     runtime_.emplace(RuntimeOptions{.object_store = 64_MiB});
   }
   fs::path folder() const { return census().folder() / "files"; }
-  /// Whether tasks hold nothing in the only cluster of this test.
+  /// Returns whether tasks hold no resources in the only cluster of this test.
   static bool tasks_have_nothing() {
     const auto nodes = ChildProgram{PHAROS_EXECUTABLE, {"list", "nodes", "--format", "json"}}.wait();
     return nodes.output.find("\"tasks_have\": \"\"") != std::string::npos;
@@ -117,7 +119,7 @@ TEST_F(OutOfMemoryTest, ATaskThatTakesMemoryWithoutEndIsKilledAndItsErrorSaysWhy
   EXPECT_EQ(runtime_->submit<&take_and_end>({}, 1).get() > 0, true) << "the node goes on";
 }
 
-/// One trial wants more than there is, each time; the others need little.
+/// One trial takes memory without end, on each attempt; the other trials need little.
 double trial_that_takes(const ml::Params& params) {
   const int n = params.get<int>("n");
   return n == 2 ? take_without_end() : n;
@@ -149,7 +151,7 @@ TEST_F(OutOfMemoryTest, AnIdleWorkerGoesBeforeWhatRuns) {
   const auto hoard = runtime_->spawn<Hoard>();
   const int process = hoard.call<&Hoard::process>().get();
 #if defined(__SANITIZE_THREAD__)
-  constexpr int kTaken = 60;  // its library takes as much beside it
+  constexpr int kTaken = 60;  // the sanitizer takes about as much again
 #elif defined(__SANITIZE_ADDRESS__)
   constexpr int kTaken = 90;
 #else

@@ -56,7 +56,7 @@ TEST_F(ProgramsTest, AFunctionLoadedBeforeTheRuntimeDoesNotMakeOthersRunInItsPla
   ChildProgram program{LATE_DRIVER, {"before", LATE_LIBRARY}};
   const auto end = program.wait();
   EXPECT_EQ(end.status, 0);
-  // Whether the whole Runtime or the one function is refused: what runs is what was asked for.
+  // Either the whole Runtime or only the one function may be refused. No wrong function may run.
   EXPECT_TRUE(end.output.starts_with("30 300\n") || end.output.starts_with("FunctionNotFound")) << end.output;
   EXPECT_SAYS(end.output, "FunctionNotFound");
 }

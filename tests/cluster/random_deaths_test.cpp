@@ -19,18 +19,18 @@ using namespace std::chrono_literals;
 
 enum class Role { kDriver, kKeeper, kNode, kZygote, kWorker };
 
-// What the driver says when one of them was killed before all were there.
+// Returns whether the driver says that a process was killed before the cluster was ready.
 bool says_not_ready(const std::string& line) {
   return line.starts_with("unexpected: starting Pharos") || line.starts_with("not ready: ");
 }
 
 constexpr const char* kNames[] = {"driver", "keeper", "node", "zygote", "worker"};
 
-/// Kills one process of a program under load at a random moment, its start included. PHAROS_TEST_SEED repeats a run,
-/// PHAROS_TEST_ROUNDS makes it longer.
+/// Kills one process of a program under load at a random moment, which may be during the start. PHAROS_TEST_SEED
+/// repeats a run, and PHAROS_TEST_ROUNDS makes it longer.
 class RandomDeathsTest : public ClusterTest {
  protected:
-  // 0 while there is none: the moment was before its start.
+  // Returns 0 if no process has this role, because the moment was before its start.
   pid_t find(Role role) {
     constexpr Part kParts[] = {Part::kOther, Part::kKeeper, Part::kNode, Part::kZygote, Part::kWorker};
     const auto found = census().processes(kParts[static_cast<std::size_t>(role)]);
@@ -60,8 +60,8 @@ class RandomDeathsTest : public ClusterTest {
     if (role == Role::kDriver) {
       EXPECT_TRUE(WIFSIGNALED(end.status));
     } else {
-      // The end may have come first, also before the program takes SIGTERM; and a cluster may be killed before it is
-      // one.
+      // The program may have ended before the kill, or by SIGTERM before it had set its handler. The kill may also have
+      // come before the cluster was complete.
       const int status = WIFEXITED(end.status) ? WEXITSTATUS(end.status) : -1;
       const bool untaken = WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGTERM && end.output.empty();
       const bool stopped = !goes_on && status == 10;

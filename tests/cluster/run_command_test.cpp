@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// `pharos run`, and executables that go to nodes which lack them.
+/// Tests `pharos run`, and the sending of executables to nodes that lack them.
 class RunCommandTest : public SeveralNodes {
  protected:
   void SetUp() override {
@@ -26,12 +26,13 @@ class RunCommandTest : public SeveralNodes {
     fs::copy_file(SHIPPED, program());
   }
 
-  /// What one node does not see.
+  /// A folder that the node of start_node_elsewhere() cannot see.
   fs::path hidden() const { return folder() / "hidden"; }
   fs::path program() const { return hidden() / "app"; }
 
   static bool can_hide() { return ::geteuid() == 0 && std::system("unshare -m true 2>/dev/null") == 0; }
-  /// "b", where that folder is empty; and where these commands were run before.
+  /// Starts the node "b" in a mount namespace where the folder hidden() is empty. The shell runs the
+  /// commands `prepare` there before it starts the node.
   void start_node_elsewhere(const std::string& prepare = {}, Variables more = {}) {
     more.emplace_back("PHAROS_RESOURCES", "cpu=1,b=1");
     const std::string script = "mount -t tmpfs none '" + hidden().string() + "' && " + prepare + "exec \"$@\"";
@@ -54,7 +55,7 @@ class RunCommandTest : public SeveralNodes {
     arguments.insert(arguments.end(), command.begin(), command.end());
     return std::make_unique<ChildProgram>(PHAROS_EXECUTABLE, arguments, std::move(more));
   }
-  /// The files that nodes have been sent, or are being sent.
+  /// The executables that nodes have received or are receiving.
   std::vector<fs::path> received() const {
     std::vector<fs::path> found;
     for (const auto& entry : fs::recursive_directory_iterator{census().folder()}) {
@@ -90,7 +91,7 @@ TEST_F(RunCommandTest, TheSameBuildIsSentOnceAndOneThatIsThereNever) {
   EXPECT_EQ(again.status, 0) << again.output << again.error;
   end(nodes_[0]);
   nodes_.clear();
-  start_node("cpu=1,b=1");  // which sees all that there is
+  start_node("cpu=1,b=1");  // this node sees the folder hidden()
   const auto seen = run({program()}, {}, dies_if_it_sends)->wait();
   EXPECT_EQ(seen.status, 0) << seen.output << seen.error;
   EXPECT_SAYS(seen.output, "runs " + program().string() + "\n");

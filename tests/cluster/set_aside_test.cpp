@@ -1,4 +1,4 @@
-// Records of a head that make no sense.
+// A head whose stored records contain some that it cannot use.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -28,7 +28,8 @@ class SetAsideTest : public DurableHead {
     EXPECT_EQ(end.status, 0) << end.error;
     return end.output;
   }
-  /// As if a head had written them. In a child, which RocksDB leaves threads in.
+  /// Writes the records as a head would. A child process does it, because RocksDB leaves threads behind in the process
+  /// that uses it.
   void write(storage::Batch records) const {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -67,7 +68,7 @@ TEST_F(SetAsideTest, TheHeadStartsCountsThemAndDoesWhatTheOthersSay) {
   records.put(node::life_key(lived), bytes_of(wire::ActorLife{.actor = lived, .incarnation = 1}));
   write(std::move(records));
 
-  for (int life = 0; life < 2; ++life) {  // they are not read again, and not forgotten
+  for (int life = 0; life < 2; ++life) {  // the second head counts the records, but does not decode them again
     start_durable_head();
     EXPECT_SAYS(status(),
                 "The head could not use 5 of its records, and has set them aside; its log lists their keys.\n");
@@ -86,7 +87,7 @@ TEST_F(SetAsideTest, RecordsOfAnotherVersionAreLeftAsTheyAre) {
   start_durable_head();
   end(head_);
   std::string other = bytes_of(wire::DrainNode{NodeId{105}, 0});
-  other[8] ^= 1;  // the structure of messages
+  other[8] ^= 1;  // this byte belongs to the value that identifies the structure of messages
   storage::Batch records;
   records.put(node::drain_key(NodeId{105}), other);
   write(std::move(records));

@@ -1,4 +1,4 @@
-// Programs that share a cluster, in real processes. Exact times are the simulator's: tests/simulator/shares_test.cpp.
+// Programs that share a cluster, with real processes. tests/simulator/shares_test.cpp checks the exact times.
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// 400 tasks of 100 ms on four CPUs take 10 s, which is what others waited once. A busy machine adds to the 150 ms that
-// are promised, and no second.
+// 400 tasks of 100 ms on four CPUs take 10 s. Another program would wait that long if tasks were served in the order of
+// their arrival. The promise is 150 ms; a busy test machine may add to that, but less than a second.
 constexpr auto kWaitMax = 1s;
 
 class SharesTest : public SeveralNodes {
@@ -63,7 +63,7 @@ TEST_F(SharesTest, ActorsThatDoNothingKeepNoTaskFromACpu) {
   const auto without = time_beside("0");
   const auto with = time_beside("40");
   std::printf("%d ms without, %d ms with them\n", static_cast<int>(without.count()), static_cast<int>(with.count()));
-  // On two of eight CPUs it was four times as long. The simulator's test says 5 %.
+  // On only two of the eight CPUs the flood would take four times as long. The simulator's test allows 5 %.
   EXPECT_LT(with, without * 3 / 2);
 }
 

@@ -1,4 +1,4 @@
-// pharos stack: what processes do, asked while they do it.
+// The command `pharos stack`, which shows what processes are doing while they do it.
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class StackTest : public SeveralNodes {
     return ChildProgram{PHAROS_EXECUTABLE, words}.wait();
   }
   std::string of(const std::string& actor) const { return ask({actor}).output; }
-  /// Once it says that.
+  /// Asks for the actor's stack until the answer contains `part`, for at most 10 s. Returns the last answer.
   std::string of_until(const std::string& actor, const std::string& part) const {
     std::string text;
     eventually([&] { return (text = of(actor)).find(part) != std::string::npos; }, 10s);

@@ -10,13 +10,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// `pharos start`, `stop` and `token`, as people give them.
+/// Tests the commands `pharos start`, `pharos stop` and `pharos token`, as users give them.
 class StartCommandTest : public SeveralNodes {
  protected:
   static ChildProgram::End run(std::vector<std::string> arguments) {
     return ChildProgram{PHAROS_EXECUTABLE, std::move(arguments)}.wait(30s);
   }
-  /// What comes behind these words, to the end of the line or a semicolon.
+  /// The text that follows these words, up to the end of the line or a semicolon.
   static std::string behind(const std::string& text, const std::string& words) {
     const std::size_t begin = text.find(words);
     if (begin == std::string::npos) return "not said";
@@ -34,7 +34,7 @@ TEST_F(StartCommandTest, AClusterInTheBackgroundSaysHowToGoOnAndEndsAsAWhole) {
   EXPECT_SAYS(head.output, "end it with: pharos stop --address " + address);
   EXPECT_SAYS(head.output, "it runs in the background; its log is ");
 
-  const auto node = run({"start", "--address", address, "--cpus", "1"});  // which finds the token
+  const auto node = run({"start", "--address", address, "--cpus", "1"});  // finds the token by itself
   EXPECT_EQ(node.status, 0) << node.error;
   EXPECT_SAYS(node.output, "joined the head at " + address);
   EXPECT_SAYS(node.output, "look at it with: pharos status --address 127.0.0.1:");

@@ -72,7 +72,7 @@ TEST_F(StartStopTest, ARuntimeMayEndInAnotherThreadThanItBegan) {
 TEST_F(StartStopTest, ARuntimeOutlivesTheThreadThatMadeIt) {
   std::optional<Runtime> runtime;
   std::thread{[&] { runtime.emplace(); }}.join();
-  std::this_thread::sleep_for(50ms);  // what the kernel would do at the thread's end it has done
+  std::this_thread::sleep_for(50ms);  // the kernel sends parent-death signals when a thread ends
   expect_works(*runtime);
 }
 

@@ -1,6 +1,6 @@
-// Whoever uses the object store is killed: at each place that runtime/base/include/pharos/base/failpoint.hpp lists, in
-// each role that comes there, and at random moments; whoever is left goes on, and nothing stays behind. And the same
-// load for a long time.
+// Processes that use the object store are killed: at each failpoint of the store that
+// runtime/base/include/pharos/base/failpoint.hpp lists, in each role that reaches it, and at random moments. The
+// processes that are left go on, and nothing is left behind. One test runs the same load for a long time without kills.
 
 #include <signal.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ constexpr bool kSanitized = false;
 bool is_nodes(Failpoint at) {
   return at >= Failpoint::kStoreOpened && at < Failpoint::kObjectClaimed;
 }
-/// Comes there only when objects go to disk.
+/// Returns whether this failpoint is reached only when objects are spilled to disk.
 bool spills(Failpoint at) {
   return at == Failpoint::kObjectAskedFor || at >= Failpoint::kObjectSpilled;
 }
@@ -97,7 +97,7 @@ TEST_P(DriversFailpointsTest, AProgramThatIsKilledThereLeavesNothing) {
 
 TEST_P(NodesFailpointsTest, ANodeThatIsKilledThereIsToldOfAndLeavesNothing) {
   must_end_within(120s);
-  // Its process ends only when an actor does.
+  // This failpoint is reached only after a process of the cluster has died, so an actor is killed too.
   const bool needs_death = GetParam() == Failpoint::kProcessGone;
   for (const int passes : {0, 2}) {
     if (needs_death && passes != 0) continue;
@@ -115,7 +115,7 @@ TEST_P(StepsFailpointsTest, AStepThatFailsThereIsTypedAndTheProgramGoesOn) {
   must_end_within(120s);
   const Failpoint at = GetParam();
   const bool nodes = is_nodes(at);
-  // From then on each time.
+  // The order "fail" with 3 passes makes the step fail each time after the third.
   ChildProgram program{
       STORE_DRIVER,
       {folder(), nodes ? "nobody" : "driver", order("fail", 3)},
@@ -130,13 +130,14 @@ TEST_P(StepsFailpointsTest, AStepThatFailsThereIsTypedAndTheProgramGoesOn) {
   EXPECT_TRUE(failed);
   program.kill(SIGTERM);
   const auto end = program.wait(30s);
-  // It cannot have the whole store when there never is memory.
+  // If slots never get memory, the program cannot allocate the whole store at its end, and ends with status 11.
   const bool no_memory = at == Failpoint::kSlotProvided && WEXITSTATUS(end.status) == 11;
   EXPECT_TRUE(WIFEXITED(end.status) && (WEXITSTATUS(end.status) == 0 || no_memory)) << end.output << end.error;
   census().expect_nothing_left();
 }
 
-// All of the list, each where it belongs: a new one is in one of these, or in far_objects_test.cpp.
+// Selects from the complete list of failpoints. A new failpoint of the store belongs to one of the groups below, or to
+// far_objects_test.cpp if it concerns two nodes.
 std::vector<Failpoint> those(bool (*wanted)(Failpoint)) {
   std::vector<Failpoint> all;
   for (int at = 0; at < static_cast<int>(Failpoint::kEnd); ++at) {
@@ -150,7 +151,7 @@ std::string name_of_test(const testing::TestParamInfo<Failpoint>& test) {
 bool is_workers(Failpoint at) {
   return at < Failpoint::kStoreOpened;
 }
-// A program's results are made by others.
+// Workers make the results, so a driver never reaches kResultSent.
 bool is_drivers(Failpoint at) {
   return is_workers(at) && at != Failpoint::kResultSent;
 }
@@ -162,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(At, DriversFailpointsTest, testing::ValuesIn(those(is_d
 INSTANTIATE_TEST_SUITE_P(At, NodesFailpointsTest, testing::ValuesIn(those(is_nodes)), name_of_test);
 INSTANTIATE_TEST_SUITE_P(At, StepsFailpointsTest, testing::ValuesIn(those(can_fail)), name_of_test);
 
-/// PHAROS_TEST_SEED repeats a run, PHAROS_TEST_ROUNDS makes it longer.
+/// Kills processes at random moments. PHAROS_TEST_SEED repeats a run, and PHAROS_TEST_ROUNDS makes it longer.
 class StoreDeathsTest : public ClusterTest {
  protected:
   TemporaryFolder folder_;
@@ -176,7 +177,8 @@ TEST_F(StoreDeathsTest, WhoeverIsKilledWheneverWhatIsLeftIsRightAndNothingIsLeak
     must_end_within(120s);
     ChildProgram program{STORE_DRIVER, {folder_.path().string(), "nobody"}};
     ASSERT_EQ(program.next_line(), "round");
-    // Some workers, one after the other, and then somebody without whom nothing goes on.
+    // Kills some workers, one after the other. Then either ends the program, or kills the node or the program, without
+    // which nothing goes on.
     const auto kill_one = [&](Part part) {
       std::this_thread::sleep_for(std::chrono::microseconds{random() % 60'000});  // the instant is the test's parameter
       const auto found = census().processes(part);
@@ -209,7 +211,7 @@ TEST_F(StoreDeathsTest, WhoeverIsKilledWheneverWhatIsLeftIsRightAndNothingIsLeak
 
 // ---- A long time
 
-/// PHAROS_SOAK_SECONDS: so long.
+/// Runs for PHAROS_SOAK_SECONDS seconds, 8 by default.
 class SoakTest : public ClusterTest {
  protected:
   struct Use {
@@ -249,17 +251,17 @@ TEST_F(SoakTest, AStoreThatIsAlwaysFullTakesNoMoreMemoryAsTimePasses) {
   while (std::chrono::steady_clock::now() < start + time) {
     ASSERT_EQ(program.next_line(), "round");
     ++rounds;
-    // By then each process has what it needs.
+    // After a quarter of the time each process has reached the memory use that it needs.
     if (before.empty() && std::chrono::steady_clock::now() > start + time / 4) before = use();
   }
   const auto after = use();
   std::size_t compared = 0;
   for (const auto& [pid, its] : after) {
     const auto earlier = before.find(pid);
-    if (earlier == before.end()) continue;  // a worker for tasks that was started meanwhile
+    if (earlier == before.end()) continue;  // a task worker that was started after the first measurement
     ++compared;
     const Use& was = earlier->second;
-    if (kSanitized) continue;  // it keeps what is freed, and more for each address
+    if (kSanitized) continue;  // a sanitizer keeps freed memory, and its own data grows with the addresses used
     EXPECT_LT(its.private_kib, was.private_kib + was.private_kib / 5 + 8 * 1024) << its.name << " grows";
     EXPECT_LE(its.descriptors, was.descriptors + 4) << its.name << " opens more and more";
   }

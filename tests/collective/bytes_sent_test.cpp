@@ -1,4 +1,4 @@
-// What ranks send for an operation, counted where it goes to the sockets.
+// The bytes that ranks send for an operation, counted where they go to the sockets.
 
 #include <cstdint>
 #include <functional>
@@ -10,15 +10,15 @@
 namespace pharos::ml {
 namespace {
 
-/// Elements of the whole data. Each count of ranks and machines here divides it into parts of whole cache lines.
+/// Elements of the whole data. For each number of ranks and machines here its parts are whole cache lines.
 constexpr std::size_t kElements = std::size_t{64} * 30 * 500;
 constexpr std::uint64_t kBytes = kElements * sizeof(float);
-/// What a rank says of an operation to all others, and with each chunk of data.
+/// Upper bound of the headers that a rank sends, for an operation and for each chunk of data.
 constexpr std::uint64_t kHeadersMax = 4096;
 
 struct Kind {
   const char* name;
-  std::uint64_t times;  ///< that each byte goes from the ranks that have it to the others
+  std::uint64_t times;  ///< how often each byte is sent from the ranks that have it to the others
   std::function<void(Communicator& ranks, std::span<float> all, std::span<float> piece)> call;
 };
 
@@ -34,7 +34,7 @@ const std::vector<Kind> kKinds{
      }},
 };
 
-/// That each rank sends for `kind`, by rank.
+/// Returns the bytes that each rank sends for `kind`, by rank.
 std::vector<std::uint64_t> bytes_by_rank(Communicator& ranks, const Kind& kind) {
   std::vector<float> all(kElements, 1);
   std::vector<float> piece(kElements / ranks.size(), 1);

@@ -1,4 +1,4 @@
-// What every backend has to do, for ranks that are threads and ranks that are processes.
+// The behaviour that every backend must have, for ranks that are threads and ranks that are processes.
 
 #include <algorithm>
 #include <cstring>
@@ -86,13 +86,13 @@ TEST_P(Conformance, MessagesOfAnySizeArriveInTheirOrder) {
       std::vector<float> own(n);
       std::vector<float> theirs(n);
       for (std::size_t i = 0; i < n; ++i) own[i] = value(ranks.rank(), i);
-      // All send before they receive: it goes on while they wait.
+      // All ranks send before they receive: data is sent while they wait.
       auto sent = ranks.begin_send(std::span<const float>{own}, next);
       ranks.receive(std::span{theirs}, before);
       sent.wait();
       for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(theirs[i], value(before, i)) << n;
     }
-    // From all to all, many at once, waited for backwards.
+    // From all ranks to all, many messages at once, waited for in reverse order.
     std::vector<Pending> pending;
     std::vector<std::int64_t> own(ranks.size() * 50);
     std::vector<std::int64_t> theirs(own.size());
@@ -116,8 +116,8 @@ TEST_P(Conformance, MessagesOfAnySizeArriveInTheirOrder) {
 TEST_P(Conformance, MessagesGoOnBesideWhatAllDo) {
   run([](Communicator& ranks) {
     if (ranks.size() == 1) return;
-    // Rank 0 has the message before the sum, rank 1 behind it, in another order than they wait for them; the others
-    // have none.
+    // Rank 0 begins the message before the sum and rank 1 after it, and each waits in another order. The other ranks
+    // have no message.
     for (const std::size_t n : {1UL, 300'000UL}) {
       std::vector<double> sum(n, 1);
       std::vector<double> message(n, ranks.rank() == 0 ? 7 : 0);
@@ -143,7 +143,7 @@ TEST_P(Conformance, MemoryIsAllocatedWhileMessagesAndSumsAreUnderWay) {
     if (ranks.size() == 1) return;
     for (const std::size_t n : {1UL, 1'000'000UL}) {
       std::vector<double> message(n, ranks.rank() == 0 ? 7 : 0);
-      // To one that takes it before it allocates, and from one that sends it later.
+      // The message goes to a rank that receives it before it allocates, and comes from a rank that sends it later.
       if (ranks.rank() == 0) {
         auto sent = ranks.begin_send(std::span<const double>{message}, 1);
         EXPECT_EQ(ranks.allocate<float>(n).size(), n);
@@ -162,7 +162,7 @@ TEST_P(Conformance, MemoryIsAllocatedWhileMessagesAndSumsAreUnderWay) {
           ranks.send(std::span<const double>{message}, 0);
         }
       }
-      // A rank waits for the first of two sums, or for none.
+      // Rank 1 waits for the first of two sums before it allocates, and the other ranks wait for neither.
       std::vector<double> large(n, 1);
       std::vector<float> small(1, 1);
       auto first = ranks.begin_all_reduce(std::span{large});
@@ -240,7 +240,7 @@ TEST_P(Conformance, OperationsOfAllKindsAreUnderWayAtOnce) {
       std::vector<double> to{};
       std::vector<double> expected{};
     };
-    // Each of its own length: some go in one piece, some in parts.
+    // The operations have different lengths: some go in one piece, some in several.
     std::vector<Data> all(kOperations);
     std::vector<Pending> pending;
     for (std::size_t i = 0; i < kOperations; ++i) {
@@ -254,7 +254,7 @@ TEST_P(Conformance, OperationsOfAllKindsAreUnderWayAtOnce) {
         for (std::size_t rank = 0; rank < world; ++rank) result += value(rank, piece);
         return result;
       };
-      // Pieces of n, each with its value.
+      // Pieces of n elements, each with its own value.
       const auto pieces = [n](std::size_t count, const auto& value_of_piece) {
         std::vector<double> data;
         for (std::size_t piece = 0; piece < count; ++piece) data.insert(data.end(), n, value_of_piece(piece));

@@ -1,6 +1,6 @@
 #pragma once
 
-// What every backend has to do, for ranks that are threads and ranks that are processes.
+// The base of tests that every backend has to pass, with ranks that are threads and ranks that are processes.
 
 #include <algorithm>
 #include <cmath>
@@ -16,14 +16,14 @@ namespace pharos::ml {
 
 enum class Are { kThreads, kProcesses, kStreams, kOnMachines, kProcessesOnMachines };
 
-/// On as many machines as that leaves: ranks of one machine.
+/// Ranks on each machine, in the backends with several machines.
 inline std::uint32_t on_each(std::uint32_t count) {
   return count == 8 ? 4 : 2;
 }
 
 class EachBackend : public testing::TestWithParam<std::pair<Are, std::uint32_t>> {
  protected:
-  /// Ranks of one machine, as far as they share memory; without any, all of them.
+  /// Ranks on each machine in the backends with several machines; otherwise the number of all ranks.
   static std::uint32_t neighbours() {
     const auto [are, count] = GetParam();
     return are == Are::kOnMachines || are == Are::kProcessesOnMachines ? on_each(count) : count;
@@ -65,7 +65,7 @@ T element_of(double value) {
     return static_cast<T>(value);
   }
 }
-/// What rank `rank` gives at `place`: small integers, so that every sum is exact.
+/// The value of rank `rank` at `place`: small integers, so that every sum is exact.
 template <class T>
 T given(std::uint32_t rank, std::size_t place) {
   return element_of<T>(static_cast<double>((place * 7 + rank * 3) % 5));

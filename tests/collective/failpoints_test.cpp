@@ -1,4 +1,4 @@
-// A rank that is killed or stopped at each place in the code that says so, in each backend.
+// A rank is killed or stopped at each failpoint, in each backend.
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -20,7 +20,8 @@ using namespace std::chrono_literals;
 using Action = FailpointOrder::Action;
 
 constexpr std::uint32_t kVictim = 1;
-/// How long ranks wait for each other: long where one is killed, of which they are told.
+/// How long ranks wait for each other. It is long where a rank is killed, because the others learn of the death at
+/// once.
 constexpr CommunicatorOptions kLong{.timeout = 20s};
 constexpr CommunicatorOptions kShort{.timeout = 400ms};
 constexpr CommunicatorOptions kShortComing{.timeout = 2s};
@@ -50,13 +51,13 @@ const std::vector<Way> kWays{
     {"machines", 4, [](const auto& coming) { return join_machines(2, 2, coming, false); }, on_machines()},
 };
 
-/// How long the others wait for one that is stopped there; they allocate memory when they come, too.
+/// How long the other ranks wait for a rank that is stopped at a failpoint. Ranks also allocate memory when they join.
 Duration deadline_at(Failpoint at) {
   const bool comes = at == Failpoint::kRankHere || at == Failpoint::kMemoryOffered || at == Failpoint::kMemoryMapped;
   return (comes ? kShortComing : kShort).timeout;
 }
 
-/// All that there is, many times.
+/// Runs all operations many times.
 void work(Communicator& ranks) {
   std::vector<double> own(40'000, 1);
   const std::uint32_t other = ranks.size() - 1;
@@ -79,7 +80,7 @@ void work(Communicator& ranks) {
   }
 }
 
-/// What it has thrown.
+/// Joins and works as that rank, and returns the error that it throws.
 std::string error_of_rank(std::uint32_t rank, const Join& join, const CommunicatorOptions& options) {
   try {
     auto backend = join(rank);
@@ -138,7 +139,7 @@ TEST(RankCheck, SeesThatARankHasDiedThoughNobodyWaitsForIt) {
     const auto body = [&](Communicator& ranks) {
       ranks.check();
       const std::string text = message_of<ActorDied>([&] {
-        ranks.barrier();  // which may hear of it
+        ranks.barrier();  // this barrier may already fail
         if (ranks.rank() == kVictim) {
           life.give();
           ::raise(SIGKILL);

@@ -1,4 +1,4 @@
-// Ranks that do not agree, do not come, stop or die.
+// Ranks that disagree, do not come, stop or die.
 
 #include <poll.h>
 #include <signal.h>
@@ -223,7 +223,7 @@ TEST(Stop, IsADeadlineWithTheRankAndGoesOnWhenItWasShorter) {
   });
 }
 
-// More that want to run than there are CPUs, all the time.
+// More processes want to run than there are CPUs, all the time.
 TEST(CpuHog, BesideThemRanksOfEachBackendGoOn) {
   const unsigned cpus = std::max(std::thread::hardware_concurrency(), 1U);
   std::vector<pid_t> hogs;

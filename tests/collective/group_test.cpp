@@ -1,4 +1,4 @@
-// Members of a group as ranks: they are processes that the cluster has made.
+// Members of a group as ranks: actor processes that the cluster has started.
 
 #include <signal.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ class Trainer {
   std::pair<std::uint32_t, std::uint32_t> place() const {
     return {ml::communicator().rank(), ml::communicator().size()};
   }
-  /// Each rank gives its rank and one.
+  /// Each rank gives its number plus one.
   double sum(std::size_t elements) const {
     auto& ranks = ml::communicator();
     std::vector<double> data(elements, ranks.rank() + 1);
@@ -47,7 +47,7 @@ class Trainer {
     std::vector<float> data(100'000, 1);
     for (;;) ml::communicator().all_reduce(std::span{data}, ml::Reduction::kMean);
   }
-  /// The others wait for that rank.
+  /// One rank throws, while the other ranks wait for it.
   double throw_at(std::uint32_t rank) const {
     if (ml::communicator().rank() == rank) throw std::runtime_error{"the disk of this rank is full"};
     return sum(1000);
@@ -93,7 +93,7 @@ TEST_F(GroupCommunicators, MembersOfOneMachineMayDoAsIfEachHadItsOwn) {
   expect_sums(group);
 }
 
-/// Two and two, as if they were on two machines.
+/// Two ranks each, as if they were on two machines.
 TEST_F(GroupCommunicators, OnSeveralMachinesSumsAreOfMachinesOrInTheOrderOfTheRanks) {
   Runtime runtime;
   const auto group = runtime.spawn_group<Trainer>({.name = "trainers", .size = 4});
@@ -285,7 +285,7 @@ TEST_F(GroupCommunicators, ConnectingGoesOnWithWhoIsThereWhenOneDiesMeanwhile) {
     killer.join();
     try {
       expect_sums(group);
-    } catch (const Exception&) {  // it was killed after they had been connected
+    } catch (const Exception&) {  // a member was killed after the group had been connected
       ml::connect(group);
       expect_sums(group);
     }

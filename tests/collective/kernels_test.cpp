@@ -31,7 +31,7 @@ TEST(HalfPrecision, GoesToFloatAndBackAsItWas) {
   EXPECT_EQ(to_float(Half{0x7bff}), 65504.0F);
 }
 
-// Between two neighbours the nearer one is right, and in the middle the even one.
+// A number between two neighbours is rounded to the nearer one, and in the middle to the even one.
 template <class T, class Make>
 void check_rounding(Make make) {
   for (std::uint32_t bits = 0; bits < 0x7bff; ++bits) {
@@ -73,7 +73,7 @@ void check_same_bits(DType dtype) {
         run(plain, &reduce_plain);
         run(fast, &reduce);
         for (std::size_t rank = 0; rank < ranks; ++rank) {
-          // What is no number need not be the same one.
+          // NaNs need not have the same bits.
           for (std::size_t i = 0; i < n; ++i) {
             T a{};
             T b{};
@@ -107,7 +107,7 @@ TEST(Kernels, GiveTheSameBitsOnEveryMachine) {
 }
 
 TEST(Kernels, HalfPrecisionIsRoundedOnce) {
-  // 256 + 1 + 1 is 258 if it is summed as float; rounded after each step it would stay 256.
+  // 256 + 1 + 1 is 258 if it is summed as float. Rounded after each step it would stay 256.
   std::vector<BFloat16> data{to_bfloat16(256), to_bfloat16(1), to_bfloat16(1)};
   std::vector<const std::byte*> from;
   for (BFloat16& each : data) from.push_back(reinterpret_cast<std::byte*>(&each));
@@ -132,7 +132,7 @@ TEST(Kernels, WhatIsNoNumberIsSeenInEveryReduction) {
   }
 }
 
-// In place, to one of the places, or elsewhere: the same bits, by either code.
+// The result is the same to the bit in place, in one of the inputs and elsewhere, with either code.
 TEST(Kernels, ToOnePlaceIsAsToAll) {
   std::mt19937 random{11};
   std::normal_distribution<float> normal;

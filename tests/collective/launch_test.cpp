@@ -52,7 +52,7 @@ TEST(LaunchTest, EachLauncherIsUnderstood) {
 TEST(LaunchTest, ProcessesThatNobodyLaunchedAreAlone) {
   EXPECT_FALSE(*launch_in({}));
   EXPECT_FALSE(*launch_in({{"MASTER_ADDR", "node1"}, {"WORLD_SIZE", "4"}}));
-  // As in the script of a Slurm job, which is no task of it.
+  // These variables are set in the batch script of a Slurm job, which is not one of its tasks.
   EXPECT_FALSE(*launch_in({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}}));
 }
 

@@ -1,4 +1,4 @@
-// Ranks of several machines that do not agree, do not come, leave or give up, and what their sums are.
+// Ranks on several machines that disagree, do not come, leave or give up, and the sums of the ranks.
 
 #include <chrono>
 #include <ctime>
@@ -30,7 +30,7 @@ TEST(Machines, DisagreementIsToldOnAllRanksWhereverItIs) {
       EXPECT_SAYS(text, "rank " + std::to_string(other));
     });
   }
-  // All of a machine against all of the other.
+  // All ranks of one machine disagree with all ranks of the other.
   for (const bool in_place : {false, true}) {
     run_four([&](Communicator& ranks) {
       const auto shared = ranks.allocate<double>(40'000);
@@ -100,7 +100,8 @@ TEST(Machines, WaitingTakesNoCpu) {
   });
 }
 
-/// Before the neighbours have met: another rank of its machine may have found all others.
+/// A rank fails before it has met its neighbours, because another rank of its machine may already have found all
+/// others.
 TEST(Machines, WhoeverDoesNotReachTheOthersTellsTheNeighbours) {
   for (const bool is_told : {true, false}) {
     auto memory = Mapping::of(-1, Meeting::bytes_for(2));
@@ -124,7 +125,8 @@ TEST(Machines, WhoeverDoesNotReachTheOthersTellsTheNeighbours) {
   }
 }
 
-/// A machine's sums, in the order of its ranks, are summed up in the order of the machines; a mean is divided once.
+/// The sums of the machines, each in the order of its ranks, are added in the order of the machines. A mean is divided
+/// once.
 TEST(Machines, SumsAreThoseOfEachMachineSummedUp) {
   run_four([](Communicator& ranks) {
     std::vector<std::vector<double>> all(4, std::vector<double>(50'000));

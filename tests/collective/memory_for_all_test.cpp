@@ -1,4 +1,4 @@
-// Memory that is one for all ranks of a machine.
+// Memory that all ranks of a machine share.
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ TEST(MemoryForAll, IsOneForAllRanks) {
   run_threads(1, {}, look);
 }
 
-/// What one has given back the others have still.
+/// Memory that one rank has given back stays valid for the other ranks.
 TEST(MemoryForAll, IsGivenBackByEachRankWhenItLikes) {
   run_processes(3, {}, [](Communicator& ranks) {
     std::optional memory{ranks.allocate_for_all<double>(50'000)};

@@ -1,5 +1,5 @@
-// Ranks that are killed or stopped at random instants of whatever they do together, in each backend; and the others,
-// which go on without them.
+// Ranks are killed or stopped at random instants during any operation, in each backend. The other ranks go on without
+// them.
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 enum class Way { kMemory, kStreams, kMachines };
 enum class Fate { kKilled, kStopped };
 
-/// What a rank's process holds, which is as before when it has left its group.
+/// Resources that the process of a rank holds. They are as before when the rank has left its group.
 struct Holdings {
   std::ptrdiff_t descriptors = 0;
   std::ptrdiff_t shared_mappings = 0;
@@ -43,7 +43,7 @@ struct Holdings {
   }
 };
 
-/// PHAROS_TEST_ROUNDS says how many; a round's number is its seed.
+/// PHAROS_TEST_ROUNDS is the number of rounds; the number of a round is its seed.
 class RandomFailures : public testing::TestWithParam<std::pair<Way, Fate>> {
  protected:
   static constexpr Duration kTimeout = kIsSanitized ? 2s : 300ms;
@@ -81,11 +81,11 @@ class RandomFailures : public testing::TestWithParam<std::pair<Way, Fate>> {
     }
     return {};
   }
-  /// Without the one that is lost. Machines that have not as many ranks each go by TCP alone.
+  /// Joins the ranks without the one that is lost. Machines with different numbers of ranks use only TCP.
   static Join join_survivors(Way way, std::uint32_t count) {
     return join(way == Way::kMachines ? Way::kStreams : way, count - 1);
   }
-  /// Memory where ranks meet is mapped before they are made, and goes with each group that has some.
+  /// Shared memory where ranks meet is mapped before the ranks are started, and each group unmaps its own when it ends.
   static std::ptrdiff_t met_in_memory(Way way) { return way == Way::kMemory ? 2 : way == Way::kMachines ? 1 : 0; }
 
   static void expect_sums(Communicator& ranks) {
@@ -122,7 +122,7 @@ TEST_P(RandomFailures, EndAllOthersWithTheRankAndTheyGoOnInANewTerm) {
     const auto rank = [&](Communicator& ranks) {
       std::mt19937 choices{same};
       const auto until_it_fails = [&] {
-        ranks.barrier();  // of which some may hear that it has failed already
+        ranks.barrier();  // this barrier may already fail at some ranks
         if (ranks.rank() == victim) befall(fate, when, life);
         work(ranks, choices);
       };

@@ -31,7 +31,7 @@
 
 namespace pharos::ml {
 
-/// How a rank joins the others, in a process or thread of its own.
+/// Joins the ranks as one of them, in the calling process or thread.
 using Join = std::function<Result<std::unique_ptr<detail::Backend>>(std::uint32_t rank)>;
 
 using JoinStreams = std::function<Result<std::unique_ptr<StreamBackend>>(std::uint32_t rank, const StreamSteps&)>;
@@ -51,7 +51,7 @@ inline JoinStreams listen_all(std::uint32_t count, const CommunicatorOptions& op
   };
 }
 
-/// Over TCP, on this machine's loopback.
+/// Joins ranks over TCP, on the loopback of this machine.
 inline Join join_streams(std::uint32_t count, const CommunicatorOptions& options) {
   return [join = listen_all(count, options)](std::uint32_t rank) -> Result<std::unique_ptr<detail::Backend>> {
     PHAROS_TRY(auto backend, join(rank, {}));
@@ -59,8 +59,8 @@ inline Join join_streams(std::uint32_t count, const CommunicatorOptions& options
   };
 }
 
-/// As if each so many were on a machine of their own: in memory there, over TCP between. Threads, or children of this
-/// process.
+/// Joins ranks as if each `on_each` of them were on a machine of their own: in memory there, and over TCP between. The
+/// ranks are threads or children of this process.
 inline Join join_machines(std::uint32_t machines, std::uint32_t on_each, const CommunicatorOptions& options,
                           bool are_threads) {
   std::vector<std::shared_ptr<Mapping>> memories;
@@ -88,7 +88,7 @@ inline Join join_machines(std::uint32_t machines, std::uint32_t on_each, const C
   };
 }
 
-/// In memory that is shared with children of this process.
+/// Joins ranks in memory that is shared with children of this process.
 inline Join join_memory(std::uint32_t count, Duration time) {
   auto memory = Mapping::of(-1, Meeting::bytes_for(count));
   EXPECT_TRUE(memory);
@@ -110,7 +110,7 @@ inline void run_as_rank(std::uint32_t rank, const CommunicatorOptions& options, 
   }
 }
 
-/// Ranks that are threads of this process, however they join.
+/// Runs ranks as threads of this process.
 inline void run_threads(std::uint32_t count, const CommunicatorOptions& options, const Join& join, const Rank& body) {
   std::vector<std::thread> all;
   for (std::uint32_t rank = 0; rank < count; ++rank)
@@ -126,14 +126,14 @@ inline void run_machines(std::uint32_t machines, std::uint32_t on_each, const Co
   run_threads(machines * on_each, options, join_machines(machines, on_each, options, true), body);
 }
 
-/// When a rank was last known to live, in memory that children of this process share.
+/// The last time at which a rank was alive, in memory that children of this process share.
 class LifeSign {
  public:
   LifeSign() : memory_{*Mapping::of(-1, sizeof(std::atomic<Duration::rep>))} {}
 
-  /// By that rank: it lives now.
+  /// The calling rank is alive.
   void give() const { last().store(now().count()); }
-  /// And from now on, until it dies or stops.
+  /// Gives a sign each millisecond, until this process dies or is stopped.
   void keep_giving() const {
     give();
     std::thread{[this] {
@@ -152,7 +152,7 @@ class LifeSign {
   const Mapping memory_;
 };
 
-/// Processes, children of this one. Those that `may_die` need not end well; those that are stopped go on when the
+/// Runs children of this process. The children in `may_die` may end in any way. Stopped children are continued when the
 /// others have ended.
 inline void run_children(std::uint32_t count, const std::function<void(std::uint32_t)>& body,
                          const std::vector<std::uint32_t>& may_die = {}) {
@@ -178,7 +178,7 @@ inline void run_children(std::uint32_t count, const std::function<void(std::uint
     }
   }
 }
-/// Ranks that are processes.
+/// Runs ranks as child processes.
 inline void run_processes(std::uint32_t count, const CommunicatorOptions& options, const Join& join, const Rank& body,
                           const std::vector<std::uint32_t>& may_die = {}) {
   run_children(

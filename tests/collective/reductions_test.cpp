@@ -1,4 +1,4 @@
-// What comes out of every backend's reductions, to the last bit.
+// The results of every backend's reductions, to the last bit.
 
 #include <algorithm>
 #include <cstring>
@@ -21,7 +21,7 @@ void check_all_reduce(Communicator& ranks, std::span<T> data, Reduction reductio
         << to_string(kDTypeOf<T>) << ' ' << to_string(reduction) << " of " << data.size() << " at " << i;
   }
 }
-/// There is no mean of whole numbers.
+/// Integers have no mean.
 template <class T>
 const std::vector<Reduction> kReductionsOf =
     std::is_integral_v<T> ? std::vector{Reduction::kSum, Reduction::kMax, Reduction::kMin}
@@ -99,7 +99,7 @@ TEST_P(Reductions, ReduceScattersOfAllTypesAndSizes) {
   run([](Communicator& ranks) { for_each_type([&]<class T>() { check_reduce_scatters<T>(ranks); }); });
 }
 
-/// Half of this rank's own piece, in two parts, is not where the rest is, and what is there instead does not count.
+/// Half of this rank's own piece lies elsewhere, in two parts. The values in its place do not count.
 template <class T>
 void check_elsewhere(Communicator& ranks, std::span<T> from, Reduction reduction) {
   std::vector<T> piece(from.size() / ranks.size());
@@ -139,7 +139,7 @@ TEST_P(Reductions, ReduceScattersWhatIsInPartElsewhere) {
   });
 }
 
-/// The sum from left to right, as the type that elements are summed in.
+/// The sum from left to right, in the type in which elements are summed.
 template <class T>
 T sum_of(const std::vector<T>& from) {
   using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
@@ -147,7 +147,7 @@ T sum_of(const std::vector<T>& from) {
   for (std::size_t i = 1; i < from.size(); ++i) sum += static_cast<Wide>(value_of(from[i]));
   return element_of<T>(static_cast<double>(sum));
 }
-/// The sum of each machine's ranks, and then of the machines' sums.
+/// The sum of the sums of each machine's ranks.
 template <class T>
 T sum_by_machine(const std::vector<T>& from, std::uint32_t neighbours) {
   std::vector<T> sums;
@@ -156,7 +156,7 @@ T sum_by_machine(const std::vector<T>& from, std::uint32_t neighbours) {
   return sum_of(sums);
 }
 
-/// Ordinary numbers: what their sum is depends on the order.
+/// Ordinary numbers, whose sum depends on the order.
 template <class T>
 void check_order(Communicator& ranks, std::uint32_t neighbours) {
   std::mt19937 random{7};
@@ -199,7 +199,7 @@ void check_order(Communicator& ranks, std::uint32_t neighbours) {
       ASSERT_EQ(value_of(same[i]), value_of(piece[i])) << i << " of " << n;
     }
   }
-  // The order of two summands does not matter, and sums of few halves are exact.
+  // The sum of two numbers does not depend on the order, and sums of a few 16-bit floats are exact in float.
   EXPECT_EQ(depends, sizeof(T) != 2 && (neighbours > 2 || ranks.size() > 2 * neighbours));
 }
 
@@ -210,8 +210,8 @@ TEST_P(Reductions, SumsAreInTheOrderOfTheRanks) {
   });
 }
 
-/// One gives a number whose neighbours are 2 away, and the others give ones: a sum of two at a time, rounded each time,
-/// would lose those.
+/// One rank gives a number whose neighbours are 2 away, and the other ranks give 1. Sums of two numbers at a time, each
+/// rounded, would lose the ones.
 template <class T>
 void check_halves(Communicator& ranks, std::uint32_t neighbours, double large) {
   const auto shared = ranks.allocate<T>(50'000);
@@ -242,8 +242,8 @@ void check_halves(Communicator& ranks, std::uint32_t neighbours, double large) {
   }
 }
 
-/// On several machines a machine's sum is rounded once, and that of the machines once more: what goes between them are
-/// halves.
+/// On several machines the sum of a machine is rounded once, and the sum of the machines once more, because 16-bit
+/// floats go between the machines.
 TEST_P(Reductions, HalvesAreSummedAsFloats) {
   run([](Communicator& ranks) {
     check_halves<BFloat16>(ranks, neighbours(), 256);

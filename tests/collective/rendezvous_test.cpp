@@ -68,7 +68,7 @@ TEST_F(RendezvousTest, WhoDoesNotComeIsNamedToThoseThatCame) {
 }
 
 TEST_F(RendezvousTest, WhoDoesNotFitIsRefusedAndAllHearWhy) {
-  using Said = std::pair<std::uint32_t, std::uint32_t>;  // rank, of how many
+  using Said = std::pair<std::uint32_t, std::uint32_t>;  // a rank, and the number of ranks
   const auto expect_refused = [&](const std::vector<Said>& said, const std::string& why) {
     std::vector<std::thread> all;
     for (const auto& [rank, ranks] : said) {
@@ -145,7 +145,7 @@ TEST_F(RendezvousTest, OverTcpOnlyThoseWithTheTokenMeet) {
   EXPECT_EQ(at_1->offers[1].process, 1);
 }
 
-/// All the way: processes that only know their environment.
+/// The whole way, with processes that only know their environment.
 TEST_F(RendezvousTest, ProcessesOfOneLaunchWorkTogether) {
   ::setenv("PHAROS_FOLDER", folder_.path().c_str(), 1);
   ::setenv("WORLD_SIZE", "3", 1);

@@ -1,4 +1,4 @@
-// Ranks over TCP that do not agree, do not come, stop or die; and strangers.
+// Ranks over TCP that disagree, do not come, stop or die; and strangers that connect.
 
 #include <poll.h>
 #include <signal.h>
@@ -71,7 +71,7 @@ TEST(StreamAbsence, WhoGivesUpSaysWhyToTheOthersAtOnce) {
 TEST(StreamPace, IsKept) {
   const CommunicatorOptions options{.timeout = 20s, .bytes_per_second = 100'000'000};
   run_streams(2, options, [](Communicator& ranks) {
-    std::vector<float> data(5'000'000, 1);  // of which each rank sends half, and half of the sums
+    std::vector<float> data(5'000'000, 1);  // each rank sends half of it, and half of the sums
     ranks.barrier();
     const auto begin = now();
     ranks.all_reduce(std::span{data});
@@ -171,7 +171,7 @@ TEST(StreamForming, EndsWhenARankDiesThatWasThereAlready) {
   dying.join();
 }
 
-/// A socket that rank 0 takes for one of this rank's.
+/// Returns a socket that rank 0 takes for a socket of `rank`.
 Fd come_to(const net::Address& address, const net::Key& key, std::uint64_t rank) {
   auto socket = net::connect_to(address, Deadline::in(5s));
   EXPECT_TRUE(socket);
@@ -180,7 +180,7 @@ Fd come_to(const net::Address& address, const net::Key& key, std::uint64_t rank)
   return *std::move(socket);
 }
 
-/// Rank 3 never comes. What rank 0 says to rank 1, this one hears as rank 1 of others.
+/// Rank 3 never comes. The message that rank 0 sends to rank 1 is then sent to rank 1 of another group.
 TEST(StreamForming, WhoGivesUpTellsThoseItHasFoundWhy) {
   net::Key key;
   fill_random(key);
@@ -192,7 +192,7 @@ TEST(StreamForming, WhoGivesUpTellsThoseItHasFoundWhy) {
   std::jthread rank_0{[&] { looked = connect_ranks(*listener, addresses, key, 0, 1, Deadline::in(20s)); }};
   const auto begin = now();
   const Fd rank_1 = come_to(address, key, 1);
-  come_to(address, key, 2);  // and is gone
+  come_to(address, key, 2);  // this connection is closed at once
   StreamMessage message;
   ASSERT_TRUE(net::receive_all(rank_1.get(), std::as_writable_bytes(std::span{&message, 1}), Deadline::in(10s)));
   EXPECT_EQ(message.kind, StreamMessage::Kind::kGaveUp);
@@ -223,7 +223,7 @@ TEST(StreamForming, WhoGivesUpTellsThoseItHasFoundWhy) {
   EXPECT_LT(now() - begin, 10s);
 }
 
-/// With the key, but not with sense.
+/// A peer that has the key but sends nonsense.
 TEST(StreamStrangers, BytesThatMakeNoSenseEndTheGroupAndAllocateNothing) {
   auto first = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
   ASSERT_TRUE(first);
@@ -249,7 +249,7 @@ TEST(StreamStrangers, BytesThatMakeNoSenseEndTheGroupAndAllocateNothing) {
         sockets.push_back(*std::move(socket));
       }
       EXPECT_TRUE(net::send_all(sockets[0].get(), std::as_bytes(std::span{&message, 1}), Deadline::in(1s)));
-      // What the rank says on its way out, to its end.
+      // The messages of the rank before it leaves, until the connection ends.
       std::vector<std::byte> said(1 << 20);
       EXPECT_FALSE(net::receive_all(sockets[0].get(), said, Deadline::in(10s)));
     }};

@@ -40,7 +40,7 @@ void expect_same(const Array& array, const Array& expected) {
       << describe(expected.dtype(), expected.shape());
 }
 
-/// As the codec has them, but for what is wrong.
+/// An encoded array, as the codec writes it. A test makes one field wrong.
 struct Written {
   std::uint8_t type = static_cast<std::uint8_t>(DType::kI32);
   std::vector<std::int64_t> shape{3, 4};
@@ -98,14 +98,15 @@ TEST(ArrayCodec, RowsThatLieApartComeWithoutWhatIsBetweenThem) {
       EXPECT_EQ(encoded(apart).size(), encoded(apart.dense()).size());
     }
   }
-  // The memory of a part, and one that is longer than its array.
+  // A part of an array's memory, and memory that is longer than its array.
   const Array part = counted(DType::kI64, {1000, 5}).part(100, 300);
   expect_same(round_trip(part), part);
   const Array first{DType::kI64, {10}, counted(10'000)};
   EXPECT_EQ(round_trip(first).bytes().size(), 80U);
 }
 
-/// Behind a text of each length, in memory that is kept for values, which may begin anywhere.
+/// The array follows a text of each length, in memory that may be kept for the values. That memory may begin at any
+/// address.
 TEST(ArrayCodec, NumbersStayWhereTheyHaveArrivedIfTheyMayLieThere) {
   const Array array = counted(DType::kF64, {100, 10});
   for (std::size_t before = 0; before < 70; ++before) {
@@ -151,7 +152,7 @@ TEST(ArrayCodec, BytesThatAreNoArrayAreRefused) {
   EXPECT_EQ(failure_of({.type = static_cast<std::uint8_t>(DType::kI64)}), CodecFailure::kTruncated);
 }
 
-/// Each byte of the head with each other value: refused, or an array that has its bytes.
+/// Each byte of the head is replaced by each other value: the array is refused, or it has the bytes of its shape.
 TEST(ArrayCodec, AFlippedByteIsRefusedOrAnotherArray) {
   const std::vector<std::byte> whole = Written{}.encoded();
   std::size_t refusals = 0;

@@ -1,4 +1,4 @@
-// Batches that an actor makes, in other processes of its machine.
+// Batches that an actor makes and that other processes of its machine read.
 
 #include <numeric>
 #include <optional>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kSamples = 300;
 
-/// Images of 4 KiB with their numbers.
+/// Images of 4 KiB, labelled with their numbers.
 ml::DatasetPtr images() {
   std::vector<std::int64_t> numbers(kSamples);
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -40,7 +40,7 @@ class Loading {
 
 class Rank {
  public:
-  /// Where in the store's memory the images lie; nothing: they are elsewhere.
+  /// Returns where in the store's memory the images lie, or nullopt if they are elsewhere.
   std::optional<std::uint64_t> place_of(const ml::Batch& batch) { return place(batch["pixels"]); }
   std::pair<bool, std::vector<std::byte>> read(const ml::Array& array) {
     return {place(array).has_value(), {array.bytes().span().begin(), array.bytes().span().end()}};
@@ -80,7 +80,7 @@ TEST_F(Batches, OfAnActorAreThoseOfALoaderAndLieInSharedMemory) {
       batches.push_back(*batch);
     }
   }
-  // All of an epoch are still here, though the actor is not.
+  // All batches of an epoch are still valid, though the actor has ended.
   ml::Loader loader{images(), kOptions};
   ASSERT_EQ(batches.size(), loader.batches());
   for (const ml::Batch& batch : batches) {

@@ -1,4 +1,4 @@
-// Files that are not what they should be, and what is said of them.
+// Damaged files, and the errors that name them.
 
 #include <algorithm>
 #include <random>
@@ -10,7 +10,7 @@
 namespace pharos::ml {
 namespace {
 
-/// When a file that ends too early is one all the same.
+/// Where a file that ends too early is still a valid file.
 enum class Cut : std::uint8_t { kNever, kAtWholeTokens, kAtRecords, kAnywhere };
 
 struct Reader {
@@ -37,7 +37,7 @@ const Reader kReaders[] = {{"f4.npy", [](const fs::path& path) { read_npy(path);
 
 class DamagedFiles : public InFolder {
  protected:
-  /// Whether it was refused: by an Exception that says of which file, and of which line if it has such.
+  /// Returns whether the file was refused, by an Exception that names the file, and the line if the format has lines.
   bool is_refused(const Reader& reader, const std::string& content) const {
     const fs::path path = write("damaged", content);
     try {
@@ -68,7 +68,8 @@ TEST_F(DamagedFiles, ThatEndTooEarlyAreRefused) {
     EXPECT_TRUE(is_refused(reader, "") || reader.cut == Cut::kAtWholeTokens) << reader.name;
     switch (reader.cut) {
       case Cut::kNever: EXPECT_EQ(read, 0U) << reader.name; break;
-      case Cut::kAtWholeTokens: EXPECT_EQ(read, 512U) << reader.name; break;  // of the kind without a head
+      // The token file without a head is valid at each whole token.
+      case Cut::kAtWholeTokens: EXPECT_EQ(read, 512U) << reader.name; break;
       case Cut::kAtRecords: EXPECT_EQ(read, 1U) << reader.name; break;
       case Cut::kAnywhere: EXPECT_LT(read, whole.size()) << reader.name; break;
     }
@@ -93,7 +94,7 @@ TEST_F(DamagedFiles, AreRefusedOrReadAndNothingElse) {
   }
 }
 
-/// Where the bytes of an archive's file begin, and how many they are.
+/// Returns where the bytes of a file in an archive begin, and how many there are.
 std::pair<std::size_t, std::size_t> place_in_zip(const std::string& archive, const std::string& name) {
   const std::size_t name_at = archive.find(name);
   std::uint16_t extra = 0;
@@ -102,7 +103,7 @@ std::pair<std::size_t, std::size_t> place_in_zip(const std::string& archive, con
   return {begin, archive.find("PK", begin) - begin};
 }
 
-/// Which would be other numbers, and no error, but for the archive's checksums.
+/// Only the checksums of the archive show this damage; without them the file would have other numbers.
 TEST_F(DamagedFiles, OfPyTorchAreRefusedForEachByteOfTheirNumbers) {
   const std::string whole = content_of(file("state_dict.pt"));
   for (const std::string name : {"state_dict/data/0", "state_dict/data/6"}) {

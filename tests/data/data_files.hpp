@@ -16,7 +16,7 @@
 
 #include "temporary_folder.hpp"
 
-// Files of the libraries whose formats they are lie in files/; make_files.py has written them.
+// files/ has files that the formats' own libraries have written; make_files.py made them.
 
 namespace pharos::ml {
 
@@ -59,7 +59,7 @@ class InFolder : public ::testing::Test {
  protected:
   fs::path write(const std::string& name, const std::string& content) const {
     const fs::path path = folder_.path() / name;
-    fs::remove(path);  // file systems flush one that is written again when it is closed
+    fs::remove(path);  // file systems flush a file that is written again when it is closed
     std::ofstream{path, std::ios::binary} << content;
     return path;
   }
@@ -73,7 +73,7 @@ class InFolder : public ::testing::Test {
   const TemporaryFolder folder_;
 };
 
-/// `call` must throw an Exception of that code.
+/// Expects that `call` throws an Exception of that code, and returns its message.
 template <class Call>
 std::string refused(ErrorCode code, const Call& call) {
   try {

@@ -1,4 +1,4 @@
-// Where what was read lies: in the file, or in memory.
+// Arrays that were read lie in the mapped file or in memory of their own.
 
 #include <functional>
 
@@ -17,7 +17,7 @@ using Read = std::function<std::vector<NamedArray>(const fs::path& path, Keep ke
 struct Kept {
   const char* name;
   Read read;
-  bool stays = true;  ///< as it lies in memory, the file has it
+  bool stays = true;  ///< the file has the array in the layout of memory, so that it can stay in the file
 };
 
 std::vector<Kept> all_kept() {
@@ -61,7 +61,7 @@ TEST(Keep, MappedArraysAreTheFileAndThoseInMemoryHaveTheSameNumbers) {
   }
 }
 
-/// Some tensors of one file stay where they are, and some are widened.
+/// In one file some tensors stay in the mapped file, and some are widened in memory.
 TEST(Keep, SafeTensorsStayWhereTheyLieWhereThereIsATypeForThem) {
   const fs::path path = fs::canonical(file("six.safetensors"));
   const SafeTensors mapped = SafeTensors::read(path, Keep::kMapped);

@@ -36,7 +36,7 @@ DatasetPtr counting(std::size_t rows) {
   return rows_of({{"n", counted(rows)}});
 }
 
-/// What counts of a batch.
+/// Returns the sample numbers of a batch, without padding.
 std::vector<std::uint64_t> counted_in(const Batch& batch) {
   const auto values = batch["n"].values<std::int64_t>();
   EXPECT_EQ(values.size(), batch.numbers.size());
@@ -78,7 +78,7 @@ TEST(Loader, GivesEachSampleToOneRankOnceAnEpoch) {
 }
 
 TEST(Loader, RanksHaveAsManyBatchesAndOneThatHasNoneTakesPart) {
-  // 13 = 2 x 6 + 1: in the last batch rank 1 has none.
+  // 13 = 2 x 6 + 1: in the last batch rank 1 has no samples.
   std::vector<std::unique_ptr<Loader>> loaders;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     const LoaderOptions options{.batch = 3, .rank = rank, .ranks = 2};
@@ -112,12 +112,12 @@ TEST(Loader, HasPyTorchsOrderOfEachRankWithItsTails) {
   }
 }
 
-/// How often each sample of an epoch came, whose parts have other ranks each.
+/// Counts how often each sample of an epoch comes, when parts of the epoch are read by different numbers of ranks.
 class Parts {
  public:
   Parts(std::size_t size, Tail tail) : size_{size}, tail_{tail}, seen_(size) {}
 
-  /// So many ranks go on for so many batches, or to the epoch's end.
+  /// So many ranks continue for so many batches, or to the end of the epoch.
   void go_on(std::uint32_t ranks, std::size_t batch, std::uint64_t batches = UINT64_MAX) {
     Position after;
     std::set<std::size_t> counts;
@@ -140,12 +140,12 @@ class Parts {
       EXPECT_EQ(loader.position(), after);
     }
     if (tail_ != Tail::kUneven) {
-      EXPECT_EQ(counts.size(), 1U);  // all ranks have as many
+      EXPECT_EQ(counts.size(), 1U);  // all ranks have equally many samples
     }
     position_ = after;
   }
   bool at_end() const { return position_.epoch != 0; }
-  /// Samples that came that often.
+  /// Returns how many samples have come so many times.
   std::size_t seen(int times) const { return static_cast<std::size_t>(std::ranges::count(seen_, times)); }
 
  private:
@@ -183,7 +183,7 @@ TEST(Loader, GoesOnAtAPositionToTheSampleWithAnyNumberOfRanks) {
   }
 }
 
-/// They have left fewer than the others are, or nothing.
+/// The ranks of the first part have left fewer samples than there are ranks in the second part, or no samples.
 TEST(Loader, AnEpochThatOtherRanksHaveEndedIsGoneOnFrom) {
   struct Ended {
     Tail tail;
@@ -206,7 +206,7 @@ TEST(Loader, AnEpochThatOtherRanksHaveEndedIsGoneOnFrom) {
     EXPECT_TRUE(other.at_end());
     EXPECT_FALSE(other.next());
     EXPECT_EQ(other.position(), (Position{1, 0}));
-    EXPECT_EQ(epoch_of(other).size(), other.samples() / others);  // the next one is whole
+    EXPECT_EQ(epoch_of(other).size(), other.samples() / others);  // the next epoch is whole
   }
 }
 
@@ -248,7 +248,7 @@ TEST(Loader, SaysWhatADatasetHasThrownAndOfWhichSampleAgainAndAgain) {
   }
 }
 
-/// A sample's chance is a field of its own.
+/// The random number of a sample is a field of its own.
 DatasetPtr with_chance(std::size_t rows) {
   return changed(counting(rows), {{"n", DType::kI64, {}}, {"chance", DType::kI64, {}}},
                  [](const Sample& from, const NewSample& to) {
@@ -291,7 +291,7 @@ TEST(Loader, ABatchMayBeLargerThanTheDataset) {
   }
 }
 
-/// Ten samples of one number, and what is done when they are read, and when their fields are asked for.
+/// Ten samples of one number. A test can run code when they are read, and when their fields are asked for.
 class Odd : public Dataset {
  public:
   std::uint64_t size() const override { return 10; }
@@ -342,13 +342,13 @@ TEST(Loader, SeeksWhileAThreadReads) {
   ASSERT_EQ(reads.get_future().wait_for(kLong), std::future_status::ready);
   loader.seek({0, 6});
   sought.set_value();
-  // What was being read is not what comes.
+  // A sample that was being read when the loader was moved does not come.
   EXPECT_EQ(epoch_of(loader), (std::vector<std::uint64_t>{6, 7, 8, 9}));
   EXPECT_EQ(epoch_of(loader).size(), 10U);
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/// Runs in a process of its own, to which the system gives so many more bytes. Sanitizers take all there are.
+/// Limits the address space of this process, which runs alone, to so many more bytes. Sanitizers need all of it.
 void leave_room_for(std::uint64_t bytes) {
   std::ifstream memory{"/proc/self/statm"};
   std::uint64_t pages = 0;

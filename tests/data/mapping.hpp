@@ -7,14 +7,14 @@
 
 namespace pharos {
 
-/// A part of this process's memory, as /proc/self/maps has it.
+/// A mapping of this process's memory, from /proc/self/maps.
 struct Mapping {
-  std::string path{};       ///< of a file, if it is one
-  bool is_shared = false;   ///< with other processes, also what is written
-  std::uint64_t place = 0;  ///< of the address that was asked for, in the file
+  std::string path{};       ///< the mapped file, or empty
+  bool is_shared = false;   ///< other processes see written bytes too
+  std::uint64_t place = 0;  ///< the offset in the file of the address that was asked for
 };
 
-/// What an address lies in.
+/// Returns the mapping in which an address lies.
 inline Mapping mapping_at(const void* at) {
   const auto address = reinterpret_cast<std::uintptr_t>(at);
   std::ifstream maps{"/proc/self/maps"};
@@ -31,7 +31,7 @@ inline Mapping mapping_at(const void* at) {
   return {};
 }
 
-/// Whether any of the file is mapped.
+/// Returns whether any part of the file is mapped.
 inline bool is_mapped(const std::string& path) {
   std::ifstream maps{"/proc/self/maps"};
   for (std::string line; std::getline(maps, line);) {

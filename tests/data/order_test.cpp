@@ -48,8 +48,8 @@ TEST(Shuffled, IsTheSameForTheSameSeedAndEpochAndAnotherElse) {
 }
 
 TEST(Shuffled, EachSampleIsAtEachPlaceAsOften) {
-  // With 4000 seeds each of the 7 x 7 cells has 571. Chi squared with 36 degrees of freedom is below 80 in all but one
-  // of 10 000 runs.
+  // With 4000 seeds each of the 7 x 7 cells is expected to have 571. Chi squared with 36 degrees of freedom is below 80
+  // in all but one of 10 000 runs.
   constexpr std::uint64_t kSize = 7;
   constexpr int kSeeds = 4000;
   std::vector<int> counts(kSize * kSize);
@@ -65,7 +65,7 @@ TEST(Shuffled, EachSampleIsAtEachPlaceAsOften) {
 
 TEST(Shuffled, NeighboursDoNotStayNeighbours) {
   const auto samples = all_of(Order::shuffled(10'000, 9), 0);
-  // Steps of a random order have a mean length of a third of the size.
+  // In a random order, neighbours differ by a third of the size in the mean.
   double steps = 0;
   int close = 0;
   for (std::size_t i = 1; i < samples.size(); ++i) {

@@ -13,7 +13,7 @@
 namespace pharos::ml {
 namespace {
 
-/// What Python has read.
+/// Compares an array with the values that Python has read.
 void expect_same(const Array& array, const Json& expected) {
   std::vector<double> values;
   for (const auto& each : expected["values"]) values.push_back(std::stod(each.get<std::string>()));
@@ -154,7 +154,8 @@ TEST_F(InFolder, CifarsRecordsAreImagesAndLabels) {
               "record 1 has the label 11");
 }
 
-/// A column as Python's library reads it: a name, what it has, its values; null is a number that is missing.
+/// Compares a column with the one that Python's library reads: its name, its kind and its values. null is a missing
+/// number.
 void expect_column(const Table& table, const Json& expected) {
   SCOPED_TRACE(expected[0].get<std::string>());
   const auto& values = table[expected[0].get<std::string>()].values;
@@ -228,7 +229,7 @@ TEST_F(InFolder, CsvHasQuotesLinesInThemAndTypedColumns) {
 
   const Table plain = read_csv(write("p.tsv", "1\t2\n3\t4"), {.separator = '\t', .has_names = false});
   EXPECT_EQ(numbers_of(plain.numbers({"0", "1"})), (std::vector<double>{1, 2, 3, 4}));
-  // One sign is enough.
+  // A number may have one sign only.
   EXPECT_EQ(read_csv(write("s.csv", "a\n+1\n+-3\n")).texts("a"), (std::vector<std::string>{"+1", "+-3"}));
   EXPECT_SAYS(refused(ErrorCode::kCorrupt, [&] { read_csv(write("a.csv", "a,b\n1,2\n1\n")); }),
               "line 3 has 1 fields, and there are 2 columns");
@@ -248,7 +249,7 @@ TEST_F(InFolder, JsonLinesAreRowsAndTheirMembersColumns) {
   EXPECT_EQ(numbers_of(table.integers("label")), (std::vector<double>{1, 2}));
   EXPECT_EQ(numbers_of(table.integers("good")), (std::vector<double>{1, 0}));
   EXPECT_TRUE(std::isnan(table.numbers({"score"}).values<float>()[0]));
-  // As Python has it.
+  // The last value of a repeated name counts, as in Python.
   const Table twice = read_json_lines(write("t.jsonl", R"({"b": 1, "a": 2, "b": 3})"));
   EXPECT_EQ(twice.columns()[0].name, "b");
   EXPECT_EQ(numbers_of(twice.integers("b")), std::vector<double>{3});
@@ -258,7 +259,7 @@ TEST_F(InFolder, JsonLinesAreRowsAndTheirMembersColumns) {
               "line 1 has a list");
 }
 
-/// 0 times what is too much is not nothing.
+/// An array is refused if the other sizes of its shape are too large, even if one size is 0.
 TEST_F(InFolder, ShapesOfNoNumbersThatCannotBeAreCorrupt) {
   using namespace std::string_literals;
   const std::string dictionary = "{'descr': '<f8', 'fortran_order': False, 'shape': (0, 4611686018427387904), }";
@@ -297,7 +298,7 @@ TEST_F(InFolder, JsonLinesOfOtherNamesEachAreRefusedBeforeTheyFillMemory) {
               "t.jsonl: its 20000 rows have 20000 names");
 }
 
-/// Each name would be compared with all before it: that takes minutes.
+/// If each name were compared with all names before it, this would take minutes.
 TEST_F(InFolder, JsonLinesMayHaveManyNames) {
   std::string line = "{";
   for (int name = 0; name < 200'000; ++name) line += (name == 0 ? "\"" : ", \"") + std::to_string(name) + "\": 1";

@@ -1,4 +1,4 @@
-// Files of safetensors as they are written, and as others read them.
+// Files of safetensors as they are written, and as other programs read them.
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -25,7 +25,7 @@ NamedArray named(const std::string& name, const std::vector<T>& values) {
   return {name, Array::of(values)};
 }
 
-/// One of each type; no array's bytes are a multiple of 8.
+/// One array of each type; no array's bytes are a multiple of 8.
 std::vector<NamedArray> one_of_each() {
   std::vector<NamedArray> arrays{named<std::uint8_t>("u8", {0, 127, 255}),
                                  named<std::int8_t>("i8", {-128, 0, 127}),
@@ -79,7 +79,7 @@ TEST_F(InFolder, SafeTensorsOfAllTypesComeBackAsTheyWereAndLieWhereTheirNumbersM
   EXPECT_EQ(files(), 1U);
 }
 
-/// What the format's own library reads there.
+/// Returns the arrays that the format's own library reads from the file.
 Json read_by_library(const fs::path& path) {
   cluster::ChildProgram reader{
       "/usr/bin/python3", {ROOT "/tests/data/read_safetensors.py", path}, {{"PYTHONPATH", SAFETENSORS}}};
@@ -148,7 +148,7 @@ TEST_F(InFolder, SafeTensorsWithNamesThatMakeNoSenseAreNotWritten) {
   EXPECT_EQ(files(), 0U);
 }
 
-/// While it is there, files of this process are no longer than that.
+/// While this object exists, files that this process writes are no longer than so many bytes.
 class FilesOf {
  public:
   explicit FilesOf(std::uint64_t bytes) {

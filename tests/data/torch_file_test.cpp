@@ -1,4 +1,4 @@
-// What torch.save() makes, and pickles that make too much of it.
+// Files of torch.save(), and pickles that would make objects of too many bytes.
 
 #include <algorithm>
 #include <cstring>
@@ -47,7 +47,7 @@ TEST(TorchFile, ACheckpointsTensorsAndNumbersHaveTheKeysOnTheWayToThem) {
   }
 }
 
-/// torch.serialization.set_crc32_options(False)
+/// The file was written with torch.serialization.set_crc32_options(False).
 TEST(TorchFile, ThatHasNoChecksumsIsRead) {
   const std::vector<NamedArray> read = read_torch(file("no_checksums.pt"));
   EXPECT_EQ(numbers_of(named(read, "turned")), (std::vector<double>{0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11}));
@@ -61,7 +61,7 @@ TEST(TorchFile, WhatIsNoTensorIsRefusedByNameAndNotRun) {
   EXPECT_SAYS(refused(ErrorCode::kUnsupported, [] { read_torch(file("not_tensors.pt")); }), "pathlib");
 }
 
-/// As long as the number is.
+/// The bytes of a number, as many as its type has.
 template <class Number>
 std::string bytes_of(Number number) {
   std::string bytes(sizeof number, '\0');
@@ -75,7 +75,7 @@ std::string bytes_of_32(std::size_t number) {
   return bytes_of(static_cast<std::uint32_t>(number));
 }
 
-/// An archive without checksums.
+/// Returns a zip archive without checksums.
 std::string zipped(const std::vector<std::pair<std::string, std::string>>& files) {
   std::string archive;
   std::string directory;
@@ -89,7 +89,7 @@ std::string zipped(const std::vector<std::pair<std::string, std::string>>& files
          bytes_of_32(directory.size()) + bytes_of_32(archive.size()) + bytes_of_16(0);
 }
 
-// Python's pickle, piece by piece.
+// Parts of a pickle of Python.
 std::string whole(std::size_t number) {
   return 'J' + bytes_of_32(number);
 }
@@ -151,15 +151,15 @@ TEST_F(MadeTorchFiles, ThatTurnTheSameMemoryAgainAndAgainAreRefused) {
 TEST_F(MadeTorchFiles, ThatNameTheSameAgainAndAgainAreRefused) {
   const std::string kept = std::string{'q'};
   const std::string long_text = text(std::string(1'000'000, 'k'));
-  // A dictionary of a long key, whose list has many numbers.
+  // A dictionary with a long key, whose value is a list of many numbers.
   EXPECT_SAYS(refusal("}(" + long_text + list(repeated("K\5", 1000)) + 'u'), kTooMuch);
-  // A memory's long name, taken again for each.
+  // A storage with a long name that is used again and again.
   const std::string again = tuple({text("storage"), "ctorch\nHalfStorage\n", "h\1", text("cpu"), whole(1)}) + "Q0";
   EXPECT_SAYS(refusal(long_text + kept + '\1' + repeated(again, 1000)), kTooMuch);
-  // A long list, made a torch.Size of again and again.
+  // A long list of which a torch.Size is made again and again.
   const std::string sizes = list(repeated("K\5", 100'000)) + kept + '\1' + "ctorch\nSize\n" + kept + '\2';
   EXPECT_SAYS(refusal(sizes + repeated("h\2h\1\x85R0", 1000)), kTooMuch);
-  // Tuples of the one before, twice.
+  // Tuples that have the previous tuple twice.
   std::string nested = "K\5";
   for (int depth = 1; depth < 30; ++depth) {
     nested += kept + static_cast<char>(depth) + 'h' + static_cast<char>(depth) + '\x86';

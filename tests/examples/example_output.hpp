@@ -6,7 +6,7 @@
 
 namespace pharos::cluster::examples {
 
-/// The numbers that follow `text`, in all lines that have it.
+/// Returns the numbers that follow `text`, at each place where `text` occurs.
 inline std::vector<double> numbers_after(const std::string& text, const std::string& output) {
   std::vector<double> numbers;
   for (std::size_t at = 0; (at = output.find(text, at)) != std::string::npos;) {

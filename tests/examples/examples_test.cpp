@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// An example checks its own result and says so by its status; these tests look at what people see of it.
+// An example checks its own result, and its exit status says whether it was right. These tests check its output.
 
 std::vector<std::string> lines_of(const std::string& text, char end = '\n') {
   std::vector<std::string> lines;
@@ -30,7 +30,7 @@ std::vector<std::string> lines_of(const std::string& text, char end = '\n') {
   return lines;
 }
 
-/// What it printed; it must have found its own result right.
+/// Returns the output of the program, which must exit with status 0 and write nothing to standard error.
 std::string output_of(const std::string& program, const std::vector<std::string>& arguments = {}) {
   ChildProgram child{program, arguments};
   const auto end = child.wait(25s);
@@ -41,7 +41,7 @@ std::string output_of(const std::string& program, const std::vector<std::string>
 
 using ExamplesTest = ClusterTest;
 
-/// Himmelblau's function is zero at four places, and above 100 at most others.
+/// Himmelblau's function is zero at four points, and above 100 at most other points.
 TEST_F(ExamplesTest, TheShortestSweepFindsALowPlace) {
   ChildProgram sweep{SWEEP, {}};
   const auto end = sweep.wait(25s);
@@ -163,7 +163,7 @@ TEST_F(ExamplesTest, ASweepOverBoostedTreesReadsFiles) {
   const std::string folder = census().folder().parent_path() / "pharos-xgboost-sweep";
   std::filesystem::create_directory(folder);
   {
-    // One class has its second column where the other one has it not.
+    // In rows of class 1 the second column is missing; the other rows have it.
     std::ofstream csv{folder + "/rows.csv"};
     std::ofstream libsvm{folder + "/rows.libsvm"};
     for (int row = 0; row < 2000; ++row) {
@@ -220,7 +220,7 @@ TEST_F(ExamplesTest, AnMlpLearnsTheSameAsRanksOfALauncher) {
   EXPECT_EQ(second.status, 0) << second.error;
   EXPECT_SAYS(first.output, kRanksAgree);
   EXPECT_EQ(second.output, "");
-  // Whoever starts the ranks, what they learn is the same: the last epoch's loss and accuracy.
+  // The loss and accuracy of the last epoch must not depend on who starts the ranks.
   const auto last_epoch = [](const std::string& output) {
     const std::size_t begin = output.find("\n   12  ");
     return output.substr(begin, output.find(" %", begin) - begin);
@@ -228,7 +228,7 @@ TEST_F(ExamplesTest, AnMlpLearnsTheSameAsRanksOfALauncher) {
   EXPECT_EQ(last_epoch(first.output), last_epoch(output_of(MLP_DDP, {"--epochs", "12"})));
 }
 
-/// In a network of its own: both listen at all addresses that there are.
+/// Runs in a network namespace of its own, because both kinds of mpirun listen at all addresses of the machine.
 TEST_F(ExamplesTest, AnMlpLearnsUnderBothKindsOfMpirun) {
   if (::geteuid() != 0) GTEST_SKIP() << "network namespaces cannot be made here";
   for (const std::string mpirun :
@@ -241,7 +241,7 @@ TEST_F(ExamplesTest, AnMlpLearnsUnderBothKindsOfMpirun) {
 TEST_F(ExamplesTest, ASweepOverNetworksIsKeptAndDrawn) {
   const std::string folder = census().folder() / "sweep";
   const std::string picture = census().folder() / "sweep.svg";
-  // How it goes is on the standard error.
+  // The progress goes to standard error.
   const auto sweep = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"--trials", "12", "--folder", folder});
     ChildProgram child{ASHA_MLP, more};
@@ -256,13 +256,13 @@ TEST_F(ExamplesTest, ASweepOverNetworksIsKeptAndDrawn) {
   std::ifstream file{picture};
   const std::string svg{std::istreambuf_iterator<char>{file}, {}};
   EXPECT_EQ(svg.rfind("<svg ", 0), 0u);
-  // It is finished: the same again, and nothing runs.
+  // The sweep is finished: with the same folder no trial runs again.
   EXPECT_SAYS(sweep({}), "12 of 12 trials");
   std::filesystem::remove_all(folder);
   std::filesystem::remove(picture);
 }
 
-/// Two machines, with one rank more on the first, and with as many on each.
+/// Simulates two machines: with one rank more on the first, and with two ranks on each.
 TEST_F(ExamplesTest, AnMlpLearnsUnderSlurm) {
   if (std::system("unshare -n -m true 2>/dev/null") != 0) GTEST_SKIP() << "namespaces cannot be made here";
   for (const std::string ranks : {"-n3", "--ntasks-per-node=2"}) {

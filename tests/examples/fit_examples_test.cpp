@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 #ifdef TRANSFORMER_FSDP
 
-// Trainings say on their standard error how they go.
+// These examples train models, and write their progress to standard error.
 
 class FitExamplesTest : public ClusterTest {
  protected:
@@ -64,7 +64,7 @@ TEST_F(FitExamplesTest, TheShortestTrainingFindsItsLine) {
   EXPECT_LT(numbers_after("the last loss: ", end.output).at(0), 1e-4) << end.output;
 }
 
-/// The transformer's twenty first steps.
+/// Runs 20 steps of the transformer example.
 class TransformerExample : public FitExamplesTest {
  protected:
   static std::vector<std::string> with(std::vector<std::string> more) {
@@ -75,7 +75,7 @@ class TransformerExample : public FitExamplesTest {
     static const ChildProgram::End end = end_of(TRANSFORMER_FSDP, with({}));
     return end;
   }
-  /// "1.234 at step 20"
+  /// Returns the end of the line with the training loss, as in "1.234 at step 20".
   static std::string end_of_loss(const std::string& output) {
     const std::size_t begin = output.find(", ", output.find("training loss"));
     return begin == std::string::npos ? output : output.substr(begin + 2, output.find('\n', begin) - begin - 2);
@@ -94,15 +94,15 @@ TEST_F(TransformerExample, LearnsOnRanksThatHaveAPartOfItEach) {
   EXPECT_LT(validation_loss(end.output), numbers_after("how often each byte comes has ", end.output).at(0));
 }
 
-/// As ./run shows it.
+/// The output on a terminal, as ./run shows it.
 TEST_F(TransformerExample, ShowsPeopleHowItGoes) {
   OnTerminal program{TRANSFORMER_FSDP, with({})};
   const int status = program.read_all();
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << program.seen;
   EXPECT_SAYS(program.seen, "-] step ");
   EXPECT_SAYS(program.seen, "[####################] step 20 of 20, ");
-  EXPECT_SAYS(program.seen, "\x1b[1A\x1b[J");  // over what was there
-  // The curve's rows, behind their axis: it begins on the left above, and ends on the right below.
+  EXPECT_SAYS(program.seen, "\x1b[1A\x1b[J");  // moves up and clears the earlier text
+  // The rows of the curve, without their axis. The curve begins at the upper left and ends at the lower right.
   std::vector<std::string> rows;
   std::istringstream lines{program.seen.substr(program.seen.rfind("\x1b[J"))};
   for (std::string line; std::getline(lines, line);) {
@@ -121,7 +121,7 @@ TEST_F(TransformerExample, ARankThatIsKilledCostsCopiesNoStep) {
   const auto end = end_of(TRANSFORMER_FSDP, with({"--strategy", "copies", "--kill-at", "10"}));
   EXPECT_SAYS(end.output, "rank 1, in step 10");
   EXPECT_SAYS(end.error, "its process was killed by SIGKILL. After step ");
-  // The report of step 9 may come after the word of the death.
+  // The report of step 9 may arrive after the message of the death.
   const double before = numbers_after("SIGKILL. After step ", end.error).at(0);
   EXPECT_GE(before, 8);
   EXPECT_EQ(numbers_after("another process took its place, and step ", end.error).at(0), before + 1);
@@ -138,7 +138,7 @@ TEST_F(TransformerExample, GoesOnWhereItWasInterrupted) {
   };
   ChildProgram interrupted{TRANSFORMER_FSDP, with({"--folder", folder})};
   ASSERT_TRUE(eventually([&] { return reports() > 3 || interrupted.ended(); }, kEnds));
-  for (int i = 0; i < 2; ++i) interrupted.kill(SIGINT);  // as a terminal and a wrapper both pass it on
+  for (int i = 0; i < 2; ++i) interrupted.kill(SIGINT);  // twice, as when both a terminal and a wrapper send the signal
   const auto begun = interrupted.wait(kEnds);
   EXPECT_EQ(status_of(begun), 130) << begun.error;
   EXPECT_SAYS(begun.output, "Started again with the same folder");

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Examples that take longer, and say on their standard error how it goes.
+// These examples take longer, and write their progress to standard error.
 
 #ifdef RESNET_FASHION_MNIST
 class ServiceExamplesTest : public ClusterTest {
@@ -50,10 +50,11 @@ TEST_F(ServiceExamplesTest, AResNetLearnsPicturesAndIsSavedForOthers) {
   EXPECT_GT(last_number_after("epoch  3: ", end.output), 60) << end.output;
   const std::string tensors = contents_of(saved);
   EXPECT_SAYS(tensors.substr(0, 20'000), "\"layer4.1.bn2.running_var\"");
-  EXPECT_GT(tensors.size(), 44'000'000U);  // four bytes for each of 11 million
+  EXPECT_GT(tensors.size(), 44'000'000U);  // 11 million parameters of four bytes each
 }
 
-/// Pictures of 12 x 12 that are dark but for a line of their kind, as IDX has them.
+/// Writes IDX files of 12 x 12 pictures and their labels. A picture is dark except for one bright row, given by its
+/// label.
 void write_idx(const std::filesystem::path& images, const std::filesystem::path& kinds, int count) {
   constexpr int kSide = 12;
   const auto head = [](std::vector<int> sizes) {

@@ -1,4 +1,4 @@
-// Errors, strings and numbers from any bytes: each is decoded or fails, and what was decoded comes back the same.
+// Decodes arbitrary bytes as errors, strings and numbers: decoding fails, or the value survives another round trip.
 
 #include <cstddef>
 #include <cstdint>

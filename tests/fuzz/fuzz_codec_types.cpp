@@ -1,5 +1,5 @@
-// Values of many types from any bytes: each is decoded or fails, and what was decoded comes back the same, both from
-// the codec and as a stored value. The first byte says which type.
+// Decodes arbitrary bytes as values of many types: decoding fails, or the value survives another round trip, both
+// through the codec and as a stored value. The first byte selects the type.
 
 #include <array>
 #include <chrono>
@@ -67,7 +67,7 @@ std::vector<std::byte> encoded(const T& value) {
   return encoder.flattened();
 }
 
-/// Their elements come in any order, and so do their bytes.
+/// Whether T has unordered elements, so that the order of its encoded bytes is not fixed.
 template <class T>
 constexpr bool kHashed = std::is_same_v<T, Account> || requires {
   typename T::hasher;
@@ -89,7 +89,7 @@ void check_as(std::span<const std::byte> bytes) {
   PHAROS_CHECK(!again.failed() && again.left() == 0);
   PHAROS_CHECK(encoded(same).size() == once.size());
   if constexpr (!kHashed<T>) {
-    PHAROS_CHECK(encoded(same) == once);  // not the values: a number may be no number
+    PHAROS_CHECK(encoded(same) == once);  // bytes and not values, because a NaN is not equal to itself
   } else if constexpr (requires { value == same; }) {
     PHAROS_CHECK(value == same);
   }
@@ -131,7 +131,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   kChecks[data[0] % std::size(kChecks)](std::as_bytes(std::span{data + 1, size - 1}));
 
-  // As they are in a file.
+  // The input as a stored value, as it is in a file.
   const auto bytes = std::as_bytes(std::span{data, size});
   if (auto stored = from_bytes<Tree>(bytes); stored.ok()) {
     PHAROS_CHECK(*to_bytes(*stored) == std::vector<std::byte>(bytes.begin(), bytes.end()));

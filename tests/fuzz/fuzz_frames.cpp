@@ -1,5 +1,5 @@
-// A peer that sends any bytes through a link: every frame that comes out lies within what was sent, in order, and the
-// link ends once. The first byte says in pieces of what size they are sent.
+// A peer sends arbitrary bytes through a link. The frames that come out must be a prefix of the sent bytes, and the
+// link must end exactly once. The first byte sets the size of the pieces in which the bytes are sent.
 
 #include <algorithm>
 #include <chrono>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace pharos;
 
-constexpr std::size_t kInputMax = 64 << 10;  // what a socket takes at once
+constexpr std::size_t kInputMax = 64 << 10;  // as many bytes as a socket accepts at once
 
 class Listener : public net::Link::Handler {
  public:

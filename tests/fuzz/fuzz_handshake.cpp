@@ -1,4 +1,4 @@
-// A peer that does not know the key and sends what it likes: it is never let in, as initiator or as acceptor.
+// A peer that does not know the key sends arbitrary bytes. It is never accepted, as an initiator or as an acceptor.
 
 #include <algorithm>
 #include <array>
@@ -20,7 +20,7 @@ using pharos::net::Role;
 
 namespace {
 
-/// The next bytes of the input, zeros once it has ended.
+/// Takes the next bytes of the input; zeros once the input has ended.
 template <std::size_t Count>
 std::array<std::byte, Count> next(std::span<const std::byte>& input) {
   std::array<std::byte, Count> bytes{};

@@ -1,4 +1,5 @@
-// Control messages from any bytes behind the right header: what is accepted can be sent on, and is accepted again.
+// Decodes arbitrary bytes behind a valid header as a control message. A message that is accepted can be encoded again,
+// and the result is accepted again.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A file of any bytes, as each reader of datasets takes it: numbers that can be read, or an exception that says of
-// which file, and nothing else.
+// Gives a file of arbitrary bytes to each reader of datasets. The reader must return numbers that can be read, or
+// throw an exception that names the file.
 
 #include <sys/mman.h>
 
@@ -23,7 +23,7 @@ namespace {
 using namespace pharos;
 using namespace pharos::ml;
 
-/// Reads all of its numbers.
+/// Reads all numbers of the array.
 void use(const Array& array) {
   PHAROS_CHECK(array.shape().empty() || static_cast<std::size_t>(array.shape()[0]) == array.rows());
   volatile std::byte sum{};
@@ -65,7 +65,7 @@ constexpr Read kReaders[]{
 
 }  // namespace
 
-/// As pharos_actors has it, but for the types, which this does not look at.
+/// Replaces the function of pharos_actors, but throws only Exception, because this program does not check the type.
 void pharos::throw_error(Error error) {
   throw Exception{std::move(error)};
 }

@@ -1,4 +1,4 @@
-// On a GPU the same is learned as on the CPU.
+// Training on a GPU gives the same results as on the CPU.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -98,7 +98,8 @@ TEST_F(GpuTraining, OptimizersStepAsOnTheCpu) {
     Net here = net_on(at::kCPU);
     Net there = net_on(gpu_);
     if (std::holds_alternative<Lion>(rules[i])) {
-      // What a batch's statistics take out again has a gradient of rounding errors, whose sign Lion follows.
+      // Batch normalisation cancels a part of the gradient, and leaves only rounding errors there. Lion would follow
+      // their sign.
       here->norm->eval();
       there->norm->eval();
     }
@@ -163,7 +164,8 @@ TEST_F(GpuTraining, ARecomputedPartDrawsOnTheGpuWhatItDrew) {
     const Tensor x = torch::ones({64, 64}, torch::TensorOptions{}.device(gpu_)).requires_grad_();
     const auto part = [](const Tensor& in) { return torch::dropout(in * in, 0.5, /*train=*/true); };
     const Tensor out = recomputes ? checkpoint(part, x) : part(x);
-    torch::rand({100}, torch::TensorOptions{}.device(gpu_));  // others draw between forward and backward
+    // Other code draws random numbers between forward and backward.
+    torch::rand({100}, torch::TensorOptions{}.device(gpu_));
     out.sum().backward();
     return x.grad().cpu();
   };
@@ -221,11 +223,11 @@ TEST_F(GpuTraining, AModuleOnTheWrongDeviceIsNamed) {
   EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp{ranks, *net}; }), "\"first.weight\" is on cuda:0");
 }
 
-// ---- Two processes, each a rank, which share the GPU
+// ---- Two processes, each a rank, that share the GPU
 
 struct Trained {
   Tensor values;
-  Tensor alone;  // what one process has learned from the whole batches
+  Tensor alone;  // the values that one process has learned from the whole batches
   std::size_t operations = 0;
 };
 
@@ -238,7 +240,7 @@ Trained train_by_ddp(Communicator& ranks, at::Device device, Wire wire) {
     for (auto& each : copy->parameters()) each.zero_();
   }
   Ddp ddp{ranks, gpus, *copy, {.bucket_bytes = 512, .wire = wire, .broadcast_buffers = false}};
-  one->norm->eval();  // its statistics are those of a batch, which ranks have divided
+  one->norm->eval();  // in training, the statistics would be those of a batch, which the ranks have divided
   copy->norm->eval();
   Optimizer one_optimizer{groups_of(*one, 0.01), AdamW{.lr = 1e-2, .eps = 1e-5}};
   Optimizer optimizer{groups_of(*copy, 0.01), AdamW{.lr = 1e-2, .eps = 1e-5}};

@@ -18,7 +18,7 @@
 
 #include "temporary_folder.hpp"
 
-// resnet_losses.json has what PyTorch has come to; make_resnet_losses.py has written it, and says how.
+// resnet_losses.json has the losses of PyTorch. make_resnet_losses.py has written it, and describes how.
 
 namespace pharos::ml {
 namespace {
@@ -33,15 +33,15 @@ constexpr std::int64_t kBatch = 6;
 constexpr std::int64_t kBatches = 4;
 
 /// Relative tolerance of losses. PyTorch's kernels for other processors, or for another number of threads, round
-/// elsewhere: with those the losses of the first steps differ by 1e-15, and each step makes of that several times as
-/// much, until the batches are learned; then it stays below 2e-11.
+/// differently. The losses of the first steps then differ by 1e-15, and each step multiplies the difference, until the
+/// batches are learned. After that it stays below 2e-11.
 constexpr double kTolerance = 1e-9;
 
 Json recorded(const std::string& network) {
   return Json::parse(std::ifstream{PHAROS_MODEL_FILES "/resnet_losses.json"})[network];
 }
 
-/// From -0.5 to 0.5, other ones for each number.
+/// Values from -0.5 to 0.5, which differ for each number.
 Tensor values(const Shape& shape, std::int64_t number) {
   Tensor x = (torch::arange(c10::multiply_integers(shape), torch::kLong) * 48271 + number * 69621).remainder(kPrime);
   for (int round = 0; round < 3; ++round) x = (x * x + 1).remainder(kPrime);
@@ -65,7 +65,7 @@ void set_parameters(torch::nn::Module& model) {
 
 struct Learned {
   std::vector<double> losses{};
-  /// Outputs for the first images, with the running means of the training.
+  /// Outputs for the first images in evaluation, with the running means of the training.
   Tensor evaluated{};
 };
 
@@ -139,7 +139,7 @@ TEST(ResNetTest, BeginsWithTorchvisionsNumbersForASeed) {
     for (const auto& each : model->named_parameters()) {
       const Tensor numbers = each.value().detach().flatten();
       const auto ends = wanted.at(each.key()).get<std::pair<float, float>>();
-      // Kernels for other processors round logarithms elsewhere.
+      // Kernels for other processors round logarithms differently.
       EXPECT_NEAR(numbers[0].item<float>(), ends.first, 1e-6) << each.key();
       EXPECT_NEAR(numbers[-1].item<float>(), ends.second, 1e-6) << each.key();
     }
@@ -151,7 +151,7 @@ TEST(ResNetTest, WhatOneHasLearnedAnotherOneLoads) {
   ResNet18 one{ResNet18Options{.channels = 1, .classes = kClasses}};
   ResNet18 other{ResNet18Options{.channels = 1, .classes = kClasses}};
   const Tensor images = torch::rand({2, 1, 40, 30});
-  one(images);  // moves the running means
+  one(images);  // changes the running means
   const TemporaryFolder folder;
   write_safetensors(folder.path() / "one.safetensors", arrays_of(*one));
   load_arrays(*other, SafeTensors::read(folder.path() / "one.safetensors").tensors());

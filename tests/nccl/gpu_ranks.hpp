@@ -22,7 +22,7 @@ inline std::uint32_t count_gpus() {
   return ::cudaGetDeviceCount(&count) == cudaSuccess ? static_cast<std::uint32_t>(count) : 0;
 }
 
-/// Tests that need a GPU are left out without one, and say so.
+/// Tests that need a GPU are skipped with a message on a machine without one.
 class OnGpus : public testing::Test {
  protected:
   void SetUp() override {

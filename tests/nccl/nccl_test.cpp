@@ -1,4 +1,4 @@
-// What ranks on GPUs compute, and what a rank hears that has no GPU.
+// Results of ranks on GPUs, and the errors of a rank that has no GPU.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace pharos::ml {
 namespace {
 
-/// What rank `rank` gives at `place`: small integers, so that every sum is exact.
+/// The value of rank `rank` at `place`: small integers, so that every sum is exact.
 float given(std::uint32_t rank, std::size_t place) {
   return static_cast<float>((place * 7 + rank * 3) % 5);
 }

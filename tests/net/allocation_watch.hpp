@@ -4,7 +4,7 @@
 
 namespace pharos::net {
 
-/// The largest piece of memory that this program has asked operator new for since the last call.
+/// Returns the size of the largest block that this program has asked operator new for since the last call.
 std::size_t largest_allocation();
 
 }  // namespace pharos::net

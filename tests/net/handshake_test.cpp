@@ -45,7 +45,7 @@ Hello hello_of(const Initiator& initiator) {
   return hello;
 }
 
-// Without sockets: who can be talked into what.
+// Tests without sockets: which attacks on the handshake fail.
 
 TEST(Handshake, BothSidesLearnWhoTheOtherIs) {
   const Key key = some_key();
@@ -124,7 +124,7 @@ TEST(Handshake, AReflectedProofProvesNothing) {
 }
 
 TEST(Handshake, TheAcceptorsAnswerToItsOwnKindIsNoProofOfAnInitiator) {
-  // Somebody without the key lets two processes of ours talk to each other crosswise.
+  // An attacker without the key passes messages between two of our acceptors.
   const Key key = some_key();
   Initiator initiator{key, kDriver};
   Acceptor first{kNode};
@@ -211,20 +211,20 @@ TEST(DeriveKey, DiffersByTokenRoleAndIdAndIsNotTheToken) {
   EXPECT_EQ(derive_key(token, Role::kWorker, 3), derive_key(token, Role::kWorker, 3));
 }
 
-// Over a socket: the acceptor blocks a thread, or is a coroutine on a reactor.
+// Tests over a socket. The acceptor blocks a thread, or is a coroutine on a reactor.
 
 enum class Style { kBlocking, kEventLoop };
 
 class AcceptingTest : public SeededTest, public testing::WithParamInterface<Style> {
  protected:
-  /// The acceptor's result; the peer does its part meanwhile.
+  /// Returns the acceptor's result, while `peer` runs on another thread.
   Result<Identity> accept_from(const std::function<void(int socket)>& peer, Acceptor::KeyFor key_for,
                                Duration time = 20s) {
     ends_ = *socket_pair();
     std::thread other{[&] { peer(ends_.second.get()); }};
     const auto deadline = async::Deadline::after(time, SteadyClock{});
     auto result = run(std::move(key_for), deadline);
-    if (!result) ::shutdown(ends_.first.get(), SHUT_RDWR);  // as its owner does
+    if (!result) ::shutdown(ends_.first.get(), SHUT_RDWR);  // as the owner of the socket does
     other.join();
     return result;
   }
@@ -319,7 +319,7 @@ TEST_P(AcceptingTest, AnotherVersionIsRefusedAtOnceNamingBoth) {
         Answer answer;
         EXPECT_TRUE(receive_all(socket, answer, soon()).ok()) << "it is told our version";
         std::byte one[1];
-        EXPECT_FALSE(receive_all(socket, one, soon()).ok());  // and waits for no more
+        EXPECT_FALSE(receive_all(socket, one, soon()).ok());  // the acceptor closes the connection at once
       },
       expecting(some_key()));
   EXPECT_EQ(peer.error().code(), ErrorCode::kUnsupported);

@@ -29,7 +29,7 @@ struct Told {
   std::vector<Error> closed;
 };
 
-/// Writes down what it is told, and answers requests as `answer` says.
+/// Records all messages and closings, and answers requests by calling `answer`.
 class Recorder : public Peer::Owner, public Watched<Told> {
  public:
   using Answer = std::function<void(Peer&, const wire::Message&, std::uint64_t request)>;
@@ -126,7 +126,7 @@ TEST_F(PeerTest, ARequestGetsItsResponseAndWhatBelongsToIt) {
 }
 
 TEST_F(PeerTest, ResponsesReachTheirRequestsInWhateverOrderTheyCome) {
-  std::vector<std::uint64_t> numbers;  // the executor's
+  std::vector<std::uint64_t> numbers;  // used by the executor's callbacks only
   std::vector<std::string> labels;
   Recorder& theirs = recorder([&](Peer& from, const wire::Message& message, std::uint64_t number) {
     numbers.push_back(number);
@@ -192,7 +192,7 @@ TEST_F(PeerTest, TheEndOfTheLinkFailsEveryRequestAndIsToldOnce) {
       failed.change([](int& count) { ++count; });
     });
   }
-  // All three are on their way once their bytes are here.
+  // Once the bytes of all three requests have arrived, all three are under way.
   const std::size_t each = sizeof(FrameHeader) + wire::encode(wire::LeaseWorker{}).size();
   std::vector<std::byte> received(3 * each);
   ASSERT_TRUE(receive_all(ends_.second.get(), received, soon()).ok());

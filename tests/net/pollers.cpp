@@ -21,7 +21,7 @@ Pollers::Pollers(Reactor& reactor, int count)
 Pollers::~Pollers() {
   stopping_ = true;
   while (polling_.load() != 0) {
-    reactor_.post([] {});  // wakes one of them
+    reactor_.post([] {});  // wakes one of the threads
     ::sched_yield();
   }
   for (std::thread& thread : threads_) thread.join();

@@ -16,10 +16,10 @@
 
 namespace pharos::net {
 
-/// Far away: reaching it is a failure.
+/// A deadline so far away that reaching it means a failed test.
 async::Deadline soon();
 
-/// Threads that poll a reactor in the background, until the object goes.
+/// Threads that poll a reactor in the background. The destructor stops and joins them.
 class Pollers {
  public:
   Pollers(Reactor& reactor, int count);
@@ -27,7 +27,7 @@ class Pollers {
   ~Pollers();
 
   std::thread::id id(std::size_t index) const { return threads_[index].get_id(); }
-  /// Number of the thread, for /proc.
+  /// Id of the thread in /proc; 0 until the thread has started.
   pid_t number(std::size_t index) const { return numbers_[index].load(); }
 
  private:
@@ -40,10 +40,10 @@ class Pollers {
   std::vector<std::thread> threads_;
 };
 
-/// True once that thread of this process sleeps in a system call.
+/// Returns whether that thread of this process sleeps in a system call.
 bool sleeps(pid_t thread);
 
-/// What several threads change and a test waits for.
+/// A value that several threads change, and whose changes a test waits for.
 template <class T>
 class Watched {
  public:
@@ -53,7 +53,7 @@ class Watched {
     change(value_);
     changed_.notify_all();
   }
-  /// False if `holds` did not come true in time.
+  /// Waits until `holds` returns true. Returns false if it does not within 30 s.
   template <class Holds>
   bool wait(Holds&& holds) {
     std::unique_lock lock{mutex_};
@@ -63,7 +63,7 @@ class Watched {
     const std::lock_guard lock{mutex_};
     return value_;
   }
-  /// For what cannot be copied, and a test that no thread disturbs.
+  /// Calls `look` with the value under the lock: for values that cannot be copied.
   template <class Look>
   void look(Look&& look) {
     const std::lock_guard lock{mutex_};

@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A descriptor that is ready when it is told to be, and what is done then.
+/// A descriptor that becomes ready with ring(), and the callback that runs then.
 class Bell : public Reactor::Watcher {
  public:
   explicit Bell(std::function<void()> rung) : rung_{std::move(rung)} {}
@@ -36,7 +36,7 @@ class Bell : public Reactor::Watcher {
   const std::function<void()> rung_;
 };
 
-/// While two threads poll.
+/// Rings the bell while two threads poll, and waits until `done` is true.
 void ring_and_wait(Reactor& reactor, const std::shared_ptr<Bell>& bell, Watched<bool>& done) {
   reactor.watch(bell->fd(), EPOLLIN, bell);
   {
@@ -57,7 +57,7 @@ TEST(Reactor, PostedWorkRunsInOrderAndOneAtATimeHoweverManyPoll) {
   Reactor reactor;
   Watched<int> done;
   std::atomic<bool> inside = false;
-  std::vector<int> next(kThreads, 0);  // the strand's
+  std::vector<int> next(kThreads, 0);  // used by posted work only, which runs one at a time
   bool ordered = true;
   bool alone = true;
   {
@@ -82,7 +82,7 @@ TEST(Reactor, PostedWorkRunsInOrderAndOneAtATimeHoweverManyPoll) {
   EXPECT_TRUE(alone);
 }
 
-// A user's function that submits and waits runs inside a callback.
+// A user's function that submits and waits runs inside a callback, as a detour.
 TEST(Reactor, WhatALongDetourPostsOrFoundPostedRunsOnAnotherThreadMeanwhile) {
   for (const bool before : {true, false}) {
     Reactor reactor;
@@ -166,7 +166,7 @@ TEST(Reactor, ATimerRunsAlthoughAnEarlierOneWasCancelledAndItsTimeHasPassed) {
   const TimePoint first = reactor.now() + 5ms;
   EXPECT_TRUE(reactor.cancel(reactor.run_at(first, [] {})));
   while (reactor.now() < first) reactor.poll_one(async::Deadline::at(first));
-  reactor.poll_one(in(1ms));  // the descriptor's event, with no timer left
+  reactor.poll_one(in(1ms));  // takes the event of the timer descriptor; no timer is left
   bool ran = false;
   reactor.run_at(reactor.now() + 5ms, [&] { ran = true; });
   const auto limit = in(5s);
@@ -190,7 +190,7 @@ TEST(Reactor, InterruptEndsTheLeadersWaitWhoeverElsePolls) {
     std::atomic<bool> ready = false;
     std::thread waiting{[&] {
       leader = ::gettid();
-      while (!ready) reactor.poll_one(soon(), Reactor::Poller::kLeader);  // it may return without a reason
+      while (!ready) reactor.poll_one(soon(), Reactor::Poller::kLeader);  // poll_one() may return without an event
     }};
     const auto limit = soon();
     while (!sleeps(leader) && !limit.expired(reactor.now())) ::sched_yield();
@@ -284,7 +284,7 @@ TEST(Reactor, WhileOneThreadIsInACallbackTheNextEventWakesAnother) {
 
 TEST(Reactor, PostedWorkDoesNotWaitForACallbackThatHasPostedBeforeAndGoesOn) {
   Reactor reactor;
-  Watched<int> state;  // 1: inside the callback, 2: what this thread posted has run
+  Watched<int> state;  // 1: inside the callback, 2: the work posted by this thread has run
   const auto bell = std::make_shared<Bell>([&] {
     reactor.post([] {});
     state.change([](int& value) { value = 1; });
@@ -299,8 +299,8 @@ TEST(Reactor, PostedWorkDoesNotWaitForACallbackThatHasPostedBeforeAndGoesOn) {
   reactor.unwatch(bell->fd());
 }
 
-// The header's claim, on which the speed of a call rests: of two threads that wait, the one that came last gets the
-// event. At least 990 of 1000 times: the kernel promises no order.
+// The header of Reactor states, and the speed of calls depends on it: of two threads that wait, the one that began to
+// wait last gets the event. The test asks for 990 of 1000 times, because the kernel promises no order.
 TEST(Reactor, TheThreadThatCameToWaitLastGetsTheEvent) {
   constexpr int kRounds = 1000;
   Reactor reactor;

@@ -51,7 +51,7 @@ struct Heard {
   int room = 0;
 };
 
-/// Writes down what a link tells it.
+/// Records the events of a link.
 class Listener : public Link::Handler, public Watched<Heard> {
  public:
   explicit Listener(std::function<void()> idle = {}) : idle_{std::move(idle)} {}
@@ -123,7 +123,7 @@ std::size_t open_descriptors() {
   return count;
 }
 
-/// On every transport that a link may run over.
+/// Tests that run on every transport that a link supports.
 class SocketLinkTest : public SeededTest, public testing::WithParamInterface<Transport> {
  protected:
   std::shared_ptr<SocketLink> link_on(Fd socket, const std::shared_ptr<Link::Handler>& handler) {
@@ -184,7 +184,7 @@ TEST_P(SocketLinkTest, AHeaderArrivesAsItWasSent) {
   header.trace = 9;
   header.time = -10;
   header.acknowledged = 11;
-  header.payload_bytes = 12345;  // what is said here does not count
+  header.payload_bytes = 12345;  // send() replaces this value by the size of the payload
   const std::byte payload[3] = {};
   ASSERT_TRUE(sender->send(header, payload));
   sender->flush();
@@ -258,7 +258,7 @@ TEST_P(SocketLinkTest, ThePeersEndIsToldOnceAfterAllThatItSent) {
   std::vector<std::byte> stream;
   for (std::uint64_t number = 0; number < 5; ++number) append(stream, call(number, 10), payload_of(number, 10));
   ASSERT_TRUE(send_all(ends_.second.get(), stream, soon()).ok());
-  ends_.second.reset();  // so that bytes and end are one event
+  ends_.second.reset();  // so that the bytes and the end arrive in one event
   link->start(listener_);
   {
     const Pollers pollers{reactor_, 2};
@@ -378,7 +378,7 @@ TEST_P(SocketLinkTest, ResumeReadsOnWhatWasLeftForTheHandlerToWorkFirst) {
   });
   itself = listener;
   const auto link = SocketLink::make(reactor_, std::move(ends_.first), Descriptors::kRefused);
-  std::vector<std::byte> stream;  // more than one buffer, all there before reading begins
+  std::vector<std::byte> stream;  // more than one buffer; all bytes arrive before reading begins
   for (std::uint64_t number = 0; number < kFrames; ++number)
     append(stream, call(number, 1000), payload_of(number, 1000));
   ASSERT_TRUE(send_all(ends_.second.get(), stream, soon()).ok());
@@ -432,7 +432,7 @@ TEST_P(SocketLinkTest, WhatIsQueuedGoesOnceThePeerReads) {
 }
 
 TEST_P(SocketLinkTest, WhoHasQueuedTooMuchHearsOnceThatThereIsRoom) {
-  constexpr std::size_t kFrames = 70;  // of a mebibyte: more than kQueuedMax
+  constexpr std::size_t kFrames = 70;  // 1 MiB each; together more than kQueuedMax
   const Pollers pollers{reactor_, 1};
   const auto link = link_on(std::move(ends_.first), listener_);
   std::vector<std::byte> frame(std::size_t{1} << 20);
@@ -463,7 +463,8 @@ TEST_P(SocketLinkTest, CloseEndsItForThePeerAndItsOwnHandlerHearsNothing) {
   listener_->look([](const Heard& heard) { EXPECT_TRUE(heard.closed.empty()); });
 }
 
-// The peer reads nothing until then: what the kernel had taken of a link that is closed arrives still.
+// The peer reads nothing before the link is closed or dropped. After close() the bytes that the kernel had taken still
+// arrive; after drop() the connection is reset.
 TEST(SocketLinkOverTcp, WhatHasNotArrivedWhenItIsDroppedNeverDoes) {
   for (const bool drops : {false, true}) {
     Reactor reactor;
@@ -514,7 +515,7 @@ TEST_P(SocketLinkTest, ALinkWhoseHandlerIsGoneClosesItself) {
   EXPECT_EQ(receive_all(ends_.second.get(), one, soon()).error().code(), ErrorCode::kUnavailable);
 }
 
-// Descriptors travel over Unix sockets alone.
+// Descriptors travel over Unix sockets only.
 
 Fd some_file() {
   return Fd{::memfd_create("pharos-test", MFD_CLOEXEC)};
@@ -544,7 +545,7 @@ TEST(SocketLinkDescriptors, ArriveWithTheirFramesInOrder) {
     ASSERT_TRUE(sender->send(call(number), payload_of(number, number * 100), std::move(descriptors)));
     if (number % 5 == 0) sender->flush();
   }
-  sender->flush();  // all of it is there before the first event
+  sender->flush();  // all frames have arrived before the first event
   receiver->start(listener);
   const Pollers pollers{reactor, 2};
   ASSERT_TRUE(listener->wait_for_frames(kFrames));
@@ -620,7 +621,7 @@ TEST(SocketLinkDescriptors, ThoseNeverSentAreClosedWithTheLink) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-// One frame that never ends, and descriptors with each of its bytes.
+// Sends a frame that never ends, with a descriptor beside each of its bytes.
 TEST(SocketLinkDescriptors, MoreThanAFrameCanSpeakOfEndTheLink) {
   Reactor reactor;
   SocketPair ends = *socket_pair();
@@ -645,7 +646,7 @@ TEST(SocketLinkDescriptors, MoreThanAFrameCanSpeakOfEndTheLink) {
     attached->cmsg_len = CMSG_LEN(sizeof(int));
     const int fd = file.get();
     std::memcpy(CMSG_DATA(attached), &fd, sizeof fd);
-    if (::sendmsg(ends.first.get(), &message, MSG_NOSIGNAL) < 0) break;  // it has ended
+    if (::sendmsg(ends.first.get(), &message, MSG_NOSIGNAL) < 0) break;  // the receiver has closed the link
   }
   ASSERT_TRUE(listener->wait_for_end());
   listener->look([](const Heard& heard) { EXPECT_EQ(heard.closed[0].code(), ErrorCode::kCorrupt); });

@@ -21,7 +21,7 @@ std::uint64_t bytes_in(const fs::path& folder) {
   return bytes;
 }
 
-/// The numbers from `from` on, a line each.
+/// Returns `count` lines with the numbers from `from` on.
 std::string lines(int from, int count) {
   std::string text;
   for (int i = from; i < from + count; ++i) text += std::to_string(1'000'000 + i) + "\n";
@@ -101,7 +101,7 @@ TEST_F(LogFileTest, WhatADiskHasNoRoomForIsMissingAndItSaysHowMuch) {
 
 class LogsTest : public testing::Test {
  protected:
-  /// The disk's turn, and what comes of it.
+  /// Runs the disk work that waits, and its callbacks.
   void settle() {
     while (!aside_.empty()) {
       auto [work, done] = std::move(aside_.front());

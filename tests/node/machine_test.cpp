@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
-/// A machine with 16 GiB, of which objects may take 4, and no GPUs unless a test brings some.
+/// A machine with 16 GiB of memory, of which objects may take 4 GiB. It has no GPUs unless a test adds some.
 class MachineTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -30,7 +30,7 @@ class MachineTest : public testing::Test {
     for (const char* const name : {"CUDA_VISIBLE_DEVICES", "TWO_GPUS_MIXED", "TWO_GPUS_FAIL"}) ::unsetenv(name);
     if (driver_ != nullptr) ::dlclose(driver_);
   }
-  /// Loaded already, it is found by its name.
+  /// Loads the NVML of two_gpus.cpp. The node then finds it by its name, because it is loaded already.
   void bring_two_gpus() {
     driver_ = ::dlopen(TWO_GPUS, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(driver_, nullptr) << ::dlerror();

@@ -13,7 +13,7 @@
 namespace pharos::node {
 namespace {
 
-/// Keeps the numbers of what is sent over it.
+/// A link that keeps the numbers of the FindNode messages sent over it.
 class Wire final : public net::Link {
  public:
   void start(const std::shared_ptr<Handler>&) override {}

@@ -12,15 +12,15 @@ using namespace std::chrono_literals;
 using Change = Silence::Change;
 using Lost = std::vector<Silence::Number>;
 
-/// A head's second after the other.
+/// Runs a head's Silence, one tick per simulated second.
 class SilenceTest : public testing::Test {
  protected:
   TimePoint now() const { return TimePoint{} + 1h + seconds_ * 1s; }
-  /// Nodes 1, 2, … each on a machine of its own, which have just spoken.
+  /// Adds nodes 1, 2, … each on a machine of its own. All of them have just been heard.
   void add_nodes(int count) {
     for (int i = 1; i <= count; ++i) silence_.add(static_cast<Silence::Number>(i), "m" + std::to_string(i), now());
   }
-  /// A tick, after these have spoken.
+  /// Lets a second pass: the nodes in `speak` are heard, and then comes a tick.
   Silence::Tick pass(const Lost& speak = {}) {
     ++seconds_;
     for (const auto node : speak) {
@@ -30,7 +30,7 @@ class SilenceTest : public testing::Test {
     for (const auto node : tick.lost) silence_.remove(node);
     return tick;
   }
-  /// So many of them, with nothing lost and nothing changed.
+  /// Lets `ticks` seconds pass, and expects that no node is lost and that the suspicion does not change.
   void pass_quietly(int ticks, const Lost& speak = {}) {
     for (int i = 0; i < ticks; ++i) {
       const auto tick = pass(speak);
@@ -94,7 +94,7 @@ TEST_F(SilenceTest, OnesThatFallSilentAtDifferentTimesAreLostOneByOne) {
   EXPECT_EQ(pass().lost, Lost{2});
 }
 
-// Half of a heartbeat is for beats that are late.
+// Half a heartbeat is allowed for beats that are late.
 TEST_F(SilenceTest, TogetherIsWithinAHeartbeatAndAHalf) {
   for (const auto& [apart, together] : {std::pair{1500ms, true}, std::pair{1501ms, false}}) {
     silence_ = Silence{};

@@ -1,5 +1,5 @@
-// NVML's interface in C, as far as a node uses it, of a driver that has two GPUs: of one type, or with
-// TWO_GPUS_MIXED in the environment of two; and of one that does not run, with TWO_GPUS_FAIL.
+// A fake NVML: the part of its C interface that a node uses. It reports two GPUs of one type. With TWO_GPUS_MIXED in
+// the environment they are of two types; with TWO_GPUS_FAIL the driver does not run.
 
 #include <cstdlib>
 #include <cstring>
@@ -44,7 +44,7 @@ int name_of(const void* device, char* name, unsigned length) __asm__("nvmlDevice
 int uuid_of(const void* device, char* uuid, unsigned length) __asm__("nvmlDeviceGetUUID");
 int memory_of(const void* device, void* memory) __asm__("nvmlDeviceGetMemoryInfo");
 const char* error_of(int status) __asm__("nvmlErrorString");
-/// How often it was started and not ended.
+/// Returns how often NVML was initialized and not shut down.
 int two_gpus_starts();
 
 int init() {

@@ -60,7 +60,7 @@ TEST_F(ExtentsTest, TheSmallestStretchThatIsLongEnoughIsTaken) {
   ASSERT_EQ(extents.take(10), 40);
   extents.give_back(0, 30);
   extents.give_back(40, 10);
-  EXPECT_EQ(extents.take(20), 0);  // of 30, and not of 60
+  EXPECT_EQ(extents.take(20), 0);  // from the free stretch of 30, not from the one of 60
   EXPECT_EQ(extents.take(40), 40);
 }
 

@@ -1,4 +1,4 @@
-// A process is killed between two of its instructions, whichever these are: the parent steps it there one by one.
+// A process is killed between two instructions, at a random place. The parent single-steps the process to that place.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -22,9 +22,9 @@
 namespace pharos::object_store {
 namespace {
 
-constexpr std::size_t kBytes = 200;  // little to copy: most instructions are the protocol's
+constexpr std::size_t kBytes = 200;  // small, so that most instructions belong to the protocol and not to copies
 
-/// Slabs that were leased before.
+/// Hands out slabs that the parent leased before the fork.
 class Stock final : public Lessor {
  public:
   explicit Stock(std::vector<Slab> slabs) : slabs_{std::move(slabs)} {}
@@ -49,7 +49,7 @@ class KillTest : public SeededTest {
   static constexpr std::uint64_t kFirstStepped = 3;
 
   KillTest() {
-    // Storage for all, so that the child asks the system for nothing.
+    // All storage is allocated here, so that the child makes no system calls for it.
     EXPECT_TRUE(ledger_file_.allocate(0, ledger_file_.length().bytes()).ok());
     EXPECT_TRUE(objects_.allocate(0, objects_.length().bytes()).ok());
   }
@@ -57,7 +57,7 @@ class KillTest : public SeededTest {
     return map_store(Fd{::dup(ledger_file_.fd())}, Fd{::dup(objects_.fd())}).value();
   }
 
-  /// What the child does over and over until it is killed: everything there is.
+  /// The child repeats all operations of a lessee until it is killed.
   [[noreturn]] void live(std::uint32_t table, const std::vector<Slab>& stock, const Location& lent,
                          const Location& inherited) {
     ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
@@ -66,7 +66,7 @@ class KillTest : public SeededTest {
     const auto lessee = Lessee::make({CallerId{2}, NodeId{1}}, table, std::move(view), lessor);
     std::optional<Result<std::shared_ptr<Object>>> taken;
     for (std::uint64_t i = 1;; ++i) {
-      // By now the functions have been looked up, which takes more steps than what they do.
+      // The first rounds bind the functions dynamically, which takes more steps than the functions themselves.
       if (i == kFirstStepped) {
         ::raise(SIGSTOP);
         taken = lessee->take_over(inherited);

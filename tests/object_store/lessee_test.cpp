@@ -125,7 +125,7 @@ TEST_F(LesseeTest, AnObjectThatIsBorrowedTwiceIsPinnedOnce) {
 }
 
 TEST_F(LesseeTest, AProcessThatReadsTooMuchAtOnceIsToldSo) {
-  // One object under many names, since so many would not fit.
+  // The test uses one object under many ids, because that many objects would not fit.
   const auto object = put(*maker_.lessee, kMiB, 7);
   std::vector<std::shared_ptr<Object>> objects;
   const auto third = store_.start(CallerId{3});
@@ -338,7 +338,7 @@ TEST_F(LesseeTest, MemoryOfWhatIsOutIsLentToOthersAndItsPlaceIsNot) {
 
 TEST_F(LesseeTest, ASlotWhoseObjectEndedOutsideIsNotUsedAgain) {
   std::vector<std::shared_ptr<Object>> objects;
-  for (std::uint64_t i = 0; i < 4; ++i) objects.push_back(put(*maker_.lessee, kMiB, i));  // one slab's
+  for (std::uint64_t i = 0; i < 4; ++i) objects.push_back(put(*maker_.lessee, kMiB, i));  // four objects in one slab
   ASSERT_EQ(store_.spill(1), 1);
   const auto slot = objects[0]->location().place.slot;
   ASSERT_FALSE(objects[0]->in_memory());
@@ -410,7 +410,7 @@ TEST_F(LesseeTest, OneThatComesFindsTheMemoryOfOneThatHasEnded) {
   const auto second = import(2);
   EXPECT_EQ(store_.lender().memory(), 8 * kMiB) << "it has it, though nothing has come yet";
   EXPECT_EQ(store_.lender().idle_bytes(), 8 * kMiB);
-  // Others may need it more.
+  // The node may still take this idle memory for another use.
   const auto taken = store_.lender().take_idle(1);
   ASSERT_EQ(taken.size(), 1);
   store_.lender().released(taken[0]);
@@ -437,7 +437,7 @@ TEST_F(LesseeTest, WhatAProcessCannotHaveIsNotGivenBack) {
   EXPECT_EQ(store_.lender().lease(maker_.table, 12345).error().code(), ErrorCode::kInvalidArgument);
 }
 
-/// Lends what there is not.
+/// Lends slabs that do not exist.
 class Liar final : public Lessor {
  public:
   explicit Liar(const Slab& slab) : slab_{slab} {}

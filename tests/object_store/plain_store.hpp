@@ -15,7 +15,7 @@
 
 namespace pharos::object_store {
 
-/// Memory that is there from the beginning, for processes that are threads, or nothing but objects.
+/// Store memory that is fully mapped from the beginning. The "processes" that use it are threads or plain C++ objects.
 class PlainMemory final : public StoreMemory {
  public:
   PlainMemory(const Ledger& ledger, std::span<std::byte> objects) : ledger_{ledger}, objects_{objects} {}
@@ -33,7 +33,7 @@ class PlainMemory final : public StoreMemory {
   const std::span<std::byte> objects_;
 };
 
-/// A whole store in this process: the node's side, and as many lessees as are wanted.
+/// A whole store in this process: the node's side, and up to kTables lessees.
 class PlainStore {
  public:
   static constexpr std::uint32_t kTables = 8;
@@ -63,29 +63,29 @@ class PlainStore {
         Lessee::make({id, NodeId{1}}, process.table, std::make_unique<PlainMemory>(ledger_, objects_), process.lessor);
     return process;
   }
-  /// The process is no more. Whatever of it is left in this one does nothing.
+  /// Simulates the end of the process. Its C++ objects that still exist here have no effect on the store any more.
   void end(const Process& process) {
     process.lessee->abandon();
     const std::lock_guard lock{lessor_->mutex};
     const auto left = lessor_->lender.process_ended(process.table);
     unclaimed_.insert(unclaimed_.end(), left.begin(), left.end());
   }
-  /// What another node has.
+  /// Adds an object that another node has.
   void put_elsewhere(const ObjectId& id, std::vector<std::byte> bytes) {
     const std::lock_guard lock{lessor_->mutex};
     lessor_->elsewhere.insert_or_assign(id, std::move(bytes));
   }
-  /// Nobody waits any longer for results of processes that have ended.
+  /// Lets go the results whose makers have ended and which no heir has taken over.
   void end_unclaimed() {
     const std::lock_guard lock{lessor_->mutex};
     lessor_->lender.end_unclaimed(std::exchange(unclaimed_, {}));
   }
-  /// Objects go to what is the disk here, until it is so many bytes; how many went.
+  /// Moves objects to the simulated disk until their slots have `bytes` bytes. Returns the number of objects moved.
   std::size_t spill(std::uint64_t bytes) {
     const std::lock_guard lock{lessor_->mutex};
     return lessor_->spill(bytes);
   }
-  /// On the disk.
+  /// Number of objects on the simulated disk.
   std::size_t outside() {
     const std::lock_guard lock{lessor_->mutex};
     for (const Place& place : lessor_->lender.end_outside()) lessor_->disk.erase(place);
@@ -114,11 +114,12 @@ class PlainStore {
     Direct(const Ledger& its, ByteCount capacity, ByteCount addresses, std::span<std::byte> memory)
         : ledger{its}, objects{memory}, lender{ledger, capacity, addresses} {}
 
-    // What was called back and has ended may be another object's memory by now: then the copy is thrown away.
+    // If a reader has called the object back and it has ended, its memory may belong to another object during this
+    // copy. The caller then discards the copy, so the race is harmless and hidden from the thread sanitizer.
     __attribute__((no_sanitize("thread"))) static std::vector<std::byte> copy_of(std::span<const std::byte> bytes) {
       std::vector<std::byte> copy(bytes.size());
       std::byte* const to = copy.data();
-      const volatile std::byte* const from = bytes.data();  // one by one: memcpy() would be looked at
+      const volatile std::byte* const from = bytes.data();  // byte by byte, as the thread sanitizer intercepts memcpy()
       for (std::size_t i = 0; i < bytes.size(); ++i) to[i] = from[i];
       return copy;
     }
@@ -155,7 +156,7 @@ class PlainStore {
       if (bytes.empty()) return lost(location);
       PHAROS_TRY(const Place place, lender.lend_outside(location.id, bytes.mapped().size(), "elsewhere"));
       disk.insert_or_assign(place, std::move(bytes.mapped()));
-      ledger.let_go(place);  // whoever asked for it keeps it before anybody looks
+      ledger.let_go(place);  // the process that asked keeps it before reclaim() runs
       return Location{location.id, place, location.owner, NodeId{1}};
     }
     std::mutex mutex;
@@ -163,7 +164,7 @@ class PlainStore {
     const std::span<std::byte> objects;
     Lender lender;
     std::map<Place, std::vector<std::byte>> disk;
-    std::map<ObjectId, std::vector<std::byte>> elsewhere;  // what other nodes have
+    std::map<ObjectId, std::vector<std::byte>> elsewhere;  // objects that other nodes have
   };
   class Leasing final : public Lessor {
    public:
@@ -200,7 +201,7 @@ class PlainStore {
   std::vector<Lender::Unclaimed> unclaimed_;
 };
 
-/// What an object of this number holds: words that count up from it.
+/// Fills an object with words that count up from `number`.
 inline void fill(std::span<std::byte> bytes, std::uint64_t number) {
   for (std::size_t at = 0; at + sizeof number <= bytes.size(); at += sizeof number) {
     const std::uint64_t word = number + at;

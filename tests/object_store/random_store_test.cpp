@@ -1,5 +1,5 @@
-// Random operations of several processes against what they must see: every object that one of them has a share in
-// holds what was written, every other one is refused, and at the end nothing is left.
+// Random operations of several processes, checked against a model: an object holds the written bytes as long as a
+// process has a share in it, requests for other objects are refused, and at the end no object is left.
 
 #include <gtest/gtest.h>
 
@@ -30,14 +30,14 @@ class RandomStore {
     std::vector<Share> read;
     std::vector<std::pair<WritableObject, std::uint64_t>> half;
   };
-  struct Known {  // an object that somebody could still ask for
+  struct Known {  // an object that a process could still ask for
     Location location;
     std::uint64_t number;
     CallerId holder;
     std::optional<CallerId> heir;
     bool held;
     bool unclaimed = false;  // its maker has ended
-    int kept = 0;            // by how many others
+    int kept = 0;            // number of other processes that keep it
 
     bool lives() const { return held || kept != 0; }
   };
@@ -101,14 +101,14 @@ class RandomStore {
   void read(Actor& actor, Known& known) {
     if (known.holder == actor.id) return;
     auto seen = actor.process.lessee->borrow(known.location);
-    // What nobody has any more may be there still, until its memory is needed.
+    // An object that no process has may still exist until its memory is needed.
     ASSERT_TRUE(seen.ok() || !known.lives()) << seen.error().to_string();
     if (!seen) return;
     ++known.kept;
     const auto view = chance(2) ? (*seen)->read() : Result<std::shared_ptr<const View>>{nullptr};
     actor.read.push_back({*seen, known.number, view ? *view : nullptr});
   }
-  // One that another node has: it is there for as long as somebody keeps it.
+  // Imports an object of another node. It exists for as long as a process keeps it.
   void import(Actor& actor) {
     const ObjectId id{CallerId{1'000'000}, ++last_number_};
     const std::uint64_t number = last_number_ << 32;
@@ -167,7 +167,7 @@ class RandomStore {
             ASSERT_TRUE(holds(share.view->bytes(), share.number)) << share.number;
           } else if (chance(8) || share.object->in_memory()) {
             const auto view = share.object->read();
-            if (!view && view.error().code() == ErrorCode::kExhausted) continue;  // too much is read
+            if (!view && view.error().code() == ErrorCode::kExhausted) continue;  // all memory is being read
             ASSERT_TRUE(view.ok()) << view.error().to_string();
             ASSERT_TRUE(holds((*view)->bytes(), share.number)) << share.number;
           }
@@ -241,7 +241,7 @@ void RandomStore::run(int steps) {
   EXPECT_TRUE(store_.lender().lease(store_.start(CallerId{999'999}).table, 64 << 20).ok());
 }
 
-/// PHAROS_STORE_SEEDS: so many.
+/// PHAROS_STORE_SEEDS sets the number of seeds; 200 by default.
 TEST(RandomStoreTest, EveryShareHoldsWhatWasWrittenAndNothingIsLeft) {
   const char* const given = std::getenv("PHAROS_STORE_SEEDS");
   const std::uint64_t count = given == nullptr ? 200 : std::strtoull(given, nullptr, 10);

@@ -31,7 +31,7 @@ class SpillFileTest : public SeededTest {
     EXPECT_EQ(::fstat(file, &status), 0);
     return static_cast<std::uint64_t>(status.st_blocks) * 512;
   }
-  /// Another descriptor of the file, as its holder does not know of it.
+  /// Opens the spill file, and a second descriptor of it that the SpillFile does not know of.
   void open_file() {
     Fd file = SpillFile::open_in(folder_.path()).value();
     behind_ = Fd{::open(("/proc/self/fd/" + std::to_string(file.get())).c_str(), O_RDWR | O_CLOEXEC)};

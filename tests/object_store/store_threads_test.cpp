@@ -1,4 +1,4 @@
-// The protocol as threads on one mapping, because the thread sanitizer does not see other processes.
+// Runs the protocol with threads on one mapping, because the thread sanitizer does not see other processes.
 
 #include <gtest/gtest.h>
 
@@ -18,9 +18,9 @@ using StoreThreadsTest = SeededTest;
 TEST_F(StoreThreadsTest, NobodyWritesWhereSomebodyReads) {
   constexpr int kReaders = 3;
   constexpr std::uint64_t kObjects = 2000;
-  constexpr std::size_t kBytes = 2048;  // of slots that are all of the smallest size: they are used again at once
+  constexpr std::size_t kBytes = 2048;  // fits the smallest slots, so slots are reused at once
   PlainStore store{64_MiB};
-  // What readers may look for: the newest object, and one that has just ended.
+  // Locations that readers look for. An object here is the newest of its place, or has just ended.
   struct Shown {
     std::mutex mutex;
     Location location;
@@ -61,7 +61,7 @@ TEST_F(StoreThreadsTest, NobodyWritesWhereSomebodyReads) {
       std::mt19937_64 random{seed};
       const auto process = store.start(CallerId{1 + w});
       std::vector<std::shared_ptr<Object>> held(shown.size());
-      // Until the readers have seen enough: on a busy machine they may come late.
+      // The loop goes on until the readers have read enough, because on a busy machine they may start late.
       for (std::uint64_t i = 1; i <= kObjects || (reads.load() < kObjects && i < 1000 * kObjects); ++i) {
         const std::uint64_t number = (i << 32) + (w << 60);
         auto object = put(*process.lessee, kBytes, number);
@@ -84,11 +84,11 @@ TEST_F(StoreThreadsTest, NobodyWritesWhereSomebodyReads) {
 TEST_F(StoreThreadsTest, WhatSomebodyKeepsCanBePassedOnWhileItsOwnerLetsGoAndTheDiskTakesIt) {
   constexpr int kRounds = 400;
   PlainStore store{64_MiB, 256_MiB};
-  // One round: a new object goes from hand to hand; each keeps it until the next has it, and reads it at times.
+  // In each round a new object goes from hand to hand. Each hand keeps it until the next one has it, and may read it.
   struct Hand {
     std::mutex mutex;
     std::condition_variable changed;
-    std::shared_ptr<Object> object;  // null: it was taken, or has not come
+    std::shared_ptr<Object> object;  // null if it was taken or has not arrived
     std::uint64_t number = 0;
   };
   std::array<Hand, 3> hands;

@@ -1,4 +1,4 @@
-// Objects on their way between two stores, over streams that break, flip bits, lie and stop.
+// Transfers of objects between two stores, over streams that break, flip bits, send wrong data, and stall.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class Pipe {
  public:
   static constexpr std::size_t kRoom = std::size_t{1} << 20;
 
-  /// What is sent passes here; false: the stream ends.
+  /// Called with all bytes that are sent; it may change them. Returns false to end the stream.
   std::function<bool(std::span<std::byte> bytes)> fault = [](std::span<std::byte>) { return true; };
 
   Result<void> send(std::span<const std::byte> bytes) {
@@ -106,7 +106,7 @@ class TransferTest : public SeededTest {
   const Location location_{{CallerId{7}, 8}, {9, 10}, CallerId{11}, NodeId{13}};
   const Wish wish_{location_, NodeId{12}};
 
-  /// Serves one receiver as a node does that has, or gets, these chunks.
+  /// Serves one receiver, as a node does that has these chunks or is still receiving them.
   std::thread serve(Line& line, const std::shared_ptr<Chunks>& chunks) {
     return std::thread{[this, &line, chunks] {
       auto stream = line.sender();
@@ -198,7 +198,7 @@ TEST_F(TransferTest, AChainPassesChunksOnBeforeItHasThemAll) {
   std::vector<std::shared_ptr<Chunks>> chunks;
   for (auto& each : received) chunks.push_back(Chunks::none_of(each));
   std::vector<Line> lines(kNodes);
-  // The source stops after its first chunk until the last node has that one.
+  // The source waits after its first chunk until that chunk has reached the last node.
   std::size_t sends = 0;
   lines[0].to_receiver.fault = [&](std::span<std::byte>) {
     if (++sends != 4) return true;
@@ -262,7 +262,7 @@ TEST_F(TransferTest, WhoHasNoTimeNamesAnother) {
 }
 
 TEST_F(TransferTest, NonsenseIsRefusedBeforeAnythingIsAllocated) {
-  // To a sender, and to one that asks.
+  // The nonsense goes to a sender in the first loop, and to a receiver in the second.
   for (int round = 0; round < 200; ++round) {
     Line line;
     {
@@ -276,8 +276,8 @@ TEST_F(TransferTest, NonsenseIsRefusedBeforeAnythingIsAllocated) {
   for (int round = 0; round < 200; ++round) {
     Line line;
     auto nonsense = bytes(24);
-    std::fill_n(nonsense.begin() + 8, 8, std::byte{});  // from itself
-    nonsense[7] |= std::byte{0x80};                     // a size that it has not
+    std::fill_n(nonsense.begin() + 8, 8, std::byte{});  // names no other node to ask instead
+    nonsense[7] |= std::byte{0x80};                     // a size that the object does not have
     {
       auto liar = line.sender();
       ASSERT_TRUE(liar.send(nonsense).ok());

@@ -1,4 +1,4 @@
-// Writes to standard output how it was started, a line for each thing.
+// Prints how it was started: arguments, environment, folder, session, descriptors and signals, one line for each.
 
 #include <dirent.h>
 #include <signal.h>

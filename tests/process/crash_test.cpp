@@ -21,7 +21,7 @@ int* volatile nowhere = nullptr;
   *nowhere = 1;
 }
 [[gnu::noinline]] std::size_t capture_here(std::span<StackAddress> to) {
-  const volatile std::size_t count = capture_stack(to);  // no tail call
+  const volatile std::size_t count = capture_stack(to);  // prevents a tail call, so that this function is on the stack
   return count;
 }
 
@@ -35,7 +35,7 @@ std::string as_it_is(const char* name) {
   return name;
 }
 
-/// How a child ended that shares the page and does this.
+/// Runs `act` in a child process that shares the page. Returns the wait status of the child.
 int status_of(const CrashPage& page, const std::function<void()>& act, RunningFunction (*running)() = &no_function) {
   const pid_t child = ::fork();
   if (child == 0) {

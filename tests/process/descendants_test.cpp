@@ -32,7 +32,7 @@ TEST(Descendants, AreChildrenAndTheirChildrenAndNobodyElse) {
   EXPECT_TRUE(alive.read_until_end()) << "the grandchild is gone too";
 }
 
-// In a child, because it becomes a subreaper and reaps every child.
+// The test runs in a child process, because it becomes a subreaper and reaps every child.
 TEST(Descendants, AKillReachesAGrandchildThatHidInASessionOfItsOwn) {
   Pipe alive;
   const int status = in_a_child([&] {
@@ -54,7 +54,7 @@ TEST(Descendants, AKillReachesThoseThatAreStartedMeanwhile) {
     Pipe begun;
     for (int i = 0; i < 3; ++i) {
       if (::fork() != 0) continue;
-      for (;;) {  // each starts others until it is killed
+      for (;;) {  // each process starts others until it is killed
         const pid_t child = ::fork();
         if (child == 0) {
           [[maybe_unused]] const auto n = ::write(begun.to.get(), "x", 1);

@@ -39,7 +39,7 @@ TEST(BuildId, OfACopyIsTheSameAndOfWhatTheLinkerGaveNoneIsAHashOfItsBytes) {
   std::string bytes(std::filesystem::file_size("/proc/self/exe"), '\0');
   ASSERT_EQ(::pread(own.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
   EXPECT_EQ(of_bytes(bytes), own_build_id());
-  for (std::size_t size = 0; size < 4096; size += 7) of_bytes(bytes.substr(0, size));  // cut off anywhere
+  for (std::size_t size = 0; size < 4096; size += 7) of_bytes(bytes.substr(0, size));  // must not crash
   EXPECT_FALSE(build_id_of(-1).ok());
 }
 

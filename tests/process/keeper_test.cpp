@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A keeper and its daemon, below this process. The daemon does `work` and says its pid.
+/// A keeper and its daemon, as descendants of this process. The daemon sends its pid over a pipe and then runs `work`.
 class KeeperTest : public testing::Test {
  protected:
   void start(const std::function<int(Kept&)>& work) {
@@ -43,7 +43,7 @@ class KeeperTest : public testing::Test {
 
   TemporaryFolder folder_;
   Pipe said_;
-  Pipe alive_;  // held by all below the daemon
+  Pipe alive_;  // the processes below the daemon hold its write end
   pid_t keeper_ = 0;
 };
 

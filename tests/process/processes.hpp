@@ -18,12 +18,12 @@
 
 namespace pharos::process {
 
-/// Far away: reaching it is a failure.
+/// A deadline so far away that reaching it means a failed test.
 inline async::Deadline soon() {
   return async::Deadline::after(std::chrono::seconds{30}, SteadyClock{});
 }
 
-/// Both ends of a pipe. Whoever holds `to` is alive as long as `from` has not ended.
+/// Both ends of a pipe. While reading `from` does not end, some process that holds `to` is alive.
 struct Pipe {
   Pipe() {
     int ends[2];
@@ -31,7 +31,7 @@ struct Pipe {
     from = Fd{ends[0]};
     to = Fd{ends[1]};
   }
-  /// All that comes until the end; false if that takes too long.
+  /// Appends to `text` all bytes until the end of the pipe. Returns false if no byte and no end comes within 30 s.
   bool read_all(std::string& text) {
     to.reset();
     for (;;) {
@@ -47,7 +47,7 @@ struct Pipe {
     std::string ignored;
     return read_all(ignored);
   }
-  /// Blocks until somebody has written a byte; false at the end.
+  /// Blocks until a byte has been written. Returns false at the end of the pipe, or after 30 s.
   bool read_byte() {
     pollfd waited{.fd = from.get(), .events = POLLIN, .revents = 0};
     char byte = 0;
@@ -62,7 +62,7 @@ inline void write_byte(const Fd& to) {
   PHAROS_CHECK(::write(to.get(), "x", 1) == 1);
 }
 
-/// Runs `body` in a child, and gives how it ended.
+/// Runs `body` in a child process. Returns the wait status of the child.
 template <class Body>
 int in_a_child(Body&& body) {
   const pid_t child = ::fork();
@@ -73,8 +73,8 @@ int in_a_child(Body&& body) {
   return status;
 }
 
-/// In the calling process: starts a process twice removed, in a session of its own, that holds `alive` and waits for
-/// ever. It has written a byte to `alive` before this returns.
+/// Starts a grandchild of the calling process, in a session of its own, that holds `alive` and waits for ever. The
+/// grandchild has written a byte to `alive` before this function returns.
 inline void start_hidden_grandchild(const Fd& alive, Pipe& begun) {
   const pid_t child = ::fork();
   PHAROS_CHECK(child >= 0, errno);

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 class SpawnTest : public testing::Test {
  protected:
-  /// The lines that the child writes.
+  /// Runs the program. Returns the lines that it writes.
   std::vector<std::string> run(Program program) {
     Pipe output;
     program.moved.emplace_back(output.to.get(), STDOUT_FILENO);

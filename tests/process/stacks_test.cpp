@@ -25,7 +25,7 @@ volatile int turns = 0;
   while (true) {
     turns = turns + 1;
 #ifdef __SANITIZE_THREAD__
-    ::usleep(0);  // its library holds signals back until a thread calls something that it knows
+    ::usleep(0);  // the sanitizer delays signals until the thread calls a function that it intercepts
 #endif
   }
 }
@@ -36,7 +36,7 @@ volatile int turns = 0;
     for (void* const block : blocks) std::free(block);
   }
 }
-/// With the stack pointer, and all that the walk would go by, where there is no memory.
+/// Runs with a stack pointer and a frame pointer that point to no memory, so that the stack cannot be walked.
 [[gnu::noinline]] void turn_without_stack() {
 #if defined(__x86_64__)
   asm volatile(
@@ -52,7 +52,7 @@ RunningFunction no_function() {
   return {};
 }
 
-/// A process that does this on its first thread, and can be asked.
+/// A child process that runs `act` on its first thread, and can be asked for its stacks.
 class Asked {
  public:
   explicit Asked(const std::function<void()>& act) {
@@ -85,7 +85,7 @@ class Asked {
     describe_stacks(page_->stacks(), process_);
     return page_->stacks().text.data();
   }
-  /// Until it says that: it may be about to begin.
+  /// Asks until the answer has `part`, because `act` may not have begun yet. Gives up after 1000 tries.
   std::string ask_until(const std::string& part) const {
     std::string text;
     for (int i = 0; i < 1000 && (text = ask()).find(part) == std::string::npos; ++i) std::this_thread::yield();
@@ -163,7 +163,8 @@ TEST(StacksTest, AReadThatIsAskedGoesOnReading) {
 
 TEST(StacksTest, AnotherProgramOrHandlerIsLeftAlone) {
   const Asked other{[] { ::execl("/bin/sleep", "sleep", "600", nullptr); }};
-  // One that is asked just before would be told as the other program, which ends of it.
+  // The test waits until the process has become "sleep". A question sent before would reach the new program, which has
+  // no handler for the signal and would end.
   const auto patience = std::chrono::steady_clock::now() + 10s;
   std::string name;
   while (name != "sleep" && std::chrono::steady_clock::now() < patience) {

@@ -18,7 +18,7 @@ Curve falling(std::size_t steps, double from) {
   return curve;
 }
 
-/// The axis' highest and lowest label, in the terminal.
+/// Returns the highest label of the axis in the terminal.
 std::string highest(const std::string& picture) {
   const std::size_t line = picture.find('\n') + 1;
   const std::size_t begin = picture.find_first_not_of(' ', line);
@@ -66,7 +66,7 @@ TEST(CurveTest, WhatHappenedIsMarkedAndNamed) {
   EXPECT_TRUE(has(svg, "stroke-dasharray"));
   const std::string picture = to_text_picture(curve);
   EXPECT_TRUE(has(picture, "| here a rank died\n")) << picture;
-  // Each row has its axis; those in which no point lies at step 50 have the mark, too.
+  // Each row has the bar of the axis. Rows without a point at step 50 also have the bar of the mark.
   const auto bars = [](const std::string& text) { return std::count(text.begin(), text.end(), '|'); };
   EXPECT_GE(bars(picture), bars(unmarked) + 10) << picture;
   EXPECT_FALSE(has(unmarked, "died"));

@@ -11,14 +11,14 @@
 namespace pharos::ml {
 namespace {
 
-/// Until so long after the last SIGINT that the next one is another.
+/// Waits so long that the next SIGINT counts as another request.
 void let_pass(Duration time) {
   const auto until = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < until) ::sched_yield();
 }
 
 TEST(InterruptsTest, TwoThatComeTogetherAreOneWish) {
-  const Interrupts interrupts{std::chrono::hours{1}};  // however long this process waits for a core
+  const Interrupts interrupts{std::chrono::hours{1}};  // longer than this process may wait for a core
   EXPECT_FALSE(Interrupts::asked());
   ASSERT_EQ(::raise(SIGINT), 0);
   EXPECT_TRUE(Interrupts::asked());

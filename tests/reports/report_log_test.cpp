@@ -32,7 +32,7 @@ class ReportLogTest : public testing::Test {
   const TemporaryFolder folder_;
 };
 
-/// Files of this process have at most so many bytes, as on a full disk, for as long as this lives.
+/// While this object exists, files that this process writes have at most so many bytes, as on a full disk.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t bytes) : before_{::signal(SIGXFSZ, SIG_IGN)} {
@@ -53,7 +53,7 @@ class FileLimit {
 
 TEST_F(ReportLogTest, GoesOnBehindWhatIsThere) {
   add(go_on(), 1, {{"loss", 3}, {"a,\"b\"", 4}});
-  append("reports.csv", "2,0.");  // as one that was killed leaves it
+  append("reports.csv", "2,0.");  // a killed process leaves such a line
   append("reports.jsonl", "{\"step\":2");
   add(go_on(), 2, {{"a,\"b\"", 5}, {"accuracy", 6}});
   EXPECT_EQ(text_of("reports.csv"),

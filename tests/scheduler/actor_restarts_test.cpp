@@ -1,4 +1,4 @@
-// What becomes of an actor whose process has ended, or whose constructor has failed.
+// Tests what happens to an actor when its process has ended or its constructor has failed.
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 
 namespace pharos::scheduler {
 
-/// Job 7's driver, which creates what nobody else is said to create, is caller 7.
+/// By default the creator of an actor is caller 7, the driver of job 7.
 class ActorTableTest : public testing::Test {
  protected:
   ActorSpec spec_with(std::int32_t max_restarts) {
@@ -33,7 +33,7 @@ class ActorTableTest : public testing::Test {
   Texts create(std::uint64_t request, std::uint64_t actor, const ActorSpec& spec, std::uint64_t creator = 7) {
     return texts(table_.create(ActorRequestId{request}, ActorId{actor}, spec, CallerId{creator}));
   }
-  /// The actor's number, or why not.
+  /// Returns the actor's number, or the error as text.
   std::string promise(std::uint64_t actor, const ActorSpec& spec, bool get_if_exists, std::uint64_t creator = 7) {
     const auto promised = table_.promise(ActorId{actor}, spec, get_if_exists, CallerId{creator});
     if (promised) return std::to_string(promised->value());
@@ -69,7 +69,7 @@ class ActorTableTest : public testing::Test {
   Texts job_ended(std::uint64_t job) { return texts(table_.job_ended(JobId{job})); }
   Texts tick() { return texts(table_.tick(now_)); }
 
-  /// Actor 5, whose second incarnation has ended too: the third waits for its time.
+  /// Creates actor 5 and ends its first two incarnations, so that the third one waits for its backoff.
   void bring_to_restarting(const ActorSpec& spec) {
     create_alive(5, spec);
     ended(5, 1);

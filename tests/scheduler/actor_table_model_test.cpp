@@ -15,17 +15,18 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The rules again, with no thought of speed: a list of actors, one of holds and one of requests, in the order in which
-// they came.
+// A simple model of the same rules, without regard for speed: lists of actors, of holds and of requests, each in the
+// order of arrival.
 class Model {
  public:
   struct Actor {
     ActorId id;
     ActorSpec spec;
     CallerId creator;
-    std::string state = "promised";  // starting, alive, restarting, dead; asked to end: unwanted, ending, killed
+    // Or "starting", "alive", "restarting", "dead"; once asked to end, "unwanted", "ending" or "killed".
+    std::string state = "promised";
     std::uint32_t incarnation = 0;
-    std::vector<bool> long_lives = {};  // of its incarnations so far, whether they lived for long
+    std::vector<bool> long_lives = {};  // for each incarnation so far, whether it lived for long
     TimePoint asked_at = {};
     TimePoint due = {};
     std::optional<Error> why = {};
@@ -210,7 +211,7 @@ class Model {
     return static_cast<std::size_t>(std::count_if(actors.begin(), actors.end(), [](auto& a) { return a.lives(); }));
   }
 
-  static constexpr const char* kAnyText = "";  // the tests above look at these
+  static constexpr const char* kAnyText = "";  // error texts are not compared here: actor_table_test.cpp checks them
 
   std::vector<Actor> actors;
   std::vector<Hold> holds;
@@ -402,7 +403,7 @@ class ActorTableAgainstTheModel : public SeededTest {
   }
 
   void drop() {
-    ActorRequestId request{++last_id_};  // one that is not known
+    ActorRequestId request{++last_id_};  // a request that the table does not know
     if (!model_.requests.empty() && !chance(5)) {
       request = model_.requests[between(0, model_.requests.size() - 1)].first;
       dropped_.insert(request);
@@ -418,13 +419,13 @@ class ActorTableAgainstTheModel : public SeededTest {
     asked_.insert(request);
     return request;
   }
-  /// One of the latest, most of the time.
+  /// Returns one of the five newest actors most of the time, else an older or an unknown one.
   ActorId any_actor() {
     if (model_.actors.empty() || chance(20)) return ActorId{++last_id_};
     const std::size_t last = model_.actors.size() - 1;
     return model_.actors[between(chance(5) || last < 4 ? 0 : last - 4, last)].id;
   }
-  /// The present one, most of the time.
+  /// Returns the actor's present incarnation most of the time, else the one before or after.
   std::uint32_t incarnation_of(ActorId id) {
     for (const Model::Actor& actor : model_.actors) {
       if (actor.id != id) continue;
@@ -461,7 +462,7 @@ class ActorTableAgainstTheModel : public SeededTest {
     ASSERT_FALSE(dropped_.contains(request)) << "nobody waits";
     ASSERT_TRUE(answered_.insert(request).second) << "answered twice";
   }
-  /// What refuses at once says something that the model does not.
+  /// Removes the texts that the model does not know: those of requests that are refused at once.
   static ActorEffects without_text(ActorEffects effects) {
     for (ActorEffect& effect : effects) {
       auto* const refused = std::get_if<ActorRefused>(&effect);
@@ -485,7 +486,7 @@ class ActorTableAgainstTheModel : public SeededTest {
 
   ActorTable table_;
   Model model_;
-  std::map<ActorId, std::uint32_t> processes_;  // that were asked for, and not reported gone
+  std::map<ActorId, std::uint32_t> processes_;  // were asked for, and not reported as ended
   std::set<ActorRequestId> asked_;
   std::set<ActorRequestId> answered_;
   std::set<ActorRequestId> dropped_;

@@ -289,7 +289,7 @@ TEST_F(ActorTableTest, AReleaseMayComeBeforeTheHoldThatItUndoes) {
 TEST_F(ActorTableTest, WhoTakesAnActorHasItThoughItsReleaseOfAnEarlierHoldCameFirst) {
   create_alive(5, named("x"));
   hold(5, 8, -1);
-  EXPECT_EQ(*find("x", "", 8), ActorId{5});  // 8's count is zero now
+  EXPECT_EQ(*find("x", "", 8), ActorId{5});  // the count of caller 8 is zero now
   EXPECT_EQ(hold(5, 7, -1), Texts{});
   EXPECT_EQ(hold(5, 8, 0), Texts{});
   EXPECT_EQ(hold(5, 8, 1), Texts{});
@@ -440,12 +440,12 @@ TEST_F(ActorTableTest, CallersThatEndedLongAgoAreForgotten) {
 }
 
 TEST_F(ActorTableTest, TheEndOfAJobKillsAndForgetsItsActorsInWhateverStateTheyAre) {
-  bring_to_restarting(spec_with(-1));  // 5
-  create(10, 10, spec_of(7));          // starting
+  bring_to_restarting(spec_with(-1));  // actor 5
+  create(10, 10, spec_of(7));          // is starting
   create_alive(11, spec_of(7));
   create_alive(12, detached());
   create(13, 13, spec_of(7));
-  hold(13, 7, -1);  // to be ended when it has started
+  hold(13, 7, -1);  // is to be ended once it has started
   create_alive(14, spec_of(7));
   hold(14, 7, -1);  // its destructor runs
   create_alive(15, spec_of(7));
@@ -479,7 +479,7 @@ TEST_F(ActorTableTest, TheLastTenThousandDeadAreRemembered) {
   }
   for (std::uint64_t i = 1; i <= all; ++i) {
     ended(i, 1);
-    ended(i, 1);  // counts once
+    ended(i, 1);  // an end that is reported twice counts once
   }
   EXPECT_EQ(connect(100'000, 1).front().substr(0, 24), "refuse 100000, not found");
   EXPECT_EQ(connect(100'001, 2).front().substr(0, 24), "refuse 100001, not found");

@@ -1,6 +1,6 @@
 #pragma once
 
-// What an ActorTable does, as texts, so that a difference can be read.
+// The effects of an ActorTable as texts, so that a failed test shows a readable difference.
 
 #include <algorithm>
 #include <iterator>
@@ -22,7 +22,7 @@ inline std::string refused_text(std::uint64_t request, const Error& why) {
   return "refuse " + std::to_string(request) + ", " + std::string{to_string(why.code())} + ": " + why.message();
 }
 
-/// 5.2 is the second incarnation of actor 5.
+/// In the text, 5.2 is the second incarnation of actor 5.
 inline std::string to_text(const ActorEffect& effect) {
   if (const auto* const start = std::get_if<StartIncarnation>(&effect)) {
     return "start " + incarnation_text(start->actor, start->incarnation);

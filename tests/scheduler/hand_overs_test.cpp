@@ -19,7 +19,7 @@ using Turn = HandOvers::Turn;
 constexpr WorkerId kOne{1};
 constexpr TimePoint kBegin{};
 
-/// So many, with numbers from there on; how many of them go at once.
+/// Adds `count` sockets for this worker, with numbers from `first` on. Returns how many may be sent at once.
 std::size_t add_all(HandOvers& all, WorkerId worker, std::uint64_t first, std::size_t count) {
   std::size_t now = 0;
   for (std::uint64_t number = first; number < first + count; ++number) {
@@ -99,7 +99,7 @@ TEST_F(RandomHandOversTest, EachHasItsTurnOnceInItsWorkersOrderAndNoBoundIsPasse
     came[worker].push_back(number);
     if (all.add(WorkerId{worker}, number, now) == Turn::kNow) note(number);
     EXPECT_LE(all.under_way(), HandOvers::kUnderWayMax);
-    const std::uint64_t taker = between(1, 9);  // the others take nothing for now
+    const std::uint64_t taker = between(1, 9);  // workers 10 to 12 take nothing yet
     if (on_their_way[taker] != 0) {
       --on_their_way[taker];
       note_all(all.taken(WorkerId{taker}, now));

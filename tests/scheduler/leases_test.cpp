@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kIdleTime = 10s;
 
-/// As texts, so that a difference can be read.
+/// The effect as text, so that a failed test shows a readable difference.
 std::string to_text(const LeaseEffect& effect) {
   if (const auto* const grant = std::get_if<Grant>(&effect)) {
     return "grant " + std::to_string(grant->request.value()) + " worker " + std::to_string(grant->worker.value());
@@ -54,7 +54,7 @@ std::uint32_t in_use(const Leases& leases) {
   return static_cast<std::uint32_t>((leases.total().cpus() - leases.left().cpus()) / Resources::kWhole);
 }
 
-/// A job's driver has the job's number, and its workers have higher ones.
+/// A job's driver is the caller with the job's number; callers with higher numbers are workers.
 Lessee driver_of(std::uint64_t job) {
   return {JobId{job}, CallerId{job}, false};
 }
@@ -165,8 +165,8 @@ TEST_F(LeasesTest, AWorkerThatEndsGivesItsPlaceToTheNextInWhateverStateItWas) {
 TEST_F(LeasesTest, TheEndOfAJobReleasesAllThatIsItsAndServesTheOthers) {
   request(1, 7);
   request(2, 7);
-  started(1, 50);  // leased; 2 is being started
-  request(3, 7);   // waits
+  started(1, 50);  // worker 50 is leased; the one for request 2 is being started
+  request(3, 7);   // this request waits
   request(4, 8);
   const auto effects = texts(leases_.job_ended(JobId{7}));
   EXPECT_EQ(effects, (Texts{"end worker 50", "start 4 job 8"}));
@@ -252,8 +252,8 @@ TEST_F(LeasesTest, TheEndOfALesseeEndsItsWorkersAndNoOthers) {
   leases_.blocked(WorkerId{50});
   ASSERT_TRUE(nested_request(2, 7, 50).ok());
   started(2, 51);
-  ASSERT_TRUE(nested_request(3, 7, 50).ok());  // being started
-  ASSERT_TRUE(nested_request(4, 7, 50).ok());  // waits
+  ASSERT_TRUE(nested_request(3, 7, 50).ok());  // its worker is being started
+  ASSERT_TRUE(nested_request(4, 7, 50).ok());  // this request waits
   EXPECT_EQ(leases_.waiting(), 1u);
   EXPECT_EQ(texts(leases_.lessee_ended(CallerId{50})), (Texts{"end worker 51"}));
   EXPECT_EQ(leases_.waiting(), 0u);
@@ -279,7 +279,6 @@ TEST_F(LeasesTest, TooManyThatWaitAreRefused) {
   EXPECT_EQ(leases_.waiting(), Leases::kWaitingMax);
 }
 
-// The rules again, with no thought of speed: one list of requests in the order in which they came, one of workers.
 // ---- Demands of other shapes
 
 Resources of(const std::string& text) {
@@ -367,17 +366,17 @@ TEST_F(ShapedLeasesTest, AReservationThatIsGivenUpWhileItWaitsTakesNothing) {
   EXPECT_EQ(leases_.left(), leases_.total());
 }
 
-// ---- Leases that are asked back
+// ---- Leases that are recalled
 
 class RecallTest : public LeasesTest {
  protected:
   RecallTest() { leases_ = Leases{of("cpu=4,gpu=1"), kManyWorkers, kIdleTime}; }
-  /// A lease of this job's driver, or of another caller of it.
+  /// Requests a lease for the job's driver, or for another caller of the job if `caller` is not 0.
   Texts ask(std::uint64_t id, std::uint64_t job, std::uint64_t caller = 0, const std::string& demand = "cpu=1") {
     const Lessee lessee{JobId{job}, CallerId{caller == 0 ? job : caller}, caller != 0};
     return texts(*leases_.request(LeaseRequestId{id}, lessee, of(demand), now_));
   }
-  /// Job 7 has the workers 51 to 54 and waits for four more, as 5 to 8.
+  /// Gives job 7 the workers 51 to 54. Its requests 5 to 8 wait.
   void let_job_7_have_all() {
     for (std::uint64_t i = 1; i <= 8; ++i) ask(i, 7);
     for (std::uint64_t i = 1; i <= 4; ++i) started(i, 50 + i);
@@ -457,7 +456,7 @@ TEST_F(RecallTest, AWorkerWhoseTaskWaitsHasNothingThatCouldBeReturned) {
   let_job_7_have_all();
   leases_.blocked(WorkerId{51});
   ask(20, 8);
-  started(5, 55);  // has the CPU of 51
+  started(5, 55);  // gets the CPU that worker 51 does not use
   EXPECT_EQ(recall_after(1s), (Texts{"recall 1 of 52 53 54 55"}));
 }
 
@@ -521,13 +520,14 @@ TEST_F(RecallTest, WhatNobodyElseWaitsForAnyMoreItsLesseeKeeps) {
   EXPECT_FALSE(leases_.has_to_recall());
 }
 
-/// Programs that have tasks without end, some short and some long: who keeps a worker for how long, and who waits.
+/// Programs with endless tasks, some short and some long. Measures how long each program runs, and how long it waits
+/// without a worker.
 class SharedNode : public SeededTest {
  protected:
   struct Program {
     Duration task;
     std::size_t workers = 0;
-    TimePoint idle_since;  // without any
+    TimePoint idle_since;  // since when it has no worker
     Duration ran{};
     Duration longest_idle{};
   };
@@ -610,7 +610,7 @@ TEST_F(SharedNode, EachProgramGetsItsShareAndHasNothingForNoLongerThanTheOthersT
       longest_task = std::max(longest_task, each.task);
     }
     for (std::size_t i = 0; i < programs; ++i) ask(i);
-    constexpr int kSteps = 12'000;  // a minute
+    constexpr int kSteps = 12'000;  // one minute of steps of 5 ms
     for (int i = 0; i < kSteps && !HasFatalFailure(); ++i) step(5ms);
     const Duration turn = std::max(Leases::kLeaseMin, longest_task) + Leases::kPatience + longest_task;
     const auto turns = static_cast<std::int64_t>((programs + cpus - 1) / cpus);
@@ -625,6 +625,8 @@ TEST_F(SharedNode, EachProgramGetsItsShareAndHasNothingForNoLongerThanTheOthersT
   }
 }
 
+// A simple model of the same rules, without regard for speed: a list of requests in the order of arrival, and one of
+// workers.
 class Model {
  public:
   Model(std::uint32_t cpus, std::uint32_t workers_max) : cpus_{cpus}, workers_max_{workers_max} {}
@@ -638,7 +640,7 @@ class Model {
   struct Worker {
     std::uint64_t id;
     std::uint64_t job;
-    std::optional<std::pair<TimePoint, std::uint64_t>> idle_since;  // and the how manieth to become idle
+    std::optional<std::pair<TimePoint, std::uint64_t>> idle_since;  // with the number of this return
     bool blocked = false;
   };
 
@@ -756,12 +758,12 @@ class LeasesAgainstTheModel : public SeededTest {
     TimePoint now{1h};
     std::uint64_t last_id = 0;
     std::set<std::uint64_t> granted;
-    std::vector<std::uint64_t> to_start;  // that Leases asked to start, ended jobs' too
+    std::vector<std::uint64_t> to_start;  // requests whose workers have to be started, also of ended jobs
 
     for (int step = 0; step < 200; ++step) {
       now += Duration{between(0, 3'000'000'000)};
       const auto any_worker = [&]() -> std::uint64_t {
-        if (model.workers.empty() || chance(20)) return ++last_id;  // one that is not known
+        if (model.workers.empty() || chance(20)) return ++last_id;  // a worker that is not known
         return model.workers[between(0, model.workers.size() - 1)].id;
       };
       const auto take_start = [&]() -> std::uint64_t {

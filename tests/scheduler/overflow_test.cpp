@@ -80,7 +80,7 @@ TEST_F(OverflowTest, AQuestionThatNobodyWaitsForMakesRoomForTheNext) {
   leaves(1);
   overflow_.forget(LeaseRequestId{1});
   EXPECT_EQ(asked_for(), Requests{2});
-  overflow_.forget(LeaseRequestId{1});  // once more says nothing
+  overflow_.forget(LeaseRequestId{1});  // the second time has no effect
   EXPECT_EQ(overflow_.asked(), 1u);
 }
 
@@ -100,7 +100,7 @@ TEST_F(OverflowTest, OfThoseThatHaveBeenServedNothingIsKept) {
 
 class OverflowRandomTest : public SeededTest {};
 
-// Whatever comes when, nobody is asked for twice at once, and in the end everybody has been asked for.
+// In whatever order things happen, no request is asked for twice at once, and in the end each one has been asked for.
 TEST_F(OverflowRandomTest, EverybodyWhoWaitsHasATurnAndNoBoundIsPassed) {
   std::set<std::uint64_t> waiting;
   Overflow overflow{[&](LeaseRequestId request) { return waiting.contains(request.value()); }};

@@ -1,5 +1,5 @@
-// Random workloads against what has to hold at every step: nobody has what another has, groups are whole, and who has
-// waited for longest waits only while there is no room.
+// Runs random workloads and checks after every step: no resource is given twice, a group is placed as a whole or not at
+// all, and the actor or group that has waited for longest waits only while there is no room.
 
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ class PlacementRandom : public SeededTest {
     nodes_have_gone_ = false;
   }
 
-  // ---- What happens
+  // ---- The steps
 
   void take_step() {
     const std::size_t what = between(0, 99);
@@ -152,7 +152,7 @@ class PlacementRandom : public SeededTest {
     free_removed(id);
     apply(placement_.remove_group(GroupId{id}));
   }
-  /// Bundles of a removed group are free when nobody has any of it.
+  /// Frees the bundles of a removed group that no actor uses.
   void free_removed(std::uint64_t group) {
     std::erase_if(removed_, [&](const auto& entry) {
       return entry.first.first == group && std::none_of(actors_.begin(), actors_.end(), [&](const auto& actor) {
@@ -161,7 +161,7 @@ class PlacementRandom : public SeededTest {
     });
   }
 
-  // ---- What is told
+  // ---- The effects
 
   void apply(const PlacementEffects& effects) {
     for (const auto& effect : effects) {
@@ -214,7 +214,7 @@ class PlacementRandom : public SeededTest {
     }
   }
   void refuse(ActorId id) {
-    if (!actors_.contains(id)) return;  // of a group that was removed
+    if (!actors_.contains(id)) return;  // its group was removed
     const Actor refused = actors_.extract(id).mapped();
     if (refused.group != 0) return;
     for (const auto& [node, machine] : nodes_) {
@@ -232,9 +232,9 @@ class PlacementRandom : public SeededTest {
     ASSERT_TRUE(would_do(demand, node, nodes_.at(node)));
   }
 
-  // ---- What has to hold
+  // ---- The invariants
 
-  /// What is left, from all that was told.
+  /// Computes what is left on each node from all effects so far.
   std::map<NodeId, Ledger> ledgers() {
     std::map<NodeId, Ledger> ledgers;
     for (const auto& [node, machine] : nodes_) ledgers.emplace(node, Ledger{machine.total});
@@ -292,7 +292,7 @@ class PlacementRandom : public SeededTest {
       ledger.take(actor.held->allotment);
     }
   }
-  /// Everybody is served when those who have something give it back.
+  /// Gives everything back until all actors and groups have been served.
   void end() {
     for (;;) {
       const auto holder =
@@ -301,7 +301,7 @@ class PlacementRandom : public SeededTest {
         give_back(holder->first);
         continue;
       }
-      // One that has lost a bundle for good has the others still.
+      // A group that has lost a bundle for good still holds its other bundles, so it is removed.
       const auto group =
           std::find_if(groups_.begin(), groups_.end(), [](const auto& entry) { return !entry.second.held.empty(); });
       if (group == groups_.end()) break;
@@ -316,7 +316,7 @@ class PlacementRandom : public SeededTest {
   std::map<NodeId, Machine> nodes_;
   std::map<ActorId, Actor> actors_;
   std::map<std::uint64_t, Group> groups_;
-  std::map<std::pair<std::uint64_t, std::uint32_t>, Held> removed_;  // bundles of removed groups that are in use still
+  std::map<std::pair<std::uint64_t, std::uint32_t>, Held> removed_;  // bundles of removed groups that are still in use
   std::uint64_t last_id_ = 0;
   std::uint64_t last_number_ = 0;
   bool nodes_have_gone_ = false;

@@ -299,7 +299,7 @@ TEST_F(PlacementTest, ActorsThatHoldNothingTakeNoRoomFromTasks) {
   for (std::uint64_t node = 1; node <= 4; ++node) add(node, "cpu=2");
   for (std::uint64_t actor = 10; actor < 50; ++actor) ASSERT_EQ(place(actor, "").size(), 1u);
   std::map<std::uint64_t, int> on;
-  for (int task = 0; task < 6; ++task) {  // beside two at the node that asks
+  for (int task = 0; task < 6; ++task) {  // the asking node has room for two more tasks itself
     const auto node = placement_.take_room({of("cpu=1")}, {}, NodeId{1});
     ASSERT_TRUE(node) << "for task " << task;
     ++on[node->value()];
@@ -357,7 +357,7 @@ TEST_F(PlacementTest, AStrictSpreadIsFoundWhereThereIsOne) {
   add(1, "cpu=4,gpu=1");
   add(2, "cpu=4");
   add(3, "cpu=2,fast=1");
-  // The first node is the only one for the GPU, the last one for the disk, though each would do for others.
+  // Only the first node has the GPU, and only the last one has "fast". Each of them would do for other bundles too.
   EXPECT_EQ(place_group(1, Strategy::kStrictSpread, {"cpu=2", "cpu=1,fast=1", "gpu=1"}),
             (Texts{"group 1, 0 on node 2, 1 on node 3, 2 on node 1 gpu 0"}));
 }

@@ -14,7 +14,7 @@ using actors::Safeguard;
 
 constexpr std::uint64_t kSeedsMax = 1000;
 
-/// The first seed that goes red without it; 0 if none does.
+/// Returns the first seed that fails without the safeguard; 0 if none does.
 std::uint64_t found_without(Safeguard safeguard) {
   actors::safeguard_off = safeguard;
   std::uint64_t seed = 1;

@@ -22,7 +22,7 @@ Faults::Faults(Cluster& cluster, TimePoint until, bool one_lasts) : cluster_{clu
   if (!one_lasts) return;
   const Duration begins = lots().between(1ms, 1s);
   const Duration time = lots().between(10s, 12s);
-  over_ = cluster.world().now() + begins + time;  // also when the programs end before it begins
+  over_ = cluster.world().now() + begins + time;  // the fault strikes even if the programs end before it begins
   cluster.world().after(begins, [this, time] { begin_one_that_lasts(time); });
 }
 
@@ -96,7 +96,7 @@ void Faults::strike() {
   stop_for(worker, lots().between(1ms, 80ms));
 }
 
-// One that is stopped already goes on when that is over.
+// A process that is stopped already keeps the end of that stop.
 void Faults::stop_for(Process& process, Duration time) {
   if (process.stopped()) return;
   process.stop();

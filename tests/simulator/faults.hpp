@@ -8,15 +8,15 @@
 
 namespace pharos::simulator {
 
-/// What befalls a cluster until then, as its seed draws it: processes are killed, stopped and started again,
-/// connections cut, nodes told to go.
+/// Injects faults into a cluster until a given time, as its seed draws them: kills, stops and restarts processes, cuts
+/// connections, and tells nodes to end.
 class Faults {
  public:
-  /// `one_lasts`: for longer than nodes may be silent, beside all the others.
+  /// With `one_lasts` there is one more fault, which lasts longer than nodes may be silent.
   Faults(Cluster& cluster, TimePoint until, bool one_lasts);
   Faults(Faults&&) = delete;
 
-  /// From then on nothing befalls it.
+  /// The time from which there are no more faults.
   TimePoint over() const { return over_; }
 
  private:
@@ -31,9 +31,9 @@ class Faults {
   TimePoint over_;
   std::uint64_t kills_;
   std::uint64_t cuts_;
-  std::uint64_t stops_;  // of workers
+  std::uint64_t stops_;  // stops of workers that are left
   std::uint64_t node_stops_;
-  std::uint64_t zygotes_;  // each is started again so often, and no more
+  std::uint64_t zygotes_;  // kills of zygotes that are left; few, because a node restarts a zygote only a few times
   bool loses_node_;
   bool loses_head_;
   std::uint64_t head_restarts_;

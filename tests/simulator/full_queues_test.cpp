@@ -62,11 +62,11 @@ TEST(FullQueues, ADeadlineBoundsTheWaitForRoomToTheMoment) {
   std::optional<Error> why;
   cluster.start_driver("driver", 0, [&](Runtime& runtime) {
     const auto actor = runtime.spawn<Peer>();
-    actor.call<&Peer::hold>(0).get();  // it is there
+    actor.call<&Peer::hold>(0).get();  // waits until the actor has started
     const auto held = actor.call<&Peer::hold>(30);
     const std::string text(kCallBytes, 'x');
     while (const auto each = actor.try_call<&Peer::take>(text)) ++made;
-    // The worker reads some more ahead of what it runs.
+    // The worker reads some calls ahead, which makes room: several calls may return at once before one has to wait.
     for (int i = 0; i < 1000 && took < 200ms; ++i) {
       const TimePoint began = cluster.world().now();
       const auto late = actor.call<&Peer::take>({.deadline = Deadline::at(began + 200ms)}, text);

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kSeeds = 10;
 
-/// Each of its calls is given the next number, and says by which incarnation.
+/// An actor whose calls return the next number and the incarnation that ran the call.
 class Sequence {
  public:
   std::pair<std::int32_t, std::uint32_t> take() { return {++last_, context().incarnation}; }
@@ -38,22 +38,22 @@ Bytes make_bytes(std::size_t size) {
   return Bytes{std::string(size, 'a')};
 }
 
-/// Makes objects where it is, and says how long it takes to have those of others.
+/// An actor that makes objects on its node and reads objects of other nodes.
 class Desk {
  public:
   Bytes make(std::size_t size) { return make_bytes(size); }
   std::size_t measure(const Bytes& bytes) { return bytes.size(); }
 };
 
-/// What a program saw.
+/// The results that a program saw.
 struct Seen {
   std::string wrong;
   std::uint32_t newest = 0;
   bool ended = false;
 };
 
-/// Calls an actor on each node that has a desk left, ten times a second, and runs tasks that may not run twice, for so
-/// long. Nothing of that may fail or happen twice.
+/// For `time`, calls four actors ten times a second, spread over the nodes that have a desk left, and runs tasks that
+/// are not retried. No call and no task may fail or run twice.
 void work_for(Runtime& runtime, Duration time, Seen& seen) {
   const auto& clock = World::of_this_program();
   const TimePoint end = clock.now() + time;
@@ -103,7 +103,7 @@ class HeadLink : public testing::TestWithParam<bool> {
   static bool knows(Cluster& cluster, std::size_t place) {
     return cluster.host(0).membership()->head()->knows(cluster.host(place).node_id());
   }
-  /// How long it takes until the head has given that node up; the limit if it does not.
+  /// Returns the time until the head has given the node up; about `limit` if it does not.
   static Duration time_until_lost(Cluster& cluster, std::size_t place, Duration limit) {
     const TimePoint begin = cluster.world().now();
     cluster.run_until([&] { return !knows(cluster, place); }, limit);

@@ -14,7 +14,7 @@ std::uint64_t History::begin(const Call& call) {
   return calls_.size();
 }
 
-// In an incarnation a call runs once, after all earlier ones of its caller.
+// Within one incarnation a call runs once, and after all earlier calls of its caller.
 void History::executed(std::uint64_t number, std::uint64_t actor, std::uint32_t incarnation) {
   Made& made = calls_.at(number - 1);
   const Call& call = made.call;

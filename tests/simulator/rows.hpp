@@ -9,15 +9,15 @@
 
 namespace pharos::simulator {
 
-/// How one control message is survived: when it is lost, when what it causes to be sent back is lost, when one of the
-/// two ends dies while it is on its way, and when it comes twice. A link loses nothing unless it ends, so a loss is
-/// always the end of a connection.
+/// How the runtime survives a fault of one control message: the message is lost, its reply is lost, one of the two ends
+/// dies while the message is on its way, or the message arrives twice. A link loses nothing unless it ends, so a loss
+/// is always the end of a connection.
 struct Row {
   const char* lost;
   const char* reply_lost;
   const char* in_flight;
   const char* twice;
-  const char* tested;  ///< rows_test.cpp lets each of these happen to it; where else that is tested
+  const char* tested;  ///< the tests; "Rows" is rows_test.cpp, which injects each of these faults
 };
 
 inline constexpr const char* kTakenOnce = "the peer takes each number once";
@@ -74,7 +74,7 @@ inline constexpr Row kOfHeadAgain{"the connection has ended: the node comes to t
 inline constexpr Row kOfRecords{"it is never sent", "the same", "the same", "the same",
                                 "Seeds: what is on disk is what the head knows; tests/cluster/head_deaths_test.cpp"};
 
-/// A message without a row does not compile.
+/// Maps a message to its row. A message without a row does not compile.
 template <class Message>
 struct RowOf {
   static_assert(sizeof(Message) == 0, "this control message has no row: say how it is survived, in tests/simulator");
@@ -169,11 +169,11 @@ template <class... Messages>
 constexpr std::array<Row, sizeof...(Messages)> rows_of(std::type_identity<std::variant<Messages...>>) {
   return {RowOf<Messages>::kRow...};
 }
-/// By their place in the variant.
+/// The rows, in the order of the variant.
 inline constexpr auto kRows = rows_of(std::type_identity<wire::Message>{});
 
-/// The same for what callers and callees send each other: one without a row does not compile. Between processes of one
-/// machine nothing of it is lost, or comes twice, unless one of the two dies.
+/// The same for the frames between callers and callees; a kind of frame without a row does not compile. Between
+/// processes of one machine, no frame is lost or arrives twice unless one of the two processes dies.
 constexpr const char* frame_row(wire::FrameKind kind) {
   switch (kind) {
     case wire::FrameKind::kCall:

@@ -19,7 +19,7 @@ namespace {
 
 using Fault = Network::Fault;
 
-constexpr std::uint64_t kSeedsMax = 200;  // until one of them has such a message
+constexpr std::uint64_t kSeedsMax = 200;  // seeds to try for a run that sends such a message
 constexpr int kStrikes = 2;
 
 template <class... Messages>
@@ -40,12 +40,12 @@ std::string name_of(const testing::TestParamInfo<std::tuple<std::size_t, Fault>>
 
 class Rows : public testing::TestWithParam<std::tuple<std::size_t, Fault>> {};
 
-// One such message of a run, whichever the seed draws.
+// The fault strikes one message of this type in each run; the seed decides which one.
 TEST_P(Rows, OneThatIsLostOrComesTwiceOrWhoseEndDiesLeavesEveryInvariantStanding) {
   const auto [row, fault] = GetParam();
   int strikes = 0;
   for (std::uint64_t seed = 1; seed <= kSeedsMax && strikes < kStrikes; ++seed) {
-    std::uint64_t until = seed % 3;  // so many pass unharmed
+    std::uint64_t until = seed % 3;  // number of such messages that pass unharmed first
     bool struck = false;
     Network::Choose choose = [&, wanted = row, what = fault](const wire::Message& message) {
       if (message.index() != wanted || struck || until-- != 0) return Fault::kNone;
@@ -72,7 +72,7 @@ TEST_P(FrameRows, OneThatIsLostOrComesTwiceOrWhoseEndDiesLeavesEveryInvariantSta
     bool struck = false;
     Network::ChooseFrame choose = [&, wanted = kind, what = fault](const wire::FrameHeader& sent, bool may_break) {
       if (sent.kind != wanted || struck || (needs_distance && !may_break)) return Fault::kNone;
-      // What comes twice comes by two connections, which only an actor of another machine has with a caller.
+      // A frame arrives twice only over two connections. Only an actor on another machine has two with a caller.
       if ((what == Fault::kTwice && sent.actor == 0) || until-- != 0) return Fault::kNone;
       struck = true;
       return what;
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(EachFrame, FrameRows,
                                                           Fault::kReceiverDies, Fault::kTwice)),
                          name_of_frame);
 
-/// What people ask, nobody asks here.
+/// The rows that this test covers. The other rows name the tests that cover their messages.
 std::vector<std::size_t> simulated_rows() {
   std::vector<std::size_t> rows;
   for (std::size_t row = 0; row < kRows.size(); ++row) {

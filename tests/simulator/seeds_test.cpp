@@ -15,8 +15,9 @@ namespace {
 
 constexpr std::uint64_t kSeeds = 500;
 
-/// PHAROS_TEST_SEED: that one alone. PHAROS_SIMULATOR_SEEDS: so many, from that one on. PHAROS_SIMULATOR_HASHES: a file
-/// to which each seed and the hash of its history are written. PHAROS_SIMULATOR_BACKWARDS: the last seed runs first.
+/// The seeds to run. Environment variables change them: PHAROS_TEST_SEED runs that seed alone. PHAROS_SIMULATOR_SEEDS
+/// is the number of seeds, from the first one on. PHAROS_SIMULATOR_HASHES names a file to which each seed and the hash
+/// of its run are written. With PHAROS_SIMULATOR_BACKWARDS the last seed runs first.
 struct Seeds {
   std::uint64_t first = 1;
   std::uint64_t count = kSeeds;
@@ -54,7 +55,7 @@ TEST(Seeds, WhateverFailsEveryInvariantHolds) {
   std::printf("%llu seeds, %zu calls, %zu answered\n", static_cast<unsigned long long>(count), calls, answered);
 }
 
-// So that what the others look for can be seen.
+// Shows that the checks of the other tests find an error if there is one.
 TEST(Seeds, ADiskThatSaysTooEarlyThatSomethingIsDurableIsFoundOut) {
   std::uint64_t seed = 1;
   while (seed <= kSeeds && run_workload(seed, {.durable = true, .disk_lies = true}).wrong.empty()) ++seed;
@@ -70,8 +71,8 @@ TEST(Seeds, TheSameSeedIsTheSameRun) {
   }
 }
 
-// The other process has other numbers and addresses, and each seed has other seeds before it. In seeds 34 and 48 a node
-// is told which threads wait.
+// In the other process, process ids and addresses differ, and each seed runs after other seeds. The range includes
+// seeds 34 and 48, in whose runs a node is told which threads wait.
 TEST(Seeds, ASeedIsTheSameRunInAnotherProcessAndAfterOtherSeeds) {
   constexpr std::uint64_t kFirst = 34;
   constexpr std::uint64_t kCount = 15;

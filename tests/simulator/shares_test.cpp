@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::int32_t kFlood = 400;  // tasks of 100 ms
+constexpr std::int32_t kFlood = 400;  // number of tasks of 100 ms
 constexpr Duration kLimit = 1h;
 constexpr Duration kWaitMax = 150ms;
 
@@ -112,7 +112,7 @@ TEST_F(Shares, AShortTaskIsServedSoonBehindQueuesOfAnotherNodesProgram) {
   std::printf("at most %lld us\n", static_cast<long long>(longest / 1us));
 }
 
-/// When so many programs were done with so many tasks of 1 ms on four CPUs.
+/// Returns when each of the programs had finished its tasks of 1 ms on four CPUs.
 std::vector<Duration> times_of_short_tasks(std::uint64_t seed, int programs, std::int32_t tasks) {
   Cluster cluster{seed, {.cpus = {4}}};
   const TimePoint begin = cluster.world().now();
@@ -138,7 +138,7 @@ TEST_F(Shares, TwoProgramsOfShortTasksGoOnBesideEachOtherAndLoseNearlyNoTime) {
   EXPECT_GE(ends[0], ends[1] * 3 / 4) << "one waited for the other";
 }
 
-/// How long 160 tasks of 100 ms take on four nodes with two CPUs each, beside so many actors that do nothing.
+/// Returns how long 160 tasks of 100 ms take on four nodes with two CPUs each, beside `actors` idle actors.
 Duration time_beside(std::uint64_t seed, int actors) {
   Cluster cluster{seed, {.cpus = {2, 2, 2, 2}}};
   Duration took{};
@@ -146,7 +146,7 @@ Duration time_beside(std::uint64_t seed, int actors) {
     std::vector<Actor<Seat>> idle;
     for (int i = 0; i < actors; ++i) idle.push_back(runtime.spawn<Seat>());
     for (const auto& each : idle) static_cast<void>(each.call<&Seat::sit>().get());
-    flood(runtime, 16, 10ms);  // each node has the program
+    flood(runtime, 16, 10ms);  // brings the program to each node
     const TimePoint before = now();
     flood(runtime, 160, 100ms);
     took = now() - before;

@@ -24,11 +24,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kEndLimit = 120s;  // after the last fault every wait ends well before
-constexpr Duration kAskLimit = 2s;    // to learn what a process waits for
+constexpr Duration kEndLimit = 120s;  // after the last fault, every wait ends long before this limit
+constexpr Duration kAskLimit = 2s;    // within this time a process must be told what it waits for
 constexpr std::int32_t kManyRetries = 100;
 constexpr int kTriesMax = 10;
-constexpr std::uint64_t kOneLastsIn = 8;  // seeds; a fault
+constexpr std::uint64_t kOneLastsIn = 8;  // one seed in this many has a fault that lasts
 
 History* the_history = nullptr;
 
@@ -47,18 +47,18 @@ void dawdle() {
   if (lots().one_in(4)) Cluster::sleep(lots().between(Duration{0}, 3ms));
 }
 
-// ---- Values that lie in the object store
+// ---- Values in the object store
 
 constexpr std::size_t kBlockBytes = 150'000;
-constexpr std::size_t kGreatBytes = 3 << 19;  // five of them are all that there is room for
+constexpr std::size_t kGreatBytes = 3 << 19;  // five of these fill the object store
 
-/// So many bytes that hold this number.
+/// Returns a value of this size that holds the number `n` in each page.
 Bytes block(std::int32_t n, std::size_t bytes = kBlockBytes) {
   std::vector<std::byte> words(bytes);
   for (std::size_t at = 0; at + sizeof n <= bytes; at += 4096) std::memcpy(words.data() + at, &n, sizeof n);
   return Bytes{std::move(words)};
 }
-/// -1: they hold none, or several.
+/// Returns the number in the block; -1 if there is none, or if there are several.
 std::int32_t number_in(const Bytes& block) {
   std::int32_t first = -1;
   for (std::size_t at = 0; at + sizeof first <= block.size(); at += 4096) {
@@ -70,7 +70,7 @@ std::int32_t number_in(const Bytes& block) {
   return first;
 }
 
-// ---- What workers run
+// ---- Code that workers run
 
 std::int32_t work(std::uint64_t call, std::int32_t n) {
   execute(call);
@@ -107,14 +107,14 @@ class Ledger {
  public:
   explicit Ledger(std::int32_t) {}
 
-  /// What came in, and which incarnation this is.
+  /// Returns n + 1, and the incarnation that ran the call.
   std::pair<std::int32_t, std::uint32_t> add(std::uint64_t call, std::int32_t n) {
     execute(call);
     dawdle();
     if (crashes_ && lots().one_in(25)) Cluster::crash();
     return {n + 1, context().incarnation};
   }
-  /// The same, when it is run often enough.
+  /// Fails half of the time, so that it needs retries; else the same as add().
   std::pair<std::int32_t, std::uint32_t> stumble(std::uint64_t call, std::int32_t n) {
     if (lots().one_in(2)) throw Flaky{};
     return add(call, n);
@@ -124,7 +124,7 @@ class Ledger {
     return add(call, number_in(block));
   }
   Actor<Ledger> make_child() { return Runtime{}.spawn<Ledger>(std::int32_t{1}); }
-  /// Ends when it is cancelled, and not before.
+  /// Runs until it is cancelled.
   Async<std::pair<std::int32_t, std::uint32_t>> linger(std::uint64_t call, std::int32_t n) {
     execute(call);
     [[maybe_unused]] const auto cancelled = co_await async::Completion<void>{}.wait(Deadline::never());
@@ -136,7 +136,7 @@ class Ledger {
 
  private:
   bool crashes_ = false;
-  Bytes kept_;  // of the last block: its memory is not used again
+  Bytes kept_;  // keeps the last block in use, so that its memory is not used again
 };
 
 std::int32_t fail() {
@@ -149,20 +149,20 @@ std::int32_t slow() {
   return 1;
 }
 
-// The results that a value holds are there when it runs.
+// The results whose Refs are in an argument are there when the task runs.
 std::int32_t add_all(std::uint64_t call, const std::vector<Ref<std::int32_t>>& refs, std::int32_t n) {
   for (const auto& ref : refs) n += ref.get();
   execute(call);
   return n;
 }
 
-// With a handle of an actor that may be still to be made.
+// Gets the handle of an actor that may not have been made yet.
 std::int32_t visit(std::uint64_t call, const Actor<Ledger>& ledger, std::int32_t n) {
   execute(call);
   return n + ledger.call<&Ledger::peek>().get();
 }
 
-// ---- What drivers do
+// ---- Code that drivers run
 
 struct Pending {
   std::uint64_t call;
@@ -177,7 +177,7 @@ struct PendingBlock {
   Ref<Bytes> ref;
 };
 
-constexpr const char* kTown = "town";  // a namespace of all programs
+constexpr const char* kTown = "town";  // a namespace that all programs share
 
 std::string name_of(std::uint64_t driver, std::uint64_t actor) {
   return "ledger" + std::to_string(driver) + std::to_string(actor);
@@ -190,7 +190,7 @@ struct Owned {
 
 class DriverCode {
  public:
-  /// `slow`: for so long that it sees a fault that lasts.
+  /// With `slow` the program runs for so long that it sees a fault that lasts.
   DriverCode(Runtime& runtime, std::uint64_t number, std::uint32_t calls, bool slow)
       : runtime_{runtime}, number_{number}, calls_{calls}, slow_{slow} {}
 
@@ -222,7 +222,7 @@ class DriverCode {
  private:
   void make_actors() {
     const std::uint64_t count = lots().between(1, 3);
-    if (lots().one_in(3)) runtime_.spawn<Ledger>(runtime_.submit<&fail>());  // it will not be made
+    if (lots().one_in(3)) runtime_.spawn<Ledger>(runtime_.submit<&fail>());  // never made: its argument fails
     for (std::uint64_t i = 0; i < count; ++i) {
       const bool immortal = !lots().one_in(3);
       const std::int32_t retries = lots().one_in(2) ? kManyRetries : 0;
@@ -234,11 +234,11 @@ class DriverCode {
                            .max_task_retries = retries,
                            .detached = detached,
                            .exclusive = lots().one_in(slow_ ? 2 : 4)};
-      if (!detached && lots().one_in(4)) {  // a group ends with its program
+      if (!detached && lots().one_in(4)) {  // a detached actor would outlive its group, which ends with the program
         sit_in_group(options);
       } else if (lots().one_in(2)) {
         options.resources = {{"desk", 1}};
-        // There is always a whole one left for tasks.
+        // Only the first actor may have a share of a GPU, so that a whole GPU is always left for tasks.
         if (i == 0 && lots().one_in(2)) options.gpus = 0.25;
       }
       if (lots().one_in(4)) static_cast<void>(runtime_.reserve({.bundles = {{.resources = {{"seat", 1}}}}}));
@@ -273,7 +273,7 @@ class DriverCode {
     tasks_.push_back({call, runtime_.submit<&visit>({.max_retries = kManyRetries}, call, actor, 7)});
   }
 
-  // Its own, or one that nobody has made.
+  // Looks for an actor of this program, or for one that does not exist.
   void find(const std::string& name, const std::string& name_space) {
     try {
       const auto found = runtime_.actor<Ledger>(lots().one_in(3) ? "nobody" : name, name_space);
@@ -282,7 +282,7 @@ class DriverCode {
     }
   }
 
-  // Whoever is there, another program's too.
+  // Looks for a named actor, which may be another program's.
   void find_friend() {
     try {
       friends_.push_back(runtime_.actor<Ledger>(name_of(lots().between(1, 3), lots().below(3)), kTown));
@@ -291,7 +291,7 @@ class DriverCode {
     }
   }
 
-  // So many that replies are acknowledged by themselves.
+  // Makes so many calls that replies are acknowledged by messages of their own, not only by later calls.
   void make_many_calls() {
     const Owned& owned = actors_.front();
     for (std::int32_t n = 0; n < 150; ++n) {
@@ -301,7 +301,7 @@ class DriverCode {
     }
   }
 
-  // Until there is no room left; what others ask for meanwhile has to wait, or is refused.
+  // Fills the object store. Meanwhile the requests of other programs have to wait, or are refused.
   void fill_store() {
     std::vector<Ref<Bytes>> all;
     for (std::int32_t n = 0; n < 7; ++n) {
@@ -316,7 +316,7 @@ class DriverCode {
     }
     for (std::size_t n = 0; n < all.size(); ++n) check_block(all[n]);
     if (!Cluster::alive()) return;
-    // Another size, so that memory that is free now is given back for it.
+    // A value of another size, so that the memory that is free has to be given back first.
     all.clear();
     try {
       check_block(runtime_.put(block(0, 2 * kGreatBytes)));
@@ -331,7 +331,8 @@ class DriverCode {
     if (there && number_in(*there) < 0) the_history->note_wrong("what was put in the store is not there");
   }
 
-  // As an argument: by value, by a Ref of what was put or is a result, or what one has received; or as a result.
+  // Sends a large value as a result or as an argument: by value, by a Ref from put() or of a result, or as a part of a
+  // value that this program has received.
   void one_block() {
     const auto n = static_cast<std::int32_t>(lots().below(1000));
     if (lots().one_in(3)) return one_block_task(n);
@@ -352,7 +353,7 @@ class DriverCode {
       } break;
       case 2: {
         one_block_task(n);
-        call.may_be_given_up = true;  // with its argument
+        call.may_be_given_up = true;  // fails if its argument fails
         const std::uint64_t place = the_history->begin(call);
         const Ref<Bytes> made = blocks_.back().ref;
         called({place, owned.actor.call<&Ledger::weigh>(place, made)});
@@ -380,7 +381,7 @@ class DriverCode {
     }
   }
 
-  // It may end with its program at any time, and how often it is tried again is that one's choice.
+  // The actor may end with its program at any time, and that program chooses its retries, so the call may fail.
   void call_friend() {
     const Actor<Ledger>& actor = friends_[lots().below(friends_.size())];
     const auto n = static_cast<std::int32_t>(lots().below(1000));
@@ -413,12 +414,12 @@ class DriverCode {
       lingering_.push_back({place, owned.actor.call<&Ledger::linger>(place, n)});
       return;
     }
-    // A value that is not there yet holds back what comes behind it.
+    // An argument that is not ready holds back the later calls to the same actor.
     if (lots().one_in(6)) {
       const auto task = the_history->begin({.caller = number_, .retries = kManyRetries, .expected = n});
       const auto value = runtime_.submit<&work>({.max_retries = kManyRetries}, task, n - 1);
       tasks_.push_back({task, value});
-      call.may_be_given_up = true;  // with its argument
+      call.may_be_given_up = true;  // fails if its argument fails
       const std::uint64_t place = the_history->begin(call);
       return called({place, owned.actor.call<&Ledger::add>(options, place, value)});
     }
@@ -488,7 +489,7 @@ class DriverCode {
       pending_.push_back(std::move(pending));
     }
     end_all(pending_, [](const auto& result) { return result; });
-    // What becomes of them is nobody's business but the census's.
+    // The results of these actors do not matter. leftovers() checks that no process of theirs is left.
     for (const auto& child : std::exchange(children_, {})) {
       if (const auto made = child.try_get()) static_cast<void>(made->call<&Ledger::peek>().try_get());
       if (!Cluster::alive()) return;
@@ -497,7 +498,7 @@ class DriverCode {
     end_all(tasks_, [](std::int32_t result) { return std::pair{result, 0}; });
   }
 
-  /// Waits for them, and writes down what came of each: `read` gives the value, and the incarnation.
+  /// Waits for all, and records the result of each. `read` returns a result's value and incarnation.
   template <class Pending, class Read>
   void end_all(std::vector<Pending>& all, Read read) {
     for (const Pending& pending : std::exchange(all, {})) {
@@ -525,7 +526,7 @@ class DriverCode {
   std::vector<PendingBlock> blocks_;
 };
 
-/// Another program, when all others have ended: finds what has outlived them, and ends it.
+/// The program that runs when all others have ended: finds the detached actors, checks them and kills them.
 void end_detached(Runtime& runtime) {
   for (const auto& [actor, name] : the_history->detached()) {
     const auto must = [actor = actor, name = name](bool holds, const std::string& what) {
@@ -557,7 +558,7 @@ namespace {
 
 std::atomic<std::uint64_t> running_seed = 0;
 
-// What a check that fails leaves behind.
+// Handles SIGABRT: prints the seed when a check fails.
 void tell_seed(int) {
   std::array<char, 64> text{};
   const int size = std::snprintf(text.data(), text.size(), "in the run of seed %llu\n",
@@ -569,7 +570,7 @@ void tell_seed(int) {
 
 namespace {
 
-/// Whoever runs a cluster has its head started again, sooner or later.
+/// Starts the head again some time after it has ended, as an operator would.
 void look_after_head(Cluster& cluster) {
   constexpr Duration kLook = 5ms;
   cluster.world().after(kLook, [&cluster] {
@@ -583,7 +584,7 @@ void look_after_head(Cluster& cluster) {
   });
 }
 
-/// Until all is over, or something is wrong, which it tells.
+/// Runs until all has ended or something is wrong. Returns the violations; empty if there are none.
 std::string let_it_end(Cluster& cluster, const std::function<TimePoint()>& faults_over) {
   const auto let_drivers_end = [&] {
     return cluster.run_until([&] { return cluster.all_drivers_ended(); }, kEndLimit)
@@ -592,7 +593,7 @@ std::string let_it_end(Cluster& cluster, const std::function<TimePoint()>& fault
   };
   if (const std::string wrong = let_drivers_end(); !wrong.empty()) return wrong;
   cluster.run_until([&] { return cluster.world().now() >= faults_over(); }, kEndLimit);
-  cluster.disk().fail_one_in(0);  // what is left over has a disk to be removed from
+  cluster.disk().fail_one_in(0);  // records that are left have to be removable
   cluster.network().choose_faults(Network::Choose{});
   cluster.network().choose_faults(Network::ChooseFrame{});
   cluster.run_until([&] { return cluster.has_head(); }, cluster.durable() ? kEndLimit : Duration{0});
@@ -600,7 +601,8 @@ std::string let_it_end(Cluster& cluster, const std::function<TimePoint()>& fault
     cluster.start_driver("janitor", 0, &end_detached);
     if (const std::string wrong = let_drivers_end(); !wrong.empty()) return wrong;
   }
-  // Idle workers go, and nodes that a head waits for are given up. Nodes look for a head that kept no records for 90 s.
+  // In this time idle workers end, and the head gives up the nodes that it waits for. If the head kept no records and
+  // is gone, nodes look for it for 90 s.
   const bool is_looked_for = !cluster.durable() && !cluster.has_head();
   cluster.run_for(cluster.durable() ? 26s : is_looked_for ? 110s : 12s);
   if (!cluster.wrong().empty()) return cluster.wrong();

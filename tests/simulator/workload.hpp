@@ -14,9 +14,9 @@ struct Plan {
   Duration faults_for = std::chrono::milliseconds{150};
   std::uint32_t drivers_max = 3;
   std::uint32_t calls_max = 60;
-  std::optional<bool> durable{};  ///< the head keeps records; else the seed says
-  bool disk_lies = false;         ///< it says that they are durable before they are
-  /// Faults of control messages, and of calls.
+  std::optional<bool> durable{};  ///< whether the head keeps records; nullopt lets the seed decide
+  bool disk_lies = false;         ///< writes are acknowledged before they are durable
+  /// Choose faults for control messages and for frames of calls; may be empty.
   Network::Choose choose{};
   Network::ChooseFrame choose_frame{};
 };
@@ -27,10 +27,10 @@ struct SeedRun {
   std::size_t calls = 0;
   std::size_t executions = 0;
   std::size_t answered = 0;
-  std::string wrong;  ///< empty: every invariant held
+  std::string wrong;  ///< the violations; empty if every invariant held
 };
 
-/// Several programs with actors and tasks on one cluster, everything drawn by the seed, faults too.
+/// Runs several programs with actors and tasks on one cluster. The seed draws everything, faults too.
 SeedRun run_workload(std::uint64_t seed, Plan plan = {});
 
 }  // namespace pharos::simulator

@@ -7,14 +7,14 @@
 #include "sync_watch.hpp"
 #include "temporary_folder.hpp"
 
-// When a write is acknowledged, how many share one sync, and what a failed sync means.
+// Tests of when a write is acknowledged, how many writes share one sync, and what follows from a failed sync.
 
 namespace pharos::storage {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// A write in the background, and what came of it.
+/// A write in the background, and its result.
 class Written {
  public:
   Written(async::Executor& executor, KvStore& store, Batch batch, Deadline deadline) : group_{executor} {
@@ -180,7 +180,7 @@ TEST_F(CommittingTest, AfterAFailedSyncEveryWriteIsRefusedUntilTheStoreIsOpenedA
   EXPECT_EQ(refused.code(), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(refused.outcome(), Outcome::kNotStarted);
 
-  watch_.fail_with(0);  // the disk is well again, but what it holds is not known
+  watch_.fail_with(0);  // the disk works again, but what it holds is unknown
   const auto later = put(*store_, "later", "1");
   EXPECT_EQ(later.error().code(), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(later.error().outcome(), Outcome::kNotStarted);

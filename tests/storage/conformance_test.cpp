@@ -8,12 +8,12 @@
 #include "store_test.hpp"
 #include "temporary_folder.hpp"
 
-// What every KvStore does, whatever it is made of.
+// Tests that every implementation of KvStore must pass.
 
 namespace pharos::storage {
 namespace {
 
-/// A store, and what it stands on.
+/// A store, and the owner of the folder where it lies (null for a store in memory).
 struct Backend {
   std::shared_ptr<void> ground;
   std::unique_ptr<KvStore> store;

@@ -5,7 +5,8 @@
 #include "store_test.hpp"
 #include "temporary_folder.hpp"
 
-// What a crash leaves is recovered; what a disk has changed is refused, with the file named.
+// A store is recovered after a crash. A store whose files were changed on disk is refused, and the error names the
+// file.
 
 namespace pharos::storage {
 namespace {
@@ -21,12 +22,12 @@ void write_file(const fs::path& file, const std::string& bytes) {
   std::ofstream{file, std::ios::binary | std::ios::trunc} << bytes;
 }
 
-/// A closed store and its files, which each test spoils in a copy.
+/// A closed store. Each test damages a copy of its files.
 class DamageTest : public StoreTest {
  protected:
   static constexpr int kBatches = 8;
 
-  /// Batches 0 to kBatches - 1 in the write-ahead log, each of two pairs.
+  /// Writes batches 0 to kBatches - 1, each of two pairs, to the write-ahead log.
   void make_log() {
     const auto store = must_open(original());
     for (int i = 0; i < kBatches; ++i) {
@@ -34,7 +35,7 @@ class DamageTest : public StoreTest {
       ASSERT_TRUE(run(store->write(std::move(Batch{}.put("a" + n, n).put("b" + n, n)), soon())).ok());
     }
   }
-  /// The same, in a table: opening the store moves them there.
+  /// Writes the same batches to a table: opening the store moves them from the log to a table.
   void make_table() {
     make_log();
     must_open(original());
@@ -42,7 +43,7 @@ class DamageTest : public StoreTest {
 
   fs::path original() const { return folder_.path() / "original"; }
 
-  /// The only file of the store with that prefix or extension that holds something.
+  /// Returns the name of the only nonempty file of the store with that prefix or extension.
   std::string name_of(const std::string& part) const {
     std::string name;
     for (const auto& entry : fs::directory_iterator{original()}) {
@@ -54,7 +55,7 @@ class DamageTest : public StoreTest {
     return name;
   }
 
-  /// Opens a fresh copy in which that file holds these bytes.
+  /// Opens a fresh copy of the store, in which the file `name` holds `bytes`.
   Result<std::unique_ptr<KvStore>> open_with(const std::string& name, const std::string& bytes) {
     fresh_copy();
     write_file(copy() / name, bytes);
@@ -66,7 +67,7 @@ class DamageTest : public StoreTest {
   }
   fs::path copy() const { return folder_.path() / "copy"; }
 
-  /// Refused as damaged, with the file named.
+  /// Expects that the store was refused as damaged, and that the error names the file.
   void expect_refused(const Result<std::unique_ptr<KvStore>>& opened, const std::string& name) {
     ASSERT_FALSE(opened.ok());
     EXPECT_EQ(opened.error().code(), ErrorCode::kCorrupt) << opened.error().to_string();
@@ -84,7 +85,7 @@ class DamageTest : public StoreTest {
     }
   }
 
-  /// Batches 0 to n - 1, each whole, and nothing else; the number of them.
+  /// Returns n if the store holds exactly the whole batches 0 to n - 1; otherwise nullopt.
   std::optional<int> prefix_in(KvStore& store) {
     const auto found = contents(store);
     int batches = 0;
@@ -155,10 +156,10 @@ TEST_F(DamageTest, AFileThatIsGoneIsNoticedAndNeverReplacedByAnEmptyStore) {
     SCOPED_TRACE(name);
     fresh_copy();
     fs::remove(copy() / name);
-    // RocksDB looks for a table by its older extension too, and names that one.
+    // RocksDB also looks for a table by its older extension, and its error names the file with that extension.
     const auto stem = fs::path{name}.stem().string();
     expect_refused(open_rocksdb(copy()), stem);
-    expect_refused(open_rocksdb(copy()), stem);  // not even the second time
+    expect_refused(open_rocksdb(copy()), stem);  // nor does a second try succeed
   }
 }
 
@@ -190,7 +191,7 @@ TEST_F(DamageTest, ATornTailOfALargeBatchIsDroppedWhole) {
   {
     const auto store = must_open(original());
     ASSERT_TRUE(run(store->write(std::move(Batch{}.put("a0", "0").put("b0", "0")), soon())).ok());
-    const std::string large(200 << 10, 'x');  // seven blocks
+    const std::string large(200 << 10, 'x');  // seven blocks of the log
     ASSERT_TRUE(run(store->write(std::move(Batch{}.put("a1", large).put("b1", "1")), soon())).ok());
   }
   const auto name = name_of(".log");

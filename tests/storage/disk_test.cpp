@@ -9,14 +9,14 @@
 #include "temporary_folder.hpp"
 #include "unprivileged.hpp"
 
-// Disks that are full, read-only, or somebody else's.
+// Tests of disks that are full or read-only, and of folders that belong to another user.
 
 namespace pharos::storage {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// A small disk of our own.
+/// A small tmpfs of 40 MiB.
 class SmallDisk {
  public:
   explicit SmallDisk(const fs::path& at) : at_{at} {
@@ -28,7 +28,7 @@ class SmallDisk {
     if (failure_.empty()) ::umount(at_.c_str());
   }
 
-  /// Why there is none: a test that needs it fails with this.
+  /// The reason why the disk could not be mounted; empty if it was. A test that needs the disk fails with this text.
   const std::string& failure() const { return failure_; }
 
   void make_larger() { remount(0, "size=200m"); }

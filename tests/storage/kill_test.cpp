@@ -17,7 +17,7 @@
 namespace pharos::storage {
 namespace {
 
-/// A storage_writer, until it is killed.
+/// A storage_writer process, which runs until it is killed.
 class Writer {
  public:
   Writer(const std::filesystem::path& folder, std::uint64_t first) {
@@ -39,7 +39,8 @@ class Writer {
   Writer(Writer&&) = delete;
   ~Writer() { kill(); }
 
-  /// The next number that it says was acknowledged; none once it is gone and all that it said has been read.
+  /// Returns the next number that the writer reports as acknowledged; nullopt once it has ended and all its reports are
+  /// read.
   std::optional<std::uint64_t> next_acknowledged() {
     std::uint64_t number = 0;
     if (::read(acknowledged_.get(), &number, sizeof number) != sizeof number) return std::nullopt;
@@ -69,7 +70,7 @@ TEST_F(KillTest, AKilledWriterLosesNothingAcknowledgedAndLeavesAPrefix) {
   for (int round = 0; round < 6; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
     Writer writer{folder_.path(), next};
-    std::uint64_t acknowledged = next;  // of a prefix: one of them is there only if all before it are
+    std::uint64_t acknowledged = next;  // end of a prefix: a batch is stored only if all before it are
     std::size_t read = 0;
     const std::size_t kill_after = 1 + random() % 3000;
     for (auto number = writer.next_acknowledged(); number; number = writer.next_acknowledged()) {

@@ -28,7 +28,7 @@ async::Async<void> write_in_turn(KvStore* store, std::uint64_t* next) {
       std::fprintf(stderr, "%s\n", written.error().to_string().c_str());
       ::_exit(1);
     }
-    // One write of eight bytes to a pipe is whole or not there.
+    // A write of eight bytes to a pipe is atomic.
     if (::write(STDOUT_FILENO, &number, sizeof number) != sizeof number) ::_exit(1);
   }
 }

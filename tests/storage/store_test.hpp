@@ -20,14 +20,14 @@ namespace pharos::storage {
 
 using Contents = std::map<std::string, std::string>;
 
-/// What each test of a store needs: an executor to call it on, and a deadline that is never reached.
+/// Base of all tests of stores: it has an executor for calls, and a deadline that is never reached.
 class StoreTest : public testing::Test {
  protected:
   template <class T>
   T run(async::Async<T> call) {
     return async::block_on(executor_, std::move(call));
   }
-  /// Returns when all that was spawned before has run to its first wait.
+  /// Returns when all coroutines that were spawned before have run to their first wait.
   void settle() {
     std::latch settled{1};
     executor_.post([&settled] { settled.count_down(); });

@@ -84,7 +84,7 @@ int SyncWatch::before_sync(int fd) {
 
 }  // namespace pharos::storage
 
-// RocksDB is linked dynamically, so its calls come here too.
+// RocksDB is linked dynamically, so its calls of fdatasync() and fsync() reach these functions too.
 extern "C" __attribute__((visibility("default"))) int fdatasync(int fd) {
   return pharos::storage::sync_unless_told_otherwise(SYS_fdatasync, fd);
 }

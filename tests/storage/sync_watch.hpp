@@ -5,8 +5,8 @@
 
 namespace pharos::storage {
 
-/// Stands between this whole program, RocksDB included, and fdatasync() and fsync(): counts the syncs of write-ahead
-/// logs, holds them up, or lets them fail as a disk would. One at a time.
+/// Intercepts fdatasync() and fsync() of the whole program, including RocksDB: it counts the syncs of write-ahead logs,
+/// holds them up, or makes them fail as a disk would. At most one SyncWatch may exist at a time.
 class SyncWatch {
  public:
   SyncWatch();
@@ -15,15 +15,16 @@ class SyncWatch {
 
   int syncs() const;
 
-  /// From now on a sync of a log waits for release().
+  /// Makes each further sync of a log wait for release().
   void hold();
   void wait_until_one_is_held();
   void release();
 
-  /// From now on a sync of a log fails, with the error number; the bytes may or may not be on the disk.
+  /// Makes each further sync of a log fail with `error_number`, or succeed if it is 0. After a failure the bytes may or
+  /// may not be on the disk.
   void fail_with(int error_number);
 
-  /// What fdatasync() and fsync() ask: the error number, or 0.
+  /// Called by fdatasync() and fsync(). Returns the error number with which they must fail, or 0.
   int before_sync(int fd);
 
  private:

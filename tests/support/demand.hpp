@@ -5,7 +5,8 @@
 
 namespace pharos {
 
-/// In an actor, whose process is another one than the test's, where EXPECT_TRUE would not be heard: throws.
+/// Throws if `holds` is false. For actors: they run in other processes than the test, which would not see the failure
+/// of an EXPECT_TRUE there.
 inline void demand(bool holds, const char* what) {
   if (!holds) throw std::runtime_error{std::string{"it does not hold that "} + what};
 }

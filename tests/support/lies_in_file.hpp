@@ -6,7 +6,7 @@
 
 namespace pharos {
 
-/// Whether this process has that address from a file whose name is gone.
+/// Returns whether the memory at `place` is mapped from a file that was deleted.
 inline bool lies_in_file(const void* place) {
   const auto address = reinterpret_cast<std::uintptr_t>(place);
   std::ifstream maps{"/proc/self/maps"};

@@ -12,7 +12,8 @@
 
 namespace pharos {
 
-// What users are promised, as tests hold it against the clock; a sanitizer's code in between takes its time.
+// The times that users are promised, which tests compare with measured ones. Sanitizers slow the code down, so the
+// times are longer with them.
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kIsSanitized = true;
@@ -20,13 +21,14 @@ inline constexpr bool kIsSanitized = true;
 inline constexpr bool kIsSanitized = false;
 #endif
 
-/// From a rank's death until all others throw.
+/// Time from a rank's death until all others throw.
 inline constexpr std::chrono::milliseconds kDeathIsToldIn{kIsSanitized ? 5000 : 500};
-/// From the deadline of those that wait for a rank until they throw.
+/// Time from the deadline of ranks that wait for another rank until they throw.
 inline constexpr std::chrono::milliseconds kDeadlineIsToldIn{kIsSanitized ? 5000 : 1000};
 
-/// How long what is promised took, each time, in whatever child of this process. A machine that does other things too
-/// holds one or the other up: half of them are as quick as promised, and each ends.
+/// Measured times of an operation for which a time is promised. The memory is shared, so children of this process add
+/// to it as well. A busy machine may hold some of them up, so only half have to be as quick as promised, and the others
+/// may take kHeldUp longer.
 class Times {
  public:
   using Time = std::chrono::nanoseconds;

@@ -12,10 +12,10 @@
 
 namespace pharos::ml {
 
-/// What a rank of a test runs.
+/// The code that each rank of a test runs.
 using Rank = std::function<void(Communicator& ranks)>;
 
-/// Ranks that are threads of this process.
+/// Runs `body` as `count` ranks, which are threads of this process. An exception of a rank fails the test.
 inline void run_threads(std::uint32_t count, const CommunicatorOptions& options, const Rank& body) {
   Communicator::Threads threads{count, options};
   std::vector<std::thread> all;

@@ -8,7 +8,7 @@
 
 namespace pharos {
 
-/// Runs `call`, which must throw exactly an E; returns what it says.
+/// Runs `call`, which must throw exactly an E, and returns the message of the exception.
 template <class E, class Call>
 std::string message_of(const Call& call) {
   try {
@@ -26,6 +26,6 @@ std::string message_of(const Call& call) {
 
 }  // namespace pharos
 
-/// `text` holds `part`.
+/// Expects that `text` contains `part`.
 #define EXPECT_SAYS(text, part) \
   EXPECT_NE(std::string{text}.find(part), std::string::npos) << "\"" << (part) << "\" is not in \"" << (text) << "\""

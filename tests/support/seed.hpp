@@ -11,7 +11,7 @@
 
 namespace pharos {
 
-/// The seed of a random test: PHAROS_TEST_SEED, else a new one. Printed, so that a failure can be repeated.
+/// Returns the seed of a random test: PHAROS_TEST_SEED, or a new one. Prints it, so that a failure can be repeated.
 inline std::uint64_t seed_of_test() {
   const char* const given = std::getenv("PHAROS_TEST_SEED");
   const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
@@ -20,16 +20,16 @@ inline std::uint64_t seed_of_test() {
   return seed;
 }
 
-/// How many rounds a random test has: PHAROS_TEST_ROUNDS, else `usually`.
+/// Returns the number of rounds of a random test: PHAROS_TEST_ROUNDS, or `usually`.
 inline int rounds_of_test(int usually) {
   const char* const given = std::getenv("PHAROS_TEST_ROUNDS");
   return given != nullptr ? std::stoi(given) : usually;
 }
 
-/// A test that draws lots.
+/// A test with random numbers from its seed.
 class SeededTest : public testing::Test {
  protected:
-  /// From `least` to `most`, both included.
+  /// Returns a number from `least` to `most`, both included.
   std::size_t between(std::size_t least, std::size_t most) { return least + random_() % (most - least + 1); }
   bool chance(std::size_t one_in) { return random_() % one_in == 0; }
   std::vector<std::byte> bytes(std::size_t count) {

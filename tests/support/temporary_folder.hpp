@@ -9,7 +9,7 @@
 
 namespace pharos {
 
-/// A folder of this test alone, removed with all that is in it.
+/// A new folder for one test. The destructor removes the folder and all files in it.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

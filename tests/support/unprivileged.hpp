@@ -6,7 +6,7 @@
 
 namespace pharos {
 
-/// The rights of somebody who is not root, for a while.
+/// Drops root's rights until its destructor. Does nothing if the process is not root's.
 class Unprivileged {
  public:
   Unprivileged() {

@@ -6,7 +6,7 @@
 #include <iostream>
 #include <string>
 
-// Multiplies two matrices, and says where each library of CUDA in this process came from.
+// Multiplies two matrices, and prints where each CUDA library of this process was loaded from.
 int main() {
   const at::Tensor ones = at::ones({3, 4});
   const double sum = at::matmul(ones, ones.t()).sum().item<double>();

@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Large enough that libtorch computes it with all its threads.
+// The product is large enough that libtorch computes it with all its threads.
 double sum_of_product(int size) {
   const at::Tensor ones = at::ones({size, size});
   return at::matmul(ones, ones).sum().item<double>();
@@ -52,7 +52,8 @@ std::chrono::milliseconds median(std::vector<std::chrono::milliseconds> times) {
 class TorchOnClusterTest : public ClusterTest {
  protected:
   void SetUp() override {
-    EXPECT_EQ(sum_of_product(512), kExpected);  // before what the process holds is counted: libtorch keeps its threads
+    // libtorch keeps its threads, so they must exist before the resources of the process are counted.
+    EXPECT_EQ(sum_of_product(512), kExpected);
     ClusterTest::SetUp();
   }
   static constexpr double kExpected = 512.0 * 512.0 * 512.0;
@@ -69,7 +70,7 @@ TEST_F(TorchOnClusterTest, TasksAndActorsComputeInParallelBesideADriverThatDoesT
   for (const auto& product : products) EXPECT_EQ(product.get(soon()), kExpected);
 }
 
-// One load of the program, which is what listing its tests takes, and 50 ms.
+// The bound is the time of one load of the program, measured by listing its tests, plus 50 ms.
 TEST_F(TorchOnClusterTest, ARuntimeTakesOneLoadOfTheProgramMoreAndAnActorFarLess) {
   std::vector<std::chrono::milliseconds> loads;
   std::vector<std::chrono::milliseconds> starts;

@@ -1,4 +1,4 @@
-// Ranks whose modules or numbers are wrong, that throw and that die.
+// Ranks with wrong modules or numbers, ranks that throw, and ranks that die.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -81,7 +81,7 @@ TEST(DdpErrorsTest, WhatARankThrowsInBackwardIsItsOwnAndTheNextStepGoesOn) {
     Ddp ddp{ranks, *copy};
     const Tensor x = numbers(1, {8, 7}, torch::kDouble);
     bool throws = true;
-    // Before any gradient has come, on all ranks.
+    // The hook throws on all ranks before any gradient has come.
     const auto loss = [&] {
       Tensor y = copy(share(x, ranks));
       y.register_hook([&](const Tensor& gradient) {
@@ -98,7 +98,7 @@ TEST(DdpErrorsTest, WhatARankThrowsInBackwardIsItsOwnAndTheNextStepGoesOn) {
   });
 }
 
-/// When the first bucket is on its way, on all ranks.
+/// The backward throws on all ranks while the first bucket is being reduced.
 TEST(DdpErrorsTest, WhatABackwardThatThrewHadBegunDoesNotMeetTheNext) {
   std::barrier all_have_thrown{2};
   on_ranks(2, [&](Communicator& ranks) {
@@ -148,7 +148,7 @@ TEST(DdpErrorsTest, AModuleIsItsOwnAgainAfterwards) {
       const Ddp ddp{ranks, *linear};
       linear(torch::ones({1, 1})).sum().backward();
     }
-    // Whoever still has the gradient has it.
+    // A tensor that shares the gradient's memory keeps its value.
     const Tensor gradient = linear->weight.grad();
     EXPECT_EQ(gradient.item<float>(), 1);
     linear->zero_grad();

@@ -1,4 +1,4 @@
-// Ranks have shares of a batch that differ, and normalise over all of it.
+// Ranks whose shares of a batch differ, and normalisation over the whole batch.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -40,7 +40,8 @@ TEST_P(DdpTest, UnevenSharesCountByTheirSamples) {
 
 TEST_P(DdpTest, RanksWithFewerBatchesWaitForTheOthers) {
   on_ranks(GetParam(), [](Communicator& ranks) {
-    // Rank r has r + 1 batches of four: as one process that has in step k those of all that have one.
+    // Rank r has r + 1 batches of four samples. One process does the same if step k has the batches of all ranks that
+    // have one.
     auto [one, copy] = Twins{};
     torch::optim::SGD one_optimizer{one->parameters(), 0.1};
     torch::optim::SGD optimizer{copy->parameters(), 0.1};
@@ -70,7 +71,7 @@ TEST_P(DdpTest, RanksWithFewerBatchesWaitForTheOthers) {
 
 TEST_P(DdpTest, WhoHasNoSamplesInAStepStepsAsTheOthers) {
   on_ranks(GetParam(), [](Communicator& ranks) {
-    // In step k rank k has none; alone, it has none in the first.
+    // In step k rank k has no samples; a single rank has none in the first step.
     auto [one, copy] = Twins{};
     torch::optim::Adam one_optimizer{one->parameters(), 0.1};
     torch::optim::Adam optimizer{copy->parameters(), 0.1};
@@ -96,7 +97,7 @@ TEST_P(DdpTest, WhoHasNoSamplesInAStepStepsAsTheOthers) {
         ddp.weigh(4);
         copy(batch(ranks.rank(), step)).pow(2).sum(1).mean().backward();
       }
-      // A gradient of nobody's samples is none.
+      // If no rank has samples, the gradient stays undefined.
       if (all.empty()) {
         EXPECT_FALSE(copy->parameters()[0].grad().defined());
       } else {
@@ -123,7 +124,7 @@ TEST_P(DdpTest, WhoFinishesEarlyKeepsWhatItsOptimizerKnows) {
       }
       ddp.finish([&optimizer] { optimizer.step(); });
     }
-    // The last finish() makes parameters alike, whatever they were; one more step shows what optimizers know.
+    // The last finish() makes the parameters alike in any case. One more step shows whether the optimizers' states are.
     optimizer.zero_grad();
     copy(torch::ones({4, 7}, torch::kDouble)).pow(2).mean().backward();
     optimizer.step();
@@ -184,7 +185,7 @@ TEST_P(DdpTest, BatchNormalisationOfHalvesWithoutWeightsAndByTheMeanOfAllSteps) 
     SyncBatchNorm own{ranks, 5, SyncBatchNormOptions{.momentum = std::nullopt, .affine = false}};
     EXPECT_TRUE(own->parameters().empty());
     for (std::uint64_t step = 0; step < 3; ++step) {
-      // Far from zero, where halves are coarse.
+      // The numbers are far from zero, where bfloat16 is coarse.
       const Tensor x = (50 + numbers(step, {4 * ranks.size(), 5}, torch::kFloat)).to(torch::kBFloat16);
       const Tensor wide = x.to(torch::kFloat).requires_grad_();
       const Tensor y = one(wide);
@@ -199,7 +200,7 @@ TEST_P(DdpTest, BatchNormalisationOfHalvesWithoutWeightsAndByTheMeanOfAllSteps) 
     EXPECT_TRUE(torch::allclose(one->running_mean, own->running_mean, 1e-4, 1e-5));
     EXPECT_TRUE(torch::allclose(one->running_var, own->running_var, 1e-4, 1e-5));
     const Tensor before = own->running_mean.clone();
-    EXPECT_EQ(own(torch::zeros({0, 5})).numel(), 0);  // on all ranks
+    EXPECT_EQ(own(torch::zeros({0, 5})).numel(), 0);  // all ranks have no samples
     EXPECT_TRUE(torch::equal(own->running_mean, before));
     const auto copy = std::dynamic_pointer_cast<SyncBatchNormImpl>(own->clone());
     ASSERT_NE(copy, nullptr);

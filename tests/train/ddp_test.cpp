@@ -102,7 +102,7 @@ TEST_P(DdpTest, TrainingIsThatOfOneProcessOnTheWholeBatch) {
 
 TEST_P(DdpTest, BucketsAreOfAMebibyte) {
   on_ranks(GetParam(), [](Communicator& ranks) {
-    torch::nn::Sequential wide;  // four times a mebibyte and its 2 KiB of bias
+    torch::nn::Sequential wide;  // four layers of 1 MiB of weights and 2 KiB of bias
     for (int i = 0; i < 4; ++i) wide->push_back(torch::nn::Linear(512, 512));
     Ddp ddp{ranks, *wide};
     for (int step = 0; step < 2; ++step) {
@@ -119,7 +119,8 @@ TEST_P(DdpTest, HoweverTheUserClearsGradients) {
     for (const int way : {0, 1, 2}) {
       auto [one, copy] = Twins{};
       Ddp ddp{ranks, *copy};
-      std::vector<const void*> places;  // of the buckets, which stay where they are after the first step
+      // Addresses of the gradients in the buckets, which do not move after the first step.
+      std::vector<const void*> places;
       for (int step = 0; step < 4; ++step) {
         for (auto* each : {&one, &copy}) {
           if (way == 0) (*each)->zero_grad();
@@ -135,7 +136,7 @@ TEST_P(DdpTest, HoweverTheUserClearsGradients) {
   });
 }
 
-/// Their second layer is used first.
+/// The second layer is used first at rank 0.
 TEST_P(DdpTest, AfterTheFirstStepGradientsLieInTheOrderInWhichTheyComeAtRank0) {
   on_ranks(GetParam(), [](Communicator& ranks) {
     torch::nn::Linear later{8, 8};
@@ -147,7 +148,7 @@ TEST_P(DdpTest, AfterTheFirstStepGradientsLieInTheOrderInWhichTheyComeAtRank0) {
       const Tensor x = torch::ones({2, 8});
       (as_rank_0 ? later(sooner(x)) : sooner(later(x))).sum().backward();
     };
-    step(ranks.rank() == 0);  // the others' come the other way
+    step(ranks.rank() == 0);  // the other ranks use the layers in the other order
     const auto places = places_of_gradients(*both);
     EXPECT_LT(places[0], places[2]) << "what was used last comes first";
     step(true);
@@ -177,7 +178,7 @@ TEST_P(DdpTest, GradientsAreSummedUpHereWithoutSync) {
   });
 }
 
-/// Parameters of all kinds of shapes, of which a forward uses some.
+/// Parameters of many kinds and shapes, of which a forward uses some.
 struct OddImpl : torch::nn::Module {
   OddImpl() {
     for (const std::int64_t size : {0, 1, 1, 17, 1000, 3}) {
@@ -204,7 +205,7 @@ TORCH_MODULE(Odd);
 void expect_gradients_of_odd(Communicator& ranks, Odd& odd) {
   for (int step = 0; step < 3; ++step) {
     odd->zero_grad();
-    // 5 is used by nobody, 4 by rank 0 alone.
+    // No rank uses parameter 5, and only rank 0 uses parameter 4.
     odd(ranks.rank() == 0 ? std::vector<std::size_t>{0, 1, 2, 3, 4} : std::vector<std::size_t>{0, 1, 2, 3}).backward();
     const double n = ranks.size();
     EXPECT_FALSE(odd->parameter[5].grad().defined());
@@ -228,7 +229,8 @@ TEST_P(DdpTest, ParametersOfAnyShapeFrozenTiedAndUnused) {
   });
 }
 
-// As for GPUs: the host says which gradients count, and the data goes its own way.
+// With a second communicator for data, as for GPUs: the host's communicator carries the marks that say which gradients
+// count.
 TEST_P(DdpTest, ParametersOfAnyShapeWithMarksOnTheHost) {
   on_ranks(GetParam(), [](Communicator& ranks) {
     Odd odd;
@@ -281,7 +283,7 @@ TEST_P(DdpTest, WhatIsGivenToReductionsIsKnownAndHalfOfItAsBf16) {
   });
 }
 
-/// Runs a module again in backward, as checkpointing does.
+/// Runs a module again in backward, as activation checkpointing does.
 struct Again : torch::autograd::Function<Again> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, std::int64_t module) {
     context->save_for_backward({x});
@@ -303,7 +305,7 @@ TEST_P(DdpTest, BackwardsInsideOfABackwardBelongToIt) {
       const auto through = [&](const Tensor& from) {
         return again ? Again::apply(from, reinterpret_cast<std::int64_t>(&module)) : module(from);
       };
-      // The same module twice: its gradients come in two parts.
+      // The same module is used twice, so its gradients come in two parts.
       return through(torch::tanh(through(x))).pow(2).mean();
     };
     auto [one, copy] = Twins{torch::kDouble, Mlp{5, 16, 5}, Mlp{5, 16, 5}};

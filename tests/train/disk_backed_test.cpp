@@ -32,7 +32,7 @@ TEST(DiskBackedTest, LargeTensorsLieInFilesThatNobodySees) {
   }
   disk.reset();
   EXPECT_FALSE(lies_in_file(torch::full({kLarge}, 2.0F).const_data_ptr()));
-  // It outlives what it was made by, and grows by other memory.
+  // A tensor outlives the DiskBacked that it was made by, and it grows into ordinary memory.
   EXPECT_EQ(large.sum().item<float>(), 2.0F * kLarge);
   large.resize_({2 * kLarge});
   EXPECT_FALSE(lies_in_file(large.const_data_ptr()));

@@ -1,4 +1,4 @@
-// What a step frees is there for the next one.
+// Memory that a step frees is reused by the next step, without page faults.
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -58,7 +58,8 @@ TEST(HeapTest, StepsDoNotFaultInAgainWhatTheOneBeforeHasFreed) {
   });
 }
 
-/// Parameters come, are changed and go, and gradients with them: all that in memory that was there before.
+/// Parameters are gathered, updated and released, and so are gradients. All of them reuse memory that is mapped
+/// already.
 TEST(HeapTest, ShardedStepsDoNotFaultAnythingIn) {
   torch::set_num_threads(1);
   for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients, Sharding::kOptimizer}) {

@@ -1,6 +1,6 @@
 // A rank that a test starts in a memory cgroup of its own: `limited_rank whole|sharded adamw|sgd LAYERS [FOLDER]`.
-// Trains a module of a million parameters a layer, 4 MiB of floats, which is made in FOLDER, and prints the losses of
-// some steps, over all ranks' samples.
+// Trains a module of LAYERS layers with a million parameters (4 MiB of floats) each. With FOLDER the module is made in
+// files there. Rank 0 prints the loss of each step, as the mean over all ranks.
 
 #include <torch/torch.h>
 
@@ -23,7 +23,7 @@ namespace ml = pharos::ml;
 
 constexpr std::int64_t kWidth = 1024;
 constexpr int kSteps = 4;
-constexpr std::int64_t kSamples = 16;  // of all ranks
+constexpr std::int64_t kSamples = 16;  // of all ranks together
 
 void train(bool is_sharded, const ml::Rule& rule, int layers, const char* folder) {
   torch::set_num_threads(1);

@@ -1,4 +1,4 @@
-// Members of a group that keep a module in parts from call to call.
+// Members of a group of actors that keep a sharded module from call to call.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -50,7 +50,7 @@ class Member {
 
 class ShardedMembers : public cluster::ClusterTest {};
 
-/// Their calls come on one thread or another, and so do those who call them.
+/// The calls of a member run on different threads, and the callers are on different threads too.
 TEST_F(ShardedMembers, LearnWhatOneProcessDoes) {
   torch::set_num_threads(1);
   Runtime runtime;

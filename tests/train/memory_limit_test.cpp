@@ -1,4 +1,4 @@
-// Models that are larger than what a rank may have.
+// Models that are larger than the memory limit of a rank.
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kLimit = 450;  // MiB of a rank
+constexpr std::size_t kLimit = 450;  // MiB for each rank
 
 class MemoryLimitTest : public ClusterTest {
  protected:
@@ -30,7 +30,7 @@ class MemoryLimitTest : public ClusterTest {
     for (const MemoryGroup& each : groups_) EXPECT_TRUE(eventually([&] { return each.remove(); }));
     ClusterTest::TearDown();
   }
-  /// One of so many ranks, in a group of its own, if there are groups.
+  /// Starts one of `ranks` ranks, in a memory cgroup of its own if cgroups are available.
   std::unique_ptr<ChildProgram> start(int rank, int ranks, const std::string& how, bool is_limited) {
     std::string begin;
     if (is_limited) {
@@ -56,7 +56,7 @@ class MemoryLimitTest : public ClusterTest {
     EXPECT_TRUE(WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGKILL)
         << how << " fits: " << end.status << end.output << end.error;
   }
-  /// Within the limit, the same as one without.
+  /// Four ranks within the limit print the same losses as one process without a limit.
   void expect_four_train(const std::string& how, const std::string& same) {
     std::vector<std::unique_ptr<ChildProgram>> ranks;
     for (int rank = 0; rank < 4; ++rank) ranks.push_back(start(rank, 4, how, true));
@@ -86,8 +86,8 @@ class MemoryLimitTest : public ClusterTest {
   std::optional<std::string> no_groups_;
 };
 
-/// Parameters, gradients and what AdamW keeps are 640 MiB; a rank of four has a quarter of that, and the whole module
-/// for a moment when it begins.
+/// Parameters, gradients and the state of AdamW take 640 MiB. Each of four ranks has a quarter of that, and for a
+/// moment the whole module when it begins.
 TEST_F(MemoryLimitTest, FourRanksTrainWhatNoneOfThemCouldHaveAlone) {
   must_end_within(100s);
   expect_killed("whole adamw 40");
@@ -95,7 +95,8 @@ TEST_F(MemoryLimitTest, FourRanksTrainWhatNoneOfThemCouldHaveAlone) {
   expect_four_train("sharded adamw 40", "whole adamw 40");
 }
 
-/// Parameters alone are 512 MiB; a rank of four keeps half of that of parameters and gradients.
+/// Parameters alone take 512 MiB. Each of four ranks keeps a quarter of the parameters and of the gradients, 256 MiB
+/// together.
 TEST_F(MemoryLimitTest, FourRanksTrainWhatNoneOfThemCouldMake) {
   must_end_within(100s);
   expect_killed("sharded sgd 128");

@@ -1,6 +1,6 @@
 #pragma once
 
-// Small modules of each kind that a person may write, in fp64, each with what is done with it in a step.
+// Small modules of each kind that a user may write, in fp64, each with a loss that uses it.
 
 #include <torch/torch.h>
 
@@ -17,7 +17,7 @@ namespace pharos::ml {
 
 using torch::Tensor;
 
-/// A module, and what is done with it in a step.
+/// A module, and the loss of one step that uses it.
 struct Net {
   std::shared_ptr<torch::nn::Module> module;
   /// The loss of batch `number`.
@@ -33,7 +33,7 @@ inline Tensor tokens(std::uint64_t seed, std::vector<std::int64_t> sizes, std::i
   return torch::randint(0, vocabulary, sizes, random, torch::kLong);
 }
 
-/// The same values in each that is made.
+/// Fills a module with values that are the same for each module of its type.
 template <class Module>
 std::shared_ptr<Module> filled(std::shared_ptr<Module> module) {
   module->to(torch::kDouble);
@@ -107,7 +107,7 @@ inline Net sparse_words() {
   return {module, [module](std::uint64_t batch) { return module->forward(tokens(batch, {4, 3}, 11)); }};
 }
 
-/// Blocks, and an embedding whose weight is the head's, too.
+/// Blocks, and an embedding that shares its weight with the head.
 struct Language : torch::nn::Module {
   Language()
       : words{register_module("words", torch::nn::Embedding(11, 6))},
@@ -131,7 +131,7 @@ inline Net tied() {
   return {module, [module](std::uint64_t batch) { return module->forward(tokens(batch, {4, 3}, 11)); }};
 }
 
-/// What is trained is thin, and beside what is frozen.
+/// Thin layers that are trained, each beside a layer that is frozen, all in one module.
 struct Adapter : torch::nn::Module {
   Adapter() {
     for (int i = 0; i < 3; ++i) {
@@ -155,7 +155,7 @@ inline Net adapter() {
   return {module, [module](std::uint64_t batch) { return module->forward(numbers(batch, {4, 7})); }};
 }
 
-/// The usual thing: each block has what is frozen, and beside it what is trained.
+/// The usual form of an adapter: each block has a frozen layer, and trained layers beside it.
 struct AdaptedBlock : torch::nn::Module {
   AdaptedBlock() {
     for (auto& each : base->parameters()) each.set_requires_grad(false);
@@ -218,7 +218,8 @@ inline Net two_forwards() {
             return (one * other).mean() + one.pow(2).mean();
           }};
 }
-/// An operator that works on more layers at once than there are rooms to spare: the next one is not to take theirs.
+/// One operator uses more layers at once than there are spare buffers for gathered units. A later layer must not take
+/// the buffer of an earlier one.
 inline Net at_once() {
   auto module = filled(std::make_shared<Layers>());
   return {module, [module](std::uint64_t batch) {
@@ -231,7 +232,7 @@ inline Net at_once() {
             return x.pow(2).mean() + 0.1 * torch::stack(weights).pow(2).mean();
           }};
 }
-/// Each layer again in backward, and pairs of them.
+/// Each layer is recomputed in backward, and pairs of layers are too.
 inline Net recomputed() {
   auto module = filled(std::make_shared<Layers>());
   return {module, [module](std::uint64_t batch) {

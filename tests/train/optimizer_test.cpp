@@ -28,7 +28,7 @@ std::vector<Tensor> parameters(torch::Dtype dtype) {
           torch::randn({70'001}, dtype).requires_grad_()};
 }
 
-/// Steps with gradients that both sides have alike; one parameter has none in every third.
+/// Runs steps with gradients that depend only on the step. One parameter has no gradient in every third step.
 void train(const std::vector<Tensor>& all, int steps, const std::function<void()>& step) {
   for (int i = 0; i < steps; ++i) {
     torch::manual_seed(100 + static_cast<std::uint64_t>(i));
@@ -101,7 +101,7 @@ TEST_P(OptimizerTest, LionIsWhatItsAuthorsWrote) {
   expect_close(theirs_, ours_, GetParam().tolerance);
 }
 
-// The operators that step on a device run on the CPU, too.
+// The operators of a step on a device run on the CPU, too.
 TEST_P(OptimizerTest, ADevicesStepsAreTheCpus) {
   const std::vector<Rule> rules{AdamW{.lr = 1e-2, .eps = 1e-5}, Sgd{.lr = 1e-2}, Sgd{.lr = 1e-2, .momentum = 0.9},
                                 Sgd{.lr = 1e-2, .momentum = 0.9, .nesterov = true}, Lion{.lr = 1e-3}};
@@ -149,7 +149,7 @@ TEST(OptimizersTest, HalfPrecisionParametersLoseNothingThatIsSmall) {
     half[0].mutable_grad() = torch::ones({100}, torch::kBFloat16);
     optimizer.step();
   }
-  // Each step alone is less than what bfloat16 tells apart at 1.
+  // Each step alone is smaller than the distance of neighbouring bfloat16 numbers at 1.
   EXPECT_NEAR(half[0][0].item<float>(), 0.9, 0.004);
   EXPECT_EQ(half[0].scalar_type(), torch::kBFloat16);
 }
@@ -223,7 +223,7 @@ TEST(OptimizersTest, WhatIsKeptIsNamedAndMayBeWritten) {
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(torch::equal(one[i], other[i]));
 }
 
-/// A gradient would be that of parameters that are not there any more.
+/// The gradient would belong to parameters that have been changed since.
 TEST(OptimizersTest, GraphsFromBeforeAStepAreOfNoUse) {
   for (const torch::Dtype type : {torch::kDouble, torch::kFloat, torch::kBFloat16}) {
     const Tensor all = torch::ones({3}, type).requires_grad_();

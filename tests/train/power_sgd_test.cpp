@@ -27,7 +27,7 @@ Tensor numbers(std::uint64_t seed, std::vector<std::int64_t> sizes, torch::Dtype
   return torch::randn(sizes, random, torch::TensorOptions{}.dtype(dtype));
 }
 
-/// Its gradient is what a test wants: the loss is its sum with that.
+/// A module whose gradient a test chooses: the loss is the sum of weight times the given gradient.
 struct MatrixImpl : torch::nn::Module {
   explicit MatrixImpl(torch::Dtype dtype = torch::kDouble)
       : weight{register_parameter("weight", torch::zeros({kRows, kColumns}, dtype))},
@@ -56,7 +56,7 @@ void expect_alike(Communicator& ranks, const Tensor& own) {
   }
 }
 
-/// With PowerSgd, after the step that is exact in any case.
+/// A module with PowerSgd, after the first step, which is always exact.
 struct Trained {
   Trained(Communicator& ranks, std::uint32_t rows, std::size_t bucket_bytes = std::size_t{1} << 20)
       : ddp{ranks,
@@ -79,7 +79,7 @@ class PowerSgdTest : public testing::TestWithParam<std::uint32_t> {
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, PowerSgdTest, testing::Values(1U, 2U, 3U));
 
-// A product of two thin matrices is said by as thin ones; what is no matrix goes as it is.
+// A gradient that is a product of two thin matrices arrives exactly. A parameter that is not a matrix is sent as it is.
 TEST_P(PowerSgdTest, AGradientOfThatRankArrivesAsItIs) {
   on_ranks([](Communicator& ranks) {
     Trained trained{ranks, 6};
@@ -107,7 +107,8 @@ TEST_P(PowerSgdTest, FarLessIsSentThanThereIs) {
   });
 }
 
-// What was lost is added later: of a gradient that stays, all arrives in time.
+// The error of a compressed step is added to later steps: the sum over many steps of a constant gradient comes close to
+// the exact sum.
 TEST_P(PowerSgdTest, TheMeanOfManyStepsIsTheGradient) {
   on_ranks([](Communicator& ranks) {
     Trained trained{ranks, 1};
@@ -121,7 +122,7 @@ TEST_P(PowerSgdTest, TheMeanOfManyStepsIsTheGradient) {
       sum += trained.step(own);
       if (step == 1) first = distance(sum, mean);
     }
-    EXPECT_GE(first, 0.5);  // of full rank: one row and column say little of it
+    EXPECT_GE(first, 0.5);  // the gradient has full rank, and one row and column approximate it badly
     EXPECT_LE(distance(sum / kSteps, mean), first / 5);
     expect_alike(ranks, sum);
   });
@@ -142,7 +143,7 @@ TEST_P(PowerSgdTest, BucketsOfSeveralMatricesKeepThemApart) {
               *copy,
               {.bucket_bytes = bucket_bytes, .wire = Wire::kPowerSgd, .power_sgd = {.rank = 4, .exact_steps = 1}}};
       for (std::uint64_t step = 0; step < 3; ++step) {
-        // One sample a rank: a gradient of as low a rank as there are ranks.
+        // With one sample for each rank, the rank of the gradient is at most the number of ranks.
         const Tensor x = numbers(step, {ranks.size(), 30}, torch::kDouble);
         module->zero_grad();
         module->forward(x).pow(2).mean().backward();
@@ -157,7 +158,7 @@ TEST_P(PowerSgdTest, BucketsOfSeveralMatricesKeepThemApart) {
   });
 }
 
-// A scaler leaves such a step out: the next ones are as if it had not been.
+// A matrix beside a parameter without dimensions.
 struct ScaledModule : torch::nn::Module {
   ScaledModule()
       : scale{register_parameter("scale", torch::ones({}, torch::kDouble))},
@@ -181,7 +182,7 @@ TEST_P(PowerSgdTest, AParameterWithoutDimensionsGoesAsItIs) {
   });
 }
 
-// What a step without it would have added waits for the next with it.
+// The error that is kept for a matrix waits while steps do not use the matrix, and is added in the next step that does.
 TEST_P(PowerSgdTest, AStepThatDoesNotUseAMatrixLosesNothingOfIt) {
   on_ranks([](Communicator& ranks) {
     const Tensor own = numbers(30 + ranks.rank(), {kRows, kColumns}, torch::kDouble);
@@ -205,6 +206,7 @@ TEST_P(PowerSgdTest, AStepThatDoesNotUseAMatrixLosesNothingOfIt) {
     EXPECT_LE(with_rests, 1.5 * distance(sum_of_steps(false), mean));
   });
 }
+// A gradient that is not finite makes a GradScaler skip the step, and it must leave no trace in later steps.
 
 TEST_P(PowerSgdTest, AGradientThatIsNoNumberIsForgotten) {
   on_ranks([](Communicator& ranks) {
@@ -230,7 +232,7 @@ TEST_P(PowerSgdTest, AGradientThatWasZeroIsSentOnceItIsNot) {
   });
 }
 
-// In steps that bear it that a part of the gradient comes some steps later.
+// Training tolerates that a part of each gradient arrives some steps later.
 TEST_P(PowerSgdTest, TrainingGetsAsFarAsWithExactGradients) {
   on_ranks([](Communicator& ranks) {
     const Tensor wanted = numbers(50, {64, 64}, torch::kFloat) / 8;

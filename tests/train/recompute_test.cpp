@@ -1,4 +1,4 @@
-// A part that backward runs again computes what it computed.
+// A part that is recomputed in backward gives the same results as in forward.
 
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(Recompute, RunsAgainInThePrecisionOfItsForward) {
     Tensor loss;
     {
       const Autocast autocast{at::kCPU, Precision::kBf16};
-      const Tensor in = first(x);  // of bfloat16: without autocast no product with the second one's floats
+      const Tensor in = first(x);  // bfloat16: without autocast the product with the second layer's floats would fail
       loss = (recomputes ? checkpoint(part, in) : part(in)).to(torch::kFloat).pow(2).sum();
     }
     loss.backward();

@@ -1,5 +1,5 @@
-// A training goes on from what it has saved: with the same bits where nothing has changed, on any other number of
-// ranks, and by any other strategy.
+// A training resumes from what it has saved: with the same bits if nothing has changed, on any other number of ranks,
+// and with any other strategy.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -38,7 +38,7 @@ namespace {
 namespace fs = std::filesystem;
 using torch::Tensor;
 
-/// Blocks with dropout, an embedding whose weight is the head's, a frozen layer, and buffers.
+/// Blocks with dropout, an embedding that shares its weight with the head, a frozen layer, and buffers.
 struct Net : torch::nn::Module {
   explicit Net(double dropout = 0)
       : words{register_module("words", torch::nn::Embedding(11, 6))},
@@ -79,7 +79,7 @@ std::string name_of(const Way& way) {
   return kNames[static_cast<int>(way.strategy)] + std::to_string(way.ranks);
 }
 
-/// One rank's training, and all that it goes on from.
+/// The training of one rank, and all the state that it resumes from.
 class Training {
  public:
   static constexpr std::size_t kSamples = 24;
@@ -155,7 +155,8 @@ class Training {
 
 using Saved = std::map<std::string, Array>;
 
-/// All that the newest checkpoint of a folder has, but for what each rank has of its own.
+/// All arrays of the newest checkpoint in a folder. Without `with_ranks`, arrays that belong to one rank (with '@' in
+/// their name) are left out.
 Saved saved_in(const fs::path& folder, bool with_ranks = false) {
   Saved saved;
   for (NamedArray& each : tensors_of_checkpoint(checkpoints_in(folder).at(0).path, "")) {
@@ -206,7 +207,7 @@ class Resumed : public testing::TestWithParam<Way> {
 TEST_P(Resumed, HasTheBitsOfOneThatWasNotInterrupted) {
   const Way way = GetParam();
   const auto run = [&](const char* name, int steps, bool loads) {
-    // Processes: libtorch's random numbers are the process's.
+    // Ranks are processes, because libtorch's random generator belongs to the process.
     run_processes(way.ranks, patient(), [&](Communicator& ranks) {
       at::set_num_threads(1);
       torch::manual_seed(100 + ranks.rank());
@@ -384,7 +385,7 @@ TEST(ModuleState, HasMeansAndScales) {
   EXPECT_EQ(other_scaler.now(), 128);
   EXPECT_EQ(other_scaler.state().good_steps, 7U);
 
-  // A mean that is new begins with the model.
+  // An Ema that the checkpoint does not have begins with the loaded values of the module.
   checkpoints.save(state_of(module, nullptr, nullptr), {.step = 2});
   checkpoints.finish();
   Ema late{*other, 0.5};
@@ -392,7 +393,7 @@ TEST(ModuleState, HasMeansAndScales) {
   EXPECT_TRUE(torch::equal(late.means()[0].values, module->weight));
 }
 
-// ---- Files of others
+// ---- Files of other libraries
 
 TEST(ModuleArrays, GoToAFileAndComeBack) {
   const TemporaryFolder folder;
@@ -413,7 +414,7 @@ TEST(ModuleArrays, GoToAFileAndComeBack) {
   EXPECT_TRUE(torch::equal(halves.words->weight, from.words->weight.to(torch::kBFloat16)));
 }
 
-// tests/data/make_files.py has written what PyTorch's module of the same layers had.
+// tests/data/make_files.py has saved a PyTorch module of the same layers.
 TEST(ModuleArrays, AreWhatPyTorchHasSaved) {
   torch::nn::Sequential net{torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
                             torch::nn::Linear(torch::nn::LinearOptions(4, 2).bias(false))};
@@ -438,7 +439,7 @@ TEST(ModuleArrays, AreWhatPyTorchHasSaved) {
         << name;
   }
 
-  // And each number where it belongs: what PyTorch computes is what comes out.
+  // Each number is where it belongs: the loaded module computes what PyTorch computes.
   const double x[] = {1, -2, 3};
   double y[] = {0, 0};
   for (std::size_t i = 0; i < 4; ++i) {

@@ -26,7 +26,7 @@ TEST(ShardedFailures, DifferentGraphsAreFound) {
     on_ranks({.reach = reach}, [&](Communicator& ranks) {
       const auto module = filled(std::make_shared<Layers>());
       Sharded sharded = fully_shard(*module, ranks);
-      // As many operations of the same size: nothing but the units differs.
+      // Both ranks begin equally many operations of the same sizes. Only the units differ.
       const std::size_t second = ranks.rank() == 0 ? 1 : 2;
       Tensor x = numbers(1, {4, 6});
       const std::string message = message_of<FailedPrecondition>([&] {
@@ -40,7 +40,7 @@ TEST(ShardedFailures, DifferentGraphsAreFound) {
   }
 }
 
-/// A rank that leaves a layer out, later: its operations do not go with the others' any more.
+/// One rank leaves a layer out in a later step, so its operations do not match those of the other ranks.
 TEST(ShardedFailures, ThatALayerWasLeftOutIsFoundWithAUnit) {
   for (const Reach reach : {Reach::kMemory, Reach::kTcp}) {
     on_ranks({.reach = reach}, [&](Communicator& ranks) {
@@ -62,7 +62,7 @@ TEST(ShardedFailures, ThatALayerWasLeftOutIsFoundWithAUnit) {
   }
 }
 
-/// In an evaluation, too, though a step comes between.
+/// Different units in an evaluation are found too, even if a step comes before the next backward.
 TEST(ShardedFailures, DifferentGraphsOfAnEvaluationAreFoundByTheNextBackward) {
   on_ranks({}, [&](Communicator& ranks) {
     const Net net = two_forwards();
@@ -79,8 +79,8 @@ TEST(ShardedFailures, DifferentGraphsOfAnEvaluationAreFoundByTheNextBackward) {
   });
 }
 
-/// A rank that goes away while another one's operator waits for its part: that computes with no numbers, and the next
-/// hook throws.
+/// A rank goes away while the operator of another rank waits for its part. That operator computes with NaNs, and the
+/// next hook throws.
 TEST(ShardedFailures, AreThrownByTheNextHook) {
   for (const Reach reach : {Reach::kMemory, Reach::kTcp}) {
     on_ranks({.reach = reach}, [&](Communicator& ranks) {
@@ -163,7 +163,7 @@ TEST(ShardedFailures, AreToldWhenAModuleIsSharded) {
   });
 }
 
-/// Nobody waits for a rank that has refused.
+/// The other ranks do not wait for a rank that has refused its module.
 TEST(ShardedFailures, OfOneRanksModuleAreToldToAll) {
   on_ranks({.ranks = 3}, [&](Communicator& ranks) {
     const auto module = std::make_shared<torch::nn::LinearImpl>(4, 3);
@@ -176,7 +176,7 @@ TEST(ShardedFailures, OfOneRanksModuleAreToldToAll) {
   });
 }
 
-/// The next unit's parameters would take the place of what is written.
+/// Written values would be lost when the next unit's parameters are gathered in the same memory.
 TEST(ShardedFailures, WhoWritesToTheModulesParametersIsTold) {
   for (const Sharding sharding : {Sharding::kParameters, Sharding::kOptimizer}) {
     on_ranks({}, [&](Communicator& ranks) {
@@ -197,7 +197,7 @@ TEST(ShardedFailures, WhoWritesToTheModulesParametersIsTold) {
       EXPECT_SAYS(message, "\"layers.2.weight\" was written to");
       EXPECT_SAYS(message, "Sharded::slices()");
       EXPECT_EQ(message_of<FailedPrecondition>([&] { net.loss(ranks.rank()).backward(); }), message);
-      // Nor is it to be in a checkpoint.
+      // The written values must not get into a checkpoint either.
       EXPECT_EQ(message_of<FailedPrecondition>([&] { state.call_before_save(); }), message);
     });
   }
@@ -216,7 +216,7 @@ TEST(ShardedFailures, AnOptimizerStepsNoLongerThanThereAreParameters) {
   });
 }
 
-/// Activations of before a step do not go with parameters of after it.
+/// Activations from before a step do not fit parameters from after it.
 TEST(ShardedFailures, AGraphOfBeforeTheStepIsOfNoUse) {
   for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients}) {
     on_ranks({}, [&](Communicator& ranks) {
@@ -227,14 +227,14 @@ TEST(ShardedFailures, AGraphOfBeforeTheStepIsOfNoUse) {
       const Tensor other = net.loss(ranks.rank() + 2);
       const Tensor third = net.loss(ranks.rank() + 4);
       one.backward();
-      other.backward();  // nothing has changed since
+      other.backward();  // no parameter has changed since the forward
       optimizer.step();
       EXPECT_SAYS(message_of<c10::Error>([&] { third.backward(); }), "modified by an inplace operation");
     });
   }
 }
 
-/// An evaluation without gradients meets no hook: its numbers are none, and all that comes behind it throws.
+/// An evaluation without gradients runs no hook that could throw: its results are NaN, and every later call throws.
 TEST(ShardedFailures, OfEvaluationsAreThrownByTheStep) {
   for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients, Sharding::kOptimizer}) {
     std::latch trained{1};
@@ -258,7 +258,7 @@ TEST(ShardedFailures, OfEvaluationsAreThrownByTheStep) {
       EXPECT_EQ(message_of<Cancelled>([&] { sharded.weigh(1); }), message);
       EXPECT_EQ(message_of<Cancelled>([&] { sharded.refresh(); }), message);
       EXPECT_EQ(message_of<Cancelled>([&] { net.loss(0).backward(); }), message);
-      // It may be all that is left of this part.
+      // The slices keep their values, because they may be the only copy of this part.
       for (const auto& each : sharded.slices()) {
         const Tensor whole = kept.module->named_parameters()[each.name].detach().flatten();
         EXPECT_TRUE(torch::equal(each.values.detach(), whole.narrow(0, each.begin, each.values.numel()))) << each.name;
@@ -268,7 +268,7 @@ TEST(ShardedFailures, OfEvaluationsAreThrownByTheStep) {
 }
 
 /// If other code than an Optimizer of groups() changes parameters that are gathered already, only a part of them would
-/// be new: here the unit that is touched first, and stays gathered.
+/// be new. Here it is the unit that is used first and stays gathered.
 TEST(ShardedFailures, WhatOthersChangeIsNotMixedWithWhatItWas) {
   for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients, Sharding::kOptimizer}) {
     for (const bool is_theirs : {true, false}) {

@@ -48,9 +48,9 @@ const Case kCases[] = {{"TransformerEncoder", encoder},
                        {"Recomputed", recomputed},
                        {"Alone", alone}};
 
-// ---- Beside one process
+// ---- Compared with one process
 
-/// A parameter's values or gradient, in the order of its memory.
+/// The values or the gradient of each parameter, by name, flattened in the order of its memory.
 using Named = std::map<std::string, Tensor>;
 
 Named values_of(const torch::nn::Module& module) {
@@ -68,7 +68,8 @@ Named gradients_of(const torch::nn::Module& module) {
   return all;
 }
 
-/// A part of a tensor differs by so much of the whole one's largest element at most: not at all from zeros.
+/// Expects that a part of a tensor differs by at most `relative` of the whole tensor's largest element, so by nothing
+/// from zeros.
 void expect_part(const Tensor& own, const Tensor& whole, std::int64_t begin, double relative, const std::string& what) {
   ASSERT_EQ(own.defined(), whole.defined()) << what;
   if (!own.defined()) return;
@@ -87,7 +88,7 @@ void expect_gradients(const Sharded& sharded, const Named& all, double relative)
   }
 }
 
-/// What one process has that trains on all ranks' batches.
+/// One process that trains on the batches of all ranks.
 class Reference {
  public:
   Reference(Net net, std::uint32_t ranks, const Rule& rule = AdamW{.lr = 1e-2})
@@ -165,8 +166,8 @@ TEST_P(ShardedTest, TwentyStepsAreThoseOfOneProcess) {
   });
 }
 
-/// Wherever in a step it is computed, and whether gradients are asked for or not, a loss is that of the newest
-/// parameters. (By AdamW, noise in a gradient that is nothing would be a step of a parameter.)
+/// A loss is that of the newest parameters, wherever in a step it is computed, with and without gradients. The rule is
+/// SGD, because AdamW would turn rounding noise in a zero gradient into a step of the parameter.
 TEST_P(ShardedTest, LossesBetweenBackwardAndStepAreThoseOfOneProcess) {
   on_ranks(way(), [&](Communicator& ranks) {
     const Sgd rule{.lr = 0.1, .momentum = 0.9};
@@ -193,7 +194,7 @@ TEST_P(ShardedTest, LossesBetweenBackwardAndStepAreThoseOfOneProcess) {
   });
 }
 
-/// Two backwards are added up, on their way or before it.
+/// Gradients of several backwards are added up, with no_sync() before they travel, and otherwise after that.
 TEST_P(ShardedTest, GradientsAddUp) {
   on_ranks(way(), [&](Communicator& ranks) {
     const Net net = of().make();
@@ -213,7 +214,7 @@ TEST_P(ShardedTest, GradientsAddUp) {
         }
         reference.backward(batch);
       }
-      // Later on parameters differ by as much.
+      // Later the parameters themselves differ by as much as the tolerance.
       if (step < 3) expect_gradients(sharded, reference.gradients(), 1e-12);
       optimizer.step();
       optimizer.zero_grad();
@@ -223,14 +224,14 @@ TEST_P(ShardedTest, GradientsAddUp) {
   });
 }
 
-/// Pairs of layers, of which a loss may use some.
+/// Pairs of layers. A loss may use some of them.
 struct Pairs : torch::nn::Module {
   Pairs() {
     for (int i = 0; i < 4; ++i) {
       pairs->push_back(torch::nn::Sequential(torch::nn::Linear(6, 6), torch::nn::Linear(6, 6)));
     }
   }
-  /// Through the first layer of each of them, and `both` of that one's.
+  /// Goes through the first layer of each pair in `used`, and through both layers of the pair `both`.
   Tensor loss(std::uint64_t batch, const std::vector<std::size_t>& used, std::size_t both) {
     Tensor x = numbers(batch, {4, 6});
     for (const std::size_t each : used) {
@@ -259,7 +260,7 @@ void for_one_of_each(const std::function<void(const Way& way, Communicator& rank
   }
 }
 
-/// Both follow their gradients, and have none any more.
+/// Steps both optimizers and clears their gradients.
 void step_both(Optimizer& one, Optimizer& other) {
   for (Optimizer* const each : {&one, &other}) {
     each->step();
@@ -267,7 +268,8 @@ void step_both(Optimizer& one, Optimizer& other) {
   }
 }
 
-/// An actor's calls come to it on one thread or another: what it trains may be made, called, trained and ended on any.
+/// Calls of an actor run on different threads: a sharded module may be made, called, trained and destroyed on any
+/// thread.
 TEST(ShardedThreads, MayBeOthersFromCallToCall) {
   const auto elsewhere = [](const auto& work) { return std::async(std::launch::async, work).get(); };
   for_one_of_each([&](const Way& way, Communicator& ranks) {
@@ -293,7 +295,8 @@ TEST(ShardedThreads, MayBeOthersFromCallToCall) {
   });
 }
 
-/// Gradients of a unit that the last backward does not use, and of a parameter whose unit it does use.
+/// Gradients that were held back by no_sync(), of a unit that the last backward does not use, and of a parameter that
+/// it does not use in a unit that it uses.
 TEST(ShardedGradients, ThatWereHeldBackCountWhateverTheLastBackwardUses) {
   for_one_of_each([](const Way& way, Communicator& ranks) {
     const auto module = filled(std::make_shared<Pairs>());
@@ -323,7 +326,7 @@ TEST(ShardedGradients, ThatWereHeldBackCountWhateverTheLastBackwardUses) {
   });
 }
 
-/// ZeRO's ranks may use different units, in different orders, and none of some.
+/// With ZeRO, ranks may use different units in different orders, and some units not at all.
 TEST(ShardedGradients, OfZerosRanksMayComeFromDifferentGraphs) {
   for_one_of_each([](const Way& way, Communicator& ranks) {
     if (way.sharding == Sharding::kParameters) return;
@@ -347,7 +350,7 @@ TEST(ShardedGradients, OfZerosRanksMayComeFromDifferentGraphs) {
   });
 }
 
-/// What was on its way when a backward threw is of that one.
+/// Gradients that were on their way when a backward threw do not count in the next one.
 TEST(ShardedGradients, OfABackwardThatThrewDoNotCount) {
   for_one_of_each([](const Way& way, Communicator& ranks) {
     const auto module = filled(std::make_shared<Layers>());
@@ -376,7 +379,7 @@ TEST(ShardedGradients, OfABackwardThatThrewDoNotCount) {
   });
 }
 
-/// The slices of all ranks together leave nothing out.
+/// The slices of all ranks together cover all parameters.
 TEST(ShardedSlices, AreTheWholeModule) {
   for (const std::uint32_t count : {1U, 2U, 3U}) {
     on_ranks({.ranks = count}, [&](Communicator& ranks) {
@@ -393,10 +396,10 @@ TEST(ShardedSlices, AreTheWholeModule) {
   }
 }
 
-// ---- In other numbers than those that are kept
+// ---- Types other than the type in which parameters are kept
 
-/// A module that computes in bfloat16 sums its gradients up in float: those of two ranks are the mean of what each has
-/// alone, to the bit.
+/// A module that computes in bfloat16 sums its gradients up in float: the gradients of two ranks are, to the bit, the
+/// mean of the gradients of each rank alone.
 TEST(ShardedNumbers, AreHalvesThatFloatsAreKeptOf) {
   on_ranks({}, [&](Communicator& ranks) {
     const auto make = [] {
@@ -450,7 +453,7 @@ TEST(ShardedNumbers, FollowFloatsForAWhile) {
   });
 }
 
-/// What is trained is kept in float; what is frozen as it is.
+/// Trained parameters are kept in float, and frozen parameters in their own type.
 TEST(ShardedNumbers, OfFrozenHalvesStayHalves) {
   on_ranks({}, [&](Communicator& ranks) {
     const auto make = [] {
@@ -473,7 +476,7 @@ TEST(ShardedNumbers, OfFrozenHalvesStayHalves) {
   });
 }
 
-/// Gradients of backwards that are summed up here, before they travel, are so in float.
+/// Gradients that are added up on this rank under no_sync() are summed in float.
 TEST(ShardedNumbers, AddUpInTheTypeThatTravels) {
   on_ranks({.ranks = 1}, [&](Communicator& ranks) {
     const auto module = std::make_shared<torch::nn::LinearImpl>(1, 1);
@@ -482,14 +485,14 @@ TEST(ShardedNumbers, AddUpInTheTypeThatTravels) {
     {
       const auto alone = sharded.no_sync();
       (module->forward(x) * 256).sum().backward();
-      (module->forward(x) * 1).sum().backward();  // 257 is no bfloat16
+      (module->forward(x) * 1).sum().backward();  // 257 is not representable in bfloat16
     }
     (module->forward(x) * 1).sum().backward();
     for (const Tensor& each : sharded.parameters()) EXPECT_EQ(each.grad().item<float>(), 258);
   });
 }
 
-/// A gradient that is infinite at one rank alone leaves the step out on all.
+/// If one rank has an infinite gradient, all ranks leave the step out.
 TEST(ShardedNumbers, AreScaledDownByTheSameOnAllRanks) {
   on_ranks({}, [&](Communicator& ranks) {
     const auto module = filled(std::make_shared<Layers>());
@@ -507,7 +510,8 @@ TEST(ShardedNumbers, AreScaledDownByTheSameOnAllRanks) {
 
 // ---- Recomputation
 
-/// What a part draws by chance is drawn once more, however deep it is; what comes behind it goes on as it would have.
+/// Random numbers that a part draws are the same when it is recomputed, also in nested parts, and the numbers that are
+/// drawn afterwards are as without recomputation.
 TEST(Recomputation, DrawsWhatThePlainRunDraws) {
   struct Run {
     Named gradients;
@@ -544,7 +548,7 @@ TEST(Recomputation, DrawsWhatThePlainRunDraws) {
 
 // ---- Shares
 
-/// As if all samples were one batch, however many each rank has.
+/// The result is as if all samples were one batch, however many samples each rank has.
 TEST(ShardedShares, CountByTheirSamples) {
   for (const Sharding sharding : {Sharding::kParameters, Sharding::kGradients, Sharding::kOptimizer}) {
     on_ranks({.ranks = 3}, [&](Communicator& ranks) {

@@ -1,4 +1,4 @@
-// What is gathered and what is freed again, when, and how much of it goes between ranks.
+// Which units are gathered and freed, when, and how many bytes go between ranks.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -47,7 +47,7 @@ TEST(ShardedUnits, AreTheLayersOfAnEncoderInASequence) {
     torch::nn::Sequential module{torch::nn::Embedding{8, 16}, encoder, torch::nn::Linear{16, 8}};
     const std::string table = fully_shard(*module, ranks).table();
     for (const char* const each : {"\n1.layers.0 ", "\n1.layers.5 ", "\nall others "}) EXPECT_SAYS(table, each);
-    // Where most of it is in no list alone, nothing inside is better.
+    // If no single list has most of the parameters, the whole module is one unit.
     const auto half = [] { return torch::nn::ModuleList{torch::nn::Linear{64, 64}, torch::nn::Linear{64, 64}}; };
     torch::nn::ModuleList halves{half(), half()};
     EXPECT_SAYS(fully_shard(*halves, ranks).table(), "\n1             8320");
@@ -65,7 +65,7 @@ TEST(ShardedUnits, AreListedWithWhatTheyTake) {
       "1           525312          2.00      1.00\n";
   on_ranks({}, [&](Communicator& ranks) {
     EXPECT_EQ(table(ranks), whole + "All ranks read the same memory; each rank keeps 2.00 MiB of it.\n");
-    // In halves, which each rank has of its own.
+    // In bfloat16, each rank has its own copy of the gathered values.
     EXPECT_EQ(table(ranks, {.param = DType::kBF16}),
               "unit    parameters     whole MiB  kept MiB\n"
               "0           524800          1.00      1.00\n"
@@ -77,7 +77,8 @@ TEST(ShardedUnits, AreListedWithWhatTheyTake) {
   });
 }
 
-/// As a module computes is how the ranks keep it, and each has it where all read it.
+/// Ranks that share memory keep the parameters in the type in which the module computes, once for all ranks: each
+/// rank's slices lie in the memory that all ranks read.
 TEST(ShardedUnits, AreThereOnceForRanksThatShareMemory) {
   on_ranks({.ranks = 3}, [&](Communicator& ranks) {
     const auto module = filled(std::make_shared<Layers>());
@@ -106,7 +107,8 @@ std::ptrdiff_t barriers(const Communicator& ranks) {
   return count;
 }
 
-/// Who evaluates while others step already would read of both: they wait, and where nobody has evaluated they need not.
+/// A rank that evaluates while others step would read old and new values. So the step waits in a barrier after an
+/// evaluation, and needs none without one.
 TEST(ShardedUnits, AreNotChangedWhileAnyRankReadsThem) {
   on_ranks({}, [&](Communicator& ranks) {
     const Net net = tied();
@@ -142,14 +144,15 @@ TEST(ShardedUnits, AreWhatIsAskedFor) {
     EXPECT_EQ(table.find("encoder.layers.1"), std::string::npos) << table;
     EXPECT_NE(table.find("encoder.layers.2"), std::string::npos) << table;
     module->forward(numbers(ranks.rank(), {5, 3, 8})).backward();
-    // In forward and in backward each once, and what stays once; what was used last in forward is there still.
+    // Units are gathered once in forward and once in backward, those that stay only once. The last unit of forward is
+    // still there in backward.
     EXPECT_GE(sharded.last_step().gathers, 3U);
     EXPECT_LE(sharded.last_step().gathers, 5U);
     EXPECT_EQ(sharded.last_step().reductions, 3U);
   });
 }
 
-/// Memory for those that pass is that of three, however many there are.
+/// At most three layers are gathered at a time, however many there are.
 TEST(ShardedUnits, ComeAndGo) {
   on_ranks({.reach = Reach::kTcp}, [&](Communicator& ranks) {
     const auto module = std::make_shared<Layers>();
@@ -173,7 +176,7 @@ TEST(ShardedUnits, ComeAndGo) {
 
 // ---- What goes between ranks
 
-/// Blocks of which each is larger than the one before it, used in another order.
+/// Blocks of which each is larger than the one before it. The forward uses them in another order.
 struct Unequal : torch::nn::Module {
   static constexpr std::size_t kOrder[] = {2, 0, 4, 1, 3};
   Unequal() {
@@ -187,7 +190,8 @@ struct Unequal : torch::nn::Module {
   torch::nn::ModuleList blocks = register_module("blocks", torch::nn::ModuleList());
 };
 
-/// Which of the blocks were gathered (g) and reduced (r), in the order in which that was begun.
+/// The operations since the last call of next(): which blocks were gathered (g) and reduced (r), in the order of their
+/// beginning.
 class Traffic {
  public:
   Traffic(Communicator ranks, const Unequal& module) : ranks_{std::move(ranks)} {
@@ -198,7 +202,7 @@ class Traffic {
     }
   }
 
-  /// Since it was asked for the last time.
+  /// Returns the operations that began since the last call.
   std::string next() {
     std::string text;
     std::istringstream lines{ranks_.recent_operations()};
@@ -219,19 +223,19 @@ class Traffic {
   }
 
  private:
-  /// The largest that fits: what travels has gaps at its end.
+  /// Returns the largest block that fits in so many elements, because a unit has padding at its end.
   std::string block_of(std::size_t elements) const {
     const auto above = std::upper_bound(elements_.begin(), elements_.end(), elements);
     return std::to_string(above - elements_.begin() - 1);
   }
 
   Communicator ranks_;
-  std::vector<std::size_t> elements_;  // of each block
+  std::vector<std::size_t> elements_;  // by block
   std::size_t seen_ = 0;
 };
 
-/// The next block is gathered while one is worked on, in forward and in backward; and gradients do not wait for those
-/// of blocks that come later in backward, wherever these are in the module.
+/// The next block is gathered while one computes, in forward and in backward. The gradients of a block do not wait for
+/// blocks that come later in backward, wherever those are in the module.
 TEST(ShardedTraffic, GoesBesideTheWork) {
   on_ranks({.reach = Reach::kTcp}, [&](Communicator& ranks) {
     const auto module = filled(std::make_shared<Unequal>());
@@ -250,33 +254,34 @@ TEST(ShardedTraffic, GoesBesideTheWork) {
     std::string seen;
     const Tensor loss = forward([&] { seen += traffic.next() + " |"; });
     EXPECT_EQ(seen, " g2 g0 | g4 | g1 | g3 | |");
-    // What was used last is there still.
+    // The block that was used last is still gathered.
     loss.backward();
     EXPECT_EQ(traffic.next(), " r3 r1 g0 r4 g2 r0 r2");
   });
 }
 
-/// What stays and is used at both ends, as an embedding and the head are, fetches the first block once.
+/// A unit that stays and is used first and last, like a tied embedding and head, lets the first block be gathered only
+/// once.
 TEST(ShardedTraffic, IsNothingThatNobodyNeeds) {
   on_ranks({.reach = Reach::kTcp}, [&](Communicator& ranks) {
     const Net net = tied();
     const Sharded sharded = fully_shard(*net.module, ranks);
     for (std::uint64_t step = 0; step < 3; ++step) net.loss(step).backward();
-    // All of them in forward; in backward that of four which is not there still.
+    // Forward gathers all units. Backward gathers the one of the four blocks that is not there any more.
     EXPECT_EQ(sharded.last_step().gathers, 5U + 1U);
   });
 }
 
-/// What a rank sends over TCP in a step.
+/// Bytes that a rank sends over TCP in a step.
 std::uint64_t sent_in_a_step(Communicator& ranks, const std::function<void()>& step) {
   constexpr int kSteps = 3;
-  for (int i = 0; i < 2; ++i) step();  // the order in which gradients come is learned
+  for (int i = 0; i < 2; ++i) step();  // two steps in which the order of the gradients is learned
   const std::uint64_t before = ranks.bytes_sent();
   for (int i = 0; i < kSteps; ++i) step();
   return (ranks.bytes_sent() - before) / kSteps;
 }
 
-/// ZeRO's is Ddp's. Who keeps a part of the parameters has to ask for them twice.
+/// ZeRO sends as much as Ddp. With sharded parameters a rank gathers them twice a step.
 TEST(ShardedTraffic, IsAsMuchAsDdps) {
   constexpr int kBlocks = 40;
   const auto make = [] {
@@ -307,7 +312,7 @@ TEST(ShardedTraffic, IsAsMuchAsDdps) {
     EXPECT_NEAR(of(Sharding::kOptimizer), 1, 0.03);
     EXPECT_NEAR(of(Sharding::kGradients), 1, 0.03);
     EXPECT_NEAR(of(Sharding::kParameters, {.reshard_after_forward = false}), 1, 0.03);
-    // Less what backward begins with, which is there still.
+    // Backward begins with blocks that are still gathered, and saves those gathers.
     EXPECT_NEAR(of(Sharding::kParameters), 1.5 - 0.5 * 3 / kBlocks, 0.03);
   });
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// A module on ranks, and its twin that one process would train: what the tests of Ddp compare.
+// A module on ranks, and its twin that one process trains: the tests of Ddp compare them.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -26,7 +26,7 @@ struct Ranks {
   Reach reach = Reach::kMemory;
 };
 
-/// Ranks that are threads. Each has a module of its own, with the same values or not.
+/// Runs `body` on ranks that are threads. Each rank has a module of its own.
 inline void on_ranks(const Ranks& ranks, const Rank& body) {
   const CommunicatorOptions options{.timeout = std::chrono::seconds{20}};
   switch (ranks.reach) {
@@ -39,7 +39,7 @@ inline void on_ranks(std::uint32_t count, const Rank& body) {
   on_ranks(Ranks{count}, body);
 }
 
-/// What differs from rank to rank unless somebody sees to it.
+/// Fills a module with values of a seed, which may differ from rank to rank.
 inline void fill(torch::nn::Module& module, std::uint64_t seed) {
   auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
   const torch::NoGradGuard no_grad;
@@ -58,7 +58,7 @@ struct MlpImpl : torch::nn::Module {
 };
 TORCH_MODULE(Mlp);
 
-/// Two of one value: what one process would train, and a rank's copy.
+/// Two modules of the same values: one that a single process trains, and the copy of a rank.
 struct Twins {
   explicit Twins(torch::Dtype dtype = torch::kDouble, const Mlp& first = Mlp{}, const Mlp& second = Mlp{})
       : one{first}, copy{second} {
@@ -89,7 +89,7 @@ inline Tensor values(const torch::nn::Module& module) {
   return torch::cat(all);
 }
 
-/// The same bits on all ranks.
+/// Expects the same bits on all ranks.
 inline void expect_alike(Communicator& ranks, const Tensor& own) {
   const Tensor dense = own.contiguous();
   const std::span<const std::byte> bytes{static_cast<const std::byte*>(dense.data_ptr()), dense.nbytes()};

@@ -1,4 +1,4 @@
-// Trainings whose ranks are on two machines, two on each, and of which one dies wherever it sends, receives and waits.
+// Trainings with two ranks on each of two machines. One rank dies wherever it sends, receives and waits.
 
 #include <chrono>
 #include <string>

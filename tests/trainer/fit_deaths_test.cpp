@@ -1,4 +1,4 @@
-// The same curve also when ranks are killed, are stopped and hang.
+// The curve stays the same when ranks are killed, are stopped or hang.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -24,7 +24,7 @@
 
 namespace pharos::ml::fitting {
 
-/// Normalises over the batches of all ranks.
+/// Normalises over the batch of all ranks.
 struct Synced : Points {
   using Points::Points;
 
@@ -68,9 +68,10 @@ TEST_F(FitTest, ARankThatIsKilledIsNoHarmToWhatIsLearned) {
 }
 
 const FitOptions kImages{.batch = 5, .epochs = 3};
-constexpr std::uint64_t kImageSteps = 3 * 5;  // of three ranks
+constexpr std::uint64_t kImageSteps = 3 * 5;  // on three ranks
 
-/// The same numbers, to the bit, and each step once. What the last step has changed is in the validation after it.
+/// Expects the same numbers, to the bit, and each step once. The validation after the last step shows what that step
+/// has changed.
 void expect_same(const TrainResult& result, const TrainResult& calm) {
   ASSERT_EQ(calm.steps, kImageSteps);
   ASSERT_TRUE(calm.last("validation_loss"));
@@ -87,7 +88,7 @@ void expect_same(const TrainResult& result, const TrainResult& calm) {
   }
 }
 
-/// What is left in the folder of a training that went to its end.
+/// Expects the checkpoints that a complete training leaves in its folder.
 void expect_whole_checkpoints(const std::filesystem::path& folder) {
   const auto saved = checkpoints_in(folder / "checkpoints");
   ASSERT_EQ(saved.size(), 2U);
@@ -97,7 +98,7 @@ void expect_whole_checkpoints(const std::filesystem::path& folder) {
 
 class Replaced : public FitTest {
  protected:
-  /// Without a folder there is nothing to go on from but the other ranks.
+  /// Without a folder a replacement can get its state only from the other ranks.
   static TrainResult train(Runtime& runtime, const Mishap& mishap, Duration timeout = std::chrono::seconds{20},
                            const std::filesystem::path& folder = {}) {
     Trainer trainer{runtime,
@@ -154,7 +155,7 @@ TEST_F(Replaced, AtEachFailpointOfAStep) {
   }
 }
 
-/// The first step ends with new buckets, for which all ranks meet.
+/// The first step ends with new buckets, and all ranks meet to allocate them.
 TEST_F(Replaced, WhoDiesWhileBucketsAreMade) {
   Runtime runtime;
   must_end_within(std::chrono::seconds{120});
@@ -166,7 +167,7 @@ TEST_F(Replaced, WhoDiesWhileBucketsAreMade) {
   }
 }
 
-/// What is saved meanwhile lacks a part, or has all and is found by whoever comes.
+/// The save that is under way either lacks a part, or has all parts and counts as a checkpoint.
 TEST_F(Replaced, WhereverItSaves) {
   Runtime runtime;
   must_end_within(std::chrono::seconds{120});
@@ -239,7 +240,7 @@ TEST_F(Replaced, WhoDiesInItsPlaceIsReplacedUntilThatIsTooOften) {
   EXPECT_SAYS(text, "rank 1");
 }
 
-/// The others have its state, and are told once more who there is.
+/// The other ranks have the state, and learn once more which ranks there are.
 TEST_F(Replaced, WhoDiesWhileItTakesTheStateIsReplaced) {
   Runtime runtime;
   for (const std::string how : {"kill", "stop"}) {
@@ -256,8 +257,8 @@ TEST_F(Replaced, WhoDiesWhileItTakesTheStateIsReplaced) {
   }
 }
 
-/// Those that are left have the state of both; rank 0 is who gives it. One that is stopped there keeps them from coming
-/// together: they begin again.
+/// The remaining ranks have the state of both dead ranks. Rank 0 gives the state to the replacement. If rank 0 is
+/// stopped there, the ranks cannot meet, and the training may begin again.
 TEST_F(Replaced, WhoDiesAsItMeetsWhoHasComeInAPlaceIsReplaced) {
   Runtime runtime;
   must_end_within(std::chrono::seconds{120});
@@ -269,7 +270,7 @@ TEST_F(Replaced, WhoDiesAsItMeetsWhoHasComeInAPlaceIsReplaced) {
                 {.at = At::kFailpoint, .ranks = {2}, .step = 6, .failpoint = "data_given:kill", .meeting = where + how},
                 how == ":stop" ? std::chrono::seconds{1} : std::chrono::seconds{20});
       expect_as_if_nothing_had_been(runtime, result);
-      std::string all;  // they may be replaced together
+      std::string all;  // both ranks may be replaced together
       for (const TrainResult::Restart& each : result.restarts) {
         EXPECT_TRUE(each.is_replacement || how == ":stop") << each.why;
         all += each.why + '\n';
@@ -310,7 +311,7 @@ TEST_F(FitTest, WhatKnowsItsRanksBeginsAgainAtTheCheckpoint) {
   EXPECT_EQ(losses(result), losses(whole));
 }
 
-/// What is divided is gone on with from the newest checkpoint.
+/// With a strategy that divides the state, the training resumes from the newest checkpoint.
 TEST_F(FitTest, ADividedOneThatDiesAtAnyFailpointLearnsTheSame) {
   Runtime runtime;
   must_end_within(std::chrono::seconds{360});
@@ -349,8 +350,8 @@ TEST_F(FitTest, ADividedOneThatDiesAtAnyFailpointLearnsTheSame) {
   }
 }
 
-/// Draws rank, time and signal: from before the first step of `calm`, a training that nothing disturbed, to about its
-/// end.
+/// Draws a rank, a time and a signal. The time is between the first moments of a training and about the end of `calm`,
+/// an undisturbed training.
 Mishap any_mishap(std::mt19937& random, const TrainResult& calm) {
   const double before_steps = 0.01;
   const double seconds = before_steps + 1.25 * (calm.reports.back().seconds - calm.reports.front().seconds);
@@ -384,8 +385,8 @@ TEST_F(Replaced, AtAnyInstant) {
       ++deaths;
       replacements += restart.is_replacement ? 1 : 0;
       EXPECT_SAYS(restart.why, "rank " + std::to_string(mishap.ranks[0]));
-      // Before the first step the trainer may not know yet that ranks are replaced. Behind the last one another rank
-      // may have returned, and with it the state.
+      // Before the first step the trainer may not know yet that ranks can be replaced. After the last step another rank
+      // may have returned already, and its state is gone.
       const bool may_begin_again = restart.step == 0 || restart.why.find("had ended before") != std::string::npos;
       EXPECT_TRUE(restart.is_replacement || may_begin_again) << restart.why << ", behind step " << restart.step;
     }

@@ -1,4 +1,4 @@
-// Where trainings end, and go on.
+// Where trainings end, and resume.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -20,8 +20,8 @@
 
 namespace pharos::ml::fitting {
 
-/// Goes wrong on rank 1, or where there is but one, in the fourth step: the loss is no number, or is one and its
-/// gradient is none.
+/// Fails in the fourth step on rank 1, or on the only rank: the loss is NaN, or the loss is finite and its gradient is
+/// not.
 struct Broken : Learner {
   Broken(bool has_loss, bool clips) : has_loss_{has_loss}, clips_{clips} {}
 
@@ -32,7 +32,7 @@ struct Broken : Learner {
     const Tensor loss = net_->forward(tensor_of(batch["x"])).square().mean();
     if (context().step() != 3 || context().rank() + 1 != std::min(context().size(), 2U)) return loss;
     if (!has_loss_) return loss * std::numeric_limits<double>::quiet_NaN();
-    return loss + (net_->bias * 0).sqrt().sum();  // 0, and its derivative is infinite
+    return loss + (net_->bias * 0).sqrt().sum();  // 0, but its derivative is infinite
   }
   Metrics validation_step(const Batch&) override { return {{"score", 1}}; }
   Optimization configure_optimizers() override { return {.rule = Sgd{}, .clip_norm = clips_ ? 1.0 : 0.0}; }
@@ -104,7 +104,7 @@ TEST_F(FitTest, GoesOnWhereItWasStopped) {
 TEST_F(FitTest, GoesOnOnOtherRanksByAnotherStrategy) {
   Runtime runtime;
   constexpr std::uint64_t kBefore = 5;
-  constexpr std::uint64_t kFull = 8;  // steps of twelve samples, of an epoch's 101
+  constexpr std::uint64_t kFull = 8;  // full steps of twelve samples in an epoch of 101 samples
   Trainer calm{runtime, options("calm", 1)};
   const TrainResult whole = fit<Points>(calm, {.batch = 12, .epochs = 2}, std::uint64_t{0});
   for (const Tail tail : {Tail::kUneven, Tail::kDrop, Tail::kPad}) {
@@ -121,7 +121,7 @@ TEST_F(FitTest, GoesOnOnOtherRanksByAnotherStrategy) {
       EXPECT_EQ(rest.reports.front().step, kBefore + 1);
       EXPECT_EQ(rest.steps, whole.steps);
       EXPECT_EQ(rest.reports.back().epoch, 1U);
-      // At an epoch's end some samples are left out, or come twice.
+      // At the end of an epoch some samples are left out, or come twice.
       const std::uint64_t same = tail == Tail::kUneven ? whole.steps : kFull;
       for (std::uint64_t i = kBefore; i < same; ++i)
         EXPECT_NEAR(losses(rest)[i - kBefore], losses(whole)[i], 1e-9) << i;
@@ -192,7 +192,7 @@ TEST_F(FitTest, AGradientThatIsNoNumberIsInNoCheckpoint) {
     fails("poisoned" + std::to_string(static_cast<int>(each)), each, 3, false);
   }
   fails("alone", FitStrategy::kCopies, 1, false);
-  // Steps are the training's, also where it goes on.
+  // The error names the step of the whole training, also after the training has resumed.
   EXPECT_SAYS(fails("poisoned" + std::to_string(static_cast<int>(FitStrategy::kCopies)), FitStrategy::kCopies, 3, true),
               "on rank 1");
 }

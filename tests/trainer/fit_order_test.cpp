@@ -1,4 +1,4 @@
-// In which order a learner's samples come.
+// The order in which a learner gets its samples.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -21,7 +21,7 @@ namespace pharos::ml::fitting {
 constexpr std::uint64_t kSamples = 11;
 constexpr std::uint64_t kSeed = 7;
 
-/// Writes down which samples its rank has learned from, one behind the other.
+/// Writes down the samples that its rank learns from, in their order.
 struct Noting : Learner {
   Noting(const std::string& folder, std::uint64_t order_of) : folder_{folder}, order_of_{order_of} {}
 
@@ -61,7 +61,7 @@ TEST_F(FitOrderTest, IsThatOfPyTorchsSamplerWhereALearnerAsksForIt) {
     std::vector<std::uint64_t> expected;
     for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
       const Order::Epoch order = Order::as_torch(kSamples, kSeed).epoch(epoch);
-      // Eleven are padded to twelve by the first.
+      // Eleven samples are padded to twelve with the first one.
       for (std::uint64_t place = rank; place < kSamples + 1; place += kRanks)
         expected.push_back(order[place % kSamples]);
     }

@@ -1,4 +1,4 @@
-// Learners on groups of actors: the same curve by every strategy, and what is told of it.
+// Learners on groups of actors: every strategy gives the same curve, and the reports say how.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -27,7 +27,7 @@
 
 namespace pharos::ml::fitting {
 
-/// Has more units than there is room for at once.
+/// Has more units than can be gathered at once.
 struct DeepPoints : Points {
   explicit DeepPoints(std::uint64_t dies_at)
       : Points{dies_at, torch::nn::Sequential{Linear(2, 16), Tanh(), Linear(16, 12), Tanh(), Linear(12, 12), Tanh(),
@@ -38,21 +38,21 @@ struct DeepPoints : Points {
   using Tanh = torch::nn::Tanh;
 };
 
-/// What it learns is best in the middle.
+/// Its validation value is best in the middle of the training.
 struct BestInTheMiddle : Points {
   using Points::Points;
 
   Metrics validation_step(const Batch&) override { return std::abs(static_cast<double>(context().step()) - 20); }
 };
 
-/// Others wait for its parameters when they validate.
+/// One rank validates late, so the other ranks wait for its parameters in validation.
 struct LateInValidation : Points {
   using Points::Points;
   static constexpr std::chrono::milliseconds kLate{1000};
 
   Metrics validation_step(const Batch& batch) override {
     const bool is_first = std::exchange(validated_at_, context().step()) != context().step();
-    if (is_first && context().rank() == 1) std::this_thread::sleep_for(kLate);  // what it does
+    if (is_first && context().rank() == 1) std::this_thread::sleep_for(kLate);  // simulated work
     return Points::validation_step(batch);
   }
 
@@ -60,7 +60,7 @@ struct LateInValidation : Points {
   std::uint64_t validated_at_ = 0;
 };
 
-/// Its gradients are to be in parts at any time, whatever is added up in them.
+/// Demands that gradients are divided at any time, even if gradients of several batches are added up.
 struct InParts : Points {
   using Points::Points;
 
@@ -70,13 +70,13 @@ struct InParts : Points {
   }
 };
 
-/// Takes its time.
+/// A learner whose steps take time.
 struct Slow : Points {
   using Points::Points;
   static constexpr std::chrono::milliseconds kStep{40};
 
   Tensor training_step(const Batch& batch) override {
-    std::this_thread::sleep_for(kStep);  // what it does
+    std::this_thread::sleep_for(kStep);  // simulated work
     return Points::training_step(batch);
   }
   Optimization configure_optimizers() override { return {}; }
@@ -84,7 +84,7 @@ struct Slow : Points {
 
 enum class Phase : std::uint8_t { kData, kForward, kBackward, kLateForward, kLateBackward };
 
-/// Its rows take their time.
+/// Rows that take time to read.
 class SlowRows final : public Dataset {
  public:
   SlowRows(DatasetPtr rows, Duration time) : rows_{std::move(rows)}, time_{time} {}
@@ -92,7 +92,7 @@ class SlowRows final : public Dataset {
   std::uint64_t size() const override { return rows_->size(); }
   const std::vector<Field>& fields() const override { return rows_->fields(); }
   void read(std::uint64_t sample, std::uint64_t chance, std::span<const std::span<std::byte>> to) const override {
-    std::this_thread::sleep_for(time_);  // what it does
+    std::this_thread::sleep_for(time_);  // simulated work
     rows_->read(sample, chance, to);
   }
 
@@ -101,7 +101,7 @@ class SlowRows final : public Dataset {
   const Duration time_;
 };
 
-/// One phase takes its time, and the others next to none.
+/// One phase takes time, and the other phases take almost none.
 struct SlowPhase : Points {
   static constexpr std::chrono::milliseconds kTime{40};
   explicit SlowPhase(Phase phase) : Points{0}, phase_{phase} {}
@@ -111,7 +111,7 @@ struct SlowPhase : Points {
     return std::make_shared<SlowRows>(Points::training_data(), kTime);
   }
   Tensor training_step(const Batch& batch) override {
-    const bool is_late = context().rank() == 1;  // for the other
+    const bool is_late = context().rank() == 1;  // the other rank waits for this one
     if (phase_ == Phase::kForward || (phase_ == Phase::kLateForward && is_late)) take_time();
     Tensor loss = Points::training_step(batch);
     if (phase_ == Phase::kBackward || (phase_ == Phase::kLateBackward && is_late)) {
@@ -119,13 +119,13 @@ struct SlowPhase : Points {
     }
     return loss;
   }
-  static void take_time() { std::this_thread::sleep_for(kTime); }  // what it does
+  static void take_time() { std::this_thread::sleep_for(kTime); }  // simulated work
 
  private:
   const Phase phase_;
 };
 
-/// Is made in a file, and what it makes when it learns is not.
+/// The module is made in a file, and the tensors that it makes in training lie in memory.
 struct MadeOnDisk : Learner {
   MadeOnDisk() { demand(lies_in_file(net_->weight.const_data_ptr()), "the module lies in a file"); }
 
@@ -140,7 +140,7 @@ struct MadeOnDisk : Learner {
   torch::nn::Linear net_{1024, 1024};
 };
 
-/// A loss of 1000 w, which begins at 0: each step goes as far as it may.
+/// Its loss is 1000 w, and w begins at 0: each step is as long as the clipping allows.
 struct Steep : Learner {
   explicit Steep(double clip_norm) : clip_norm_{clip_norm} {
     const torch::NoGradGuard no_grad;
@@ -157,7 +157,7 @@ struct Steep : Learner {
   torch::nn::Linear net_{torch::nn::LinearOptions{1, 1}.bias(false)};
 };
 
-/// Which of three stripes points are in, in halves.
+/// Learns in bfloat16 in which of three stripes a point lies.
 struct Halves : Learner {
   torch::nn::Module& module() override { return *net_; }
   DatasetPtr training_data() override {
@@ -203,7 +203,7 @@ TEST_F(FitTest, LearnsTheSameByEveryStrategyAndOnAnyNumberOfRanks) {
           fit<DeepPoints>(trainer, {.batch = 12 / ranks, .epochs = kEpochs, .strategy = each}, std::uint64_t{0});
       ASSERT_EQ(many.steps, one.steps);
       for (std::size_t i = 0; i < one.steps; ++i) EXPECT_NEAR(losses(many)[i], losses(one)[i], 1e-9) << i;
-      // Each of the 37 counts once.
+      // Each of the 37 validation samples counts once.
       EXPECT_NEAR(*many.last(kValidated), *one.last(kValidated), 1e-12);
       EXPECT_NEAR(*many.last("validation_loss"), *one.last("validation_loss"), 1e-9);
     }
@@ -339,7 +339,8 @@ TEST_F(FitTest, WhatTakesLongIsInItsPhase) {
       ASSERT_EQ(result.steps, 9U);
       double seconds = 0;
       for (const TrainReport& each : result.reports) seconds += *each.metrics.find(name);
-      // One of two ranks is slow, and this is the mean of both. The first batches are there before they are asked for.
+      // The value is the mean over two ranks, of which one is slow. The first batches are loaded before the first step
+      // asks for them.
       EXPECT_GT(seconds, 0.4 * 9 * std::chrono::duration<double>(SlowPhase::kTime).count());
     }
   }
@@ -358,7 +359,7 @@ TEST_F(FitTest, WhatAValidationWaitsForIsNoPhaseOfTheNextStep) {
       EXPECT_GE(*report.metrics.find(name), 0) << name << " of step " << report.step;
       sum += *report.metrics.find(name);
     }
-    const double late = std::chrono::duration<double>(LateInValidation::kLate).count() / 2;  // a mean over two ranks
+    const double late = std::chrono::duration<double>(LateInValidation::kLate).count() / 2;  // the mean over two ranks
     EXPECT_LT(sum, late) << report.step;
   }
 }
@@ -388,7 +389,7 @@ TEST_F(FitTest, DividesWhatDoesNotFit) {
   EXPECT_SAYS(log_of("roomy"), "99 parameters on 2 ranks");
   EXPECT_SAYS(log_of("roomy"), "* copies        3.1 KiB\n");
   const TrainResult tight = train("tight", 2'800);
-  // Two layers, of 48 and 51 doubles, are there at once.
+  // Two layers, of 48 and 51 doubles, have whole gradients at once.
   EXPECT_SAYS(log_of("tight"), "in memory that all ranks read, and 0.8 KiB of gradients are whole at a time");
   EXPECT_SAYS(log_of("tight"), "  copies        3.1 KiB, too much\n");
   EXPECT_SAYS(log_of("tight"), "* ZeRO-1        1.9 KiB\n");
@@ -420,7 +421,7 @@ TEST(StrategyChoice, TakesWhatFits) {
   EXPECT_SAYS(of(6'999'999).arithmetic, "* fully sharded 3.8 MiB\n");
   EXPECT_SAYS(of(6'999'999).arithmetic, "  copies        15.3 MiB, too much\n");
   EXPECT_EQ(choose_strategy({.parameters = 1'000'000}, 1, 1).strategy, FitStrategy::kCopies);
-  // Units that are whole for a while are counted.
+  // Units that are gathered for a while are counted.
   const auto in_units = [](std::uint64_t memory) {
     return choose_strategy({.parameters = 1'000'000, .gathered_bytes = 600'000, .gradient_bytes = 400'000}, 4, memory);
   };
@@ -431,7 +432,7 @@ TEST(StrategyChoice, TakesWhatFits) {
   // ZeRO takes less than full sharding if the module has a few large units.
   const FitSize one_unit{.parameters = 1'000'000, .gathered_bytes = 12'000'000, .gradient_bytes = 8'000'000};
   EXPECT_EQ(choose_strategy(one_unit, 4, 1).strategy, FitStrategy::kZero1);
-  // Nor do ranks that share memory have any parameter twice.
+  // Ranks that share memory have no parameter twice.
   const auto in_place = [](std::uint64_t memory) {
     return choose_strategy({.parameters = 1'000'000, .reads_in_place = true, .gradient_bytes = 400'000}, 4, memory);
   };
@@ -439,7 +440,7 @@ TEST(StrategyChoice, TakesWhatFits) {
   EXPECT_EQ(in_place(6'999'999).strategy, FitStrategy::kZero2);
   EXPECT_SAYS(in_place(6'999'999).arithmetic, "memory that all ranks read, and 390.6 KiB of gradients are whole");
   EXPECT_SAYS(in_place(6'999'999).arithmetic, "* ZeRO-2        4.2 MiB\n  fully sharded 4.2 MiB\n");
-  // A small part is trained of much that is frozen.
+  // A small part is trained, and a much larger part is frozen.
   const auto frozen = [](std::uint64_t memory) {
     return choose_strategy({.parameters = 1'000'000, .frozen_bytes = 100'000'000}, 4, memory);
   };

@@ -1,6 +1,6 @@
 #pragma once
 
-// A small learner, and trainers in folders of their own: what the tests of fit stand on.
+// The base of the tests of fit: a small learner, and trainers in folders of their own.
 
 #include <signal.h>
 #include <torch/torch.h>
@@ -23,10 +23,10 @@ namespace pharos::ml::fitting {
 using torch::Tensor;
 
 inline constexpr std::uint64_t kEpochs = 23;
-inline constexpr std::uint64_t kPointsSteps = kEpochs * 9;  // of twelve samples each
+inline constexpr std::uint64_t kPointsSteps = kEpochs * 9;  // steps of twelve samples each
 inline constexpr const char* kValidated = "validation_accuracy";
 
-/// Points of a plane in three classes; what is learned is which. The numbers of samples divide by nothing.
+/// Points of a plane in three classes; the module learns the class. No batch size divides the numbers of samples.
 struct Points : Learner {
   static constexpr std::int64_t kTraining = 101;
   static constexpr std::int64_t kValidation = 37;
@@ -51,7 +51,7 @@ struct Points : Learner {
   Optimization configure_optimizers() override {
     return {.rule = AdamW{.lr = 0.03}, .weight_decay = 0.01, .schedule = schedule(), .clip_norm = 1};
   }
-  /// Its rate is 0 nowhere.
+  /// Its rate is never 0.
   static Schedule schedule() { return warm_up(3, cosine(kPointsSteps)); }
   void add_to_state(State& state) override {
     state.before_save([this] {

@@ -1,7 +1,7 @@
-// A program that a test runs against a cluster of several nodes:
-// `fitting_program FOLDER pack|spread STRATEGY RANKS EPOCHS [FAILPOINT]`. Fits a learner, prints "training" when it is
-// under way, and then fits the same once more, undisturbed: whether both have learned the same is what it says. The
-// first time rank 1 comes to the failpoint it does as that says; without one ranks save only when they are to leave.
+// A program that a test runs against a cluster of several nodes: `fitting_program FOLDER pack|spread STRATEGY RANKS
+// EPOCHS [FAILPOINT]`. Fits a learner, prints "training" when the training is under way, and then fits the same learner
+// once more, undisturbed. It prints whether both have learned the same. With FAILPOINT, rank 1 takes that order the
+// first time; without it, ranks save only when they are told to leave.
 
 #include <array>
 #include <chrono>
@@ -26,12 +26,12 @@ namespace ml = pharos::ml;
 
 constexpr std::uint64_t kUnderWay = 30;
 
-/// Takes its time.
+/// A learner whose steps take time.
 struct SlowImages : ml::fitting::Images {
   using Images::Images;
 
   torch::Tensor training_step(const ml::Batch& batch) override {
-    std::this_thread::sleep_for(std::chrono::milliseconds{5});  // what it does
+    std::this_thread::sleep_for(std::chrono::milliseconds{5});  // simulated work
     return Images::training_step(batch);
   }
 };

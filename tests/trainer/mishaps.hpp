@@ -1,6 +1,6 @@
 #pragma once
 
-// What may happen to a rank, and a learner to which it happens.
+// Mishaps of a rank, and a learner that they happen to.
 
 #include <signal.h>
 #include <torch/torch.h>
@@ -25,7 +25,7 @@ namespace pharos::ml::fitting {
 
 using torch::Tensor;
 
-/// When a rank is to die, or to be stopped, of its own accord.
+/// When and how a rank dies, stops or hangs.
 struct Mishap {
   enum class At : std::uint8_t {
     kNever,
@@ -33,20 +33,20 @@ struct Mishap {
     kBeforeBackward,
     kBeforeCommit,
     kInValidation,
-    kFailpoint,  ///< that it comes to in that step or later
+    kFailpoint,  ///< at `failpoint`, when the rank reaches it in that step or later
     kAnyTime,
   };
   At at = At::kNever;
   std::vector<std::uint32_t> ranks{};
-  std::uint64_t step = 0;          ///< that it has committed by then
-  std::uint64_t microseconds = 0;  ///< with kAnyTime, after so many
+  std::uint64_t step = 0;          ///< the steps that the rank has committed when it happens
+  std::uint64_t microseconds = 0;  ///< with kAnyTime: how long after its begin
   int signal = SIGKILL;            ///< 0: its function hangs, or comes late by `microseconds`
-  bool replacement_too = false;    ///< who comes in its place dies there, too
-  std::string failpoint{};         ///< "data_given:kill"
-  std::string meeting{};           ///< the same for rank 0, which comes to it when it meets who has come in a place
-  std::string in_place{};          ///< the same for who comes first in another's place
-  std::string marker{};            ///< a file that who comes to that makes
-  bool counts = false;             ///< each rank has a number of its own
+  bool replacement_too = false;    ///< the replacement dies at the same place
+  std::string failpoint{};         ///< an order such as "data_given:kill"
+  std::string meeting{};           ///< an order for rank 0, which reaches that failpoint when it meets a replacement
+  std::string in_place{};          ///< an order for the first replacement
+  std::string marker{};            ///< a file that the first replacement makes, so that only it takes that order
+  bool counts = false;             ///< each rank has a number of its own in its state
 
   auto pharos_fields() {
     return std::tie(at, ranks, step, microseconds, signal, replacement_too, failpoint, meeting, in_place, marker,
@@ -54,8 +54,8 @@ struct Mishap {
   }
 };
 
-/// Has all that makes a step hard to do again: normalisation over batches, which changes buffers in forward, dropout,
-/// and numbers that the learner itself keeps.
+/// Has all that makes a step hard to repeat: batch normalisation, which changes buffers in forward; dropout; and
+/// numbers that the learner itself keeps.
 struct Images : Learner {
   explicit Images(const Mishap& mishap) : mishap_{mishap} { net_->to(torch::kDouble); }
 
@@ -82,7 +82,7 @@ struct Images : Learner {
             {"seen", static_cast<double>(seen_)},
             {"own_steps", static_cast<double>(own_steps_)}};
   }
-  /// Before it has its state, and has been heard of.
+  /// This is called before the learner has its state and before the rank is known to the trainer.
   Optimization configure_optimizers() override {
     if (mishap_.at == Mishap::At::kAnyTime && context().attempt() == 0 && is_one_of_them()) end_after_a_while();
     if (context().is_replacement() && !mishap_.in_place.empty() && !std::filesystem::exists(mishap_.marker)) {
@@ -137,7 +137,7 @@ struct Images : Learner {
                              torch::nn::ReLU(),
                              torch::nn::Flatten(),
                              torch::nn::Dropout(0.2),
-                             torch::nn::Linear(64, 32),  // large enough for ranks to reduce a part each
+                             torch::nn::Linear(64, 32),  // large enough for each rank to reduce a part
                              torch::nn::ReLU(),
                              torch::nn::Linear(32, 2)};
 };

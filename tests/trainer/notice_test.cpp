@@ -1,4 +1,4 @@
-// Trainings whose nodes are to be empty.
+// Trainings on nodes that are being drained.
 
 #include <chrono>
 #include <memory>
@@ -57,7 +57,7 @@ TEST_F(NoticeTest, RanksSaveTheSameStepAndGoOnElsewhereAndNoRestartIsUsedUp) {
   expect_moved(*program);
 }
 
-/// The other one learns of it by their reports.
+/// A rank that gets no notice learns of the other rank's notice from its reports.
 TEST_F(NoticeTest, OneThatIsNotToldSavesTheSameStepAsTheOneThatIs) {
   start_head("cpu=0");
   start_node("cpu=1");
@@ -93,7 +93,8 @@ TEST_F(NoticeTest, WhereTheGraceIsTooShortItGoesOnFromACheckpointOfBefore) {
 }
 
 #ifdef FITTING_PROGRAM
-/// What a rank that copies others has is not taken for a death to be made good, nor is a part of one lost.
+/// A rank that leaves after a notice is not taken for dead where ranks have copies of the state, and no part of the
+/// state is lost where each rank has one.
 class FitNoticeTest : public NoticeTest {
  protected:
   static void expect_same(ChildProgram& program) {

@@ -1,4 +1,4 @@
-// Trainings whose ranks die, stop, throw and do not do the same.
+// Trainings with ranks that die, stop, throw or disagree.
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -37,7 +37,7 @@ void says_other_things(TrainContext& context) {
   context.report({{"loss", 1}});
   context.report({{context.rank() == 2 ? "lost" : "loss", 1}});
 }
-/// Is killed in its first attempt, when its steps have been heard of, and does nothing in its second.
+/// Is killed in its first attempt, after its steps have been reported, and does nothing in its second attempt.
 void does_nothing_again(TrainContext& context, const std::string& marker) {
   context.resume({});
   if (context.attempt() != 0) return;
@@ -70,21 +70,21 @@ void dies_at(TrainContext& context, std::uint32_t rank, std::string_view where) 
 
 constexpr const char* kOrderOfFirst = "PHAROS_TEST_ORDER_OF_FIRST";
 
-/// What the file says that this variable names, the first process of an actor takes as an order to come to a failpoint:
-/// so a rank has one before ranks meet.
+/// The first process of an actor takes the failpoint order in the file that this variable names. So a rank has the
+/// order before the ranks meet.
 void take_order_of_first() {
   const std::string path = std::getenv(kOrderOfFirst);
   const std::string taken = path + ".taken";
-  if (std::rename(path.c_str(), taken.c_str()) != 0) return;  // another one has it
+  if (std::rename(path.c_str(), taken.c_str()) != 0) return;  // another process has taken it
   std::string order;
   std::ifstream{taken} >> order;
   order_failpoint(*parse_failpoint(order));
 }
-// Actors' processes are forked from one that has read the program.
+// Actor processes are forked from a process that has loaded the program, so the handler runs in each of them.
 const bool takes_orders =
     std::getenv(kOrderOfFirst) != nullptr && ::pthread_atfork(nullptr, nullptr, &take_order_of_first) == 0;
 
-/// In the first attempt one rank is killed or stopped after a time.
+/// In the first attempt one rank is killed or stopped after some time.
 void ends_after(TrainContext& context, std::uint32_t rank, std::uint64_t microseconds, bool stops) {
   if (context.attempt() == 0 && context.rank() == rank) {
     std::thread{[microseconds, stops] {
@@ -109,7 +109,7 @@ TEST_F(TrainerTest, OneThatIsKilledIsNamedAndTheGroupGoesOnFromTheNewestCheckpoi
     EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(victim));
     EXPECT_EQ(result.reports[9].metrics.find("attempt")[0], 0);
     EXPECT_EQ(result.reports.back().metrics.find("attempt")[0], 1);
-    // Curves have each step once, and no other one's values.
+    // Curves have each step once, with the values of the attempt that counts.
     const std::string scalars = scalars_in(folder_.path() / "run" / "tensorboard");
     EXPECT_EQ(lines_in(scalars), 2 * kSteps);
     for (std::uint64_t step = 1; step <= kSteps; ++step) {
@@ -240,7 +240,7 @@ TEST_F(TrainerTest, ARankThatIsKilledOrStoppedWhereverItSavesOrWorksIsNoHarm) {
   for (const std::string where : {"state_copied", "save_said", "saves_there", "manifest_written", "old_goes"}) {
     for (const std::string how : {":kill:0", ":kill:4", ":stop:2"}) die_at(0, where + how);
   }
-  // The memory for copies of its state, which it gets once.
+  // A rank gets the memory for copies of its state only once, at these failpoints.
   for (const std::string where : {"slab_leased", "slot_begun", "slot_provided"}) {
     for (const std::string how : {":kill", ":stop"}) die_at(1, where + how);
   }
@@ -253,7 +253,7 @@ TEST_F(TrainerTest, ARankThatIsKilledOrStoppedAsItMeetsTheOthersIsNoHarm) {
       SCOPED_TRACE(where + how);
       const fs::path order = folder_.path() / "order";
       ::setenv(kOrderOfFirst, order.c_str(), 1);
-      Runtime runtime;  // whose processes have the variable
+      Runtime runtime;  // its processes have the variable
       ::unsetenv(kOrderOfFirst);
       std::ofstream{order} << where << how;
       fs::remove_all(folder_.path() / "run");
@@ -262,7 +262,7 @@ TEST_F(TrainerTest, ARankThatIsKilledOrStoppedAsItMeetsTheOthersIsNoHarm) {
       const TrainResult result = Trainer{runtime, std::move(each)}.run<&train>(Mishap{}, kSteps);
       EXPECT_FALSE(fs::exists(order));
       expect_all_steps(result, 3);
-      if (how == ":kill") continue;  // mostly another one has come before the training hears of it
+      if (how == ":kill") continue;  // the actor mostly has a new process before the training hears of the death
       ASSERT_EQ(result.restarts.size(), 1U);
       EXPECT_SAYS(result.restarts[0].why, "1 of 3 ranks did not answer: rank ");
     }

@@ -1,4 +1,4 @@
-// What is heard of trainings: their results, files, curves, progress and logs.
+// The output of trainings: results, files, curves, progress and logs.
 
 #include <gtest/gtest.h>
 
@@ -23,14 +23,14 @@
 
 namespace pharos::ml::trainer {
 
-/// Ranks measure different things, of which some count more.
+/// Ranks report different values with different weights.
 void weighs(TrainContext& context) {
   const double rank = context.rank();
   context.report(rank, {.weight = rank});
   demand(*context.last().find("loss") == 5.0 / 3, "all ranks know the mean");
   context.report({{"loss", rank}, {"size", static_cast<double>(context.size())}}, {.epoch = 7});
 }
-/// Says more in each 1001st step.
+/// Reports one more metric in each 1001st step.
 void goes_far(TrainContext& context) {
   while (context.step() < 25'000) {
     const auto step = static_cast<double>(context.step() + 1);
@@ -56,7 +56,7 @@ void prints_and_throws(TrainContext& context) {
 
 namespace {
 
-/// What this process says on its standard error meanwhile.
+/// Returns what this process writes to its standard error while `work` runs.
 template <class Work>
 std::string said_during(const Work& work) {
   testing::internal::CaptureStderr();
@@ -132,7 +132,7 @@ TEST_F(TrainerTest, WhatCannotBeWrittenWaitsAndTheTrainingGoesOn) {
   fs::create_symlink("/dev/full", events);
   TrainerOptions each = options(2);
   each.callbacks = {[&](const TrainReport& report) {
-    if (report.step == kSteps) fs::remove(events);  // there is room now
+    if (report.step == kSteps) fs::remove(events);  // the next write has room
     return Verdict::kGoOn;
   }};
   Trainer trainer{runtime, std::move(each)};
@@ -184,7 +184,7 @@ TEST_F(TrainerTest, WhatRanksPrintIsInTheFolder) {
   for (const int rank : {0, 1}) {
     const std::string name = std::to_string(rank);
     const auto lines = lines_of("logs/rank-" + name + ".log");
-    EXPECT_EQ(std::ranges::count(lines, "rank " + name + " is here"), 2);  // those of the first training stay
+    EXPECT_EQ(std::ranges::count(lines, "rank " + name + " is here"), 2);  // the lines of the first training stay
     EXPECT_EQ(std::ranges::count(lines, "and complains"), 2);
   }
 }

@@ -1,4 +1,4 @@
-// Trainings: what they are given, what they keep, and where they stop.
+// Trainings: their inputs, their checkpoints, and where they stop.
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -42,17 +42,17 @@ void goes_on_for_ever(TrainContext& context) {
   Weights weights;
   context.resume(weights.state());
   for (;;) {
-    std::this_thread::sleep_for(1ms);  // what it does
+    std::this_thread::sleep_for(1ms);  // simulated work
     if (context.report(weights.step(context)) != Verdict::kGoOn) return;
   }
 }
 void hangs_when_told(TrainContext& context) {
   while (context.report(1.0) == Verdict::kGoOn) {
-    std::this_thread::sleep_for(1ms);  // what it does
+    std::this_thread::sleep_for(1ms);  // simulated work
     while (context.step() == 20) ::pause();
   }
 }
-/// Is best in its seventh step; saves what it is asked to, and what it wants to.
+/// Is best in its seventh step. Saves when it is asked to, and also of its own accord.
 void is_best_once(TrainContext& context) {
   Weights weights;
   context.resume(weights.state());
@@ -149,14 +149,14 @@ TEST_F(TrainerTest, OneThatHasTimeStopsWithACheckpointOfItsLastStep) {
   EXPECT_GT(result.steps, 0U);
   EXPECT_EQ(checkpoints().at(0).moment.step, result.steps);
 
-  // And goes on from there.
+  // The training resumes from there.
   TrainerOptions again = options(2);
   again.callbacks = {[](const TrainReport& report) { return report.step < 1000 ? Verdict::kGoOn : Verdict::kStop; }};
   const TrainResult more = Trainer{runtime, std::move(again)}.run<&goes_on_for_ever>();
   EXPECT_EQ(more.reports.front().step, result.steps + 1);
   EXPECT_GE(more.steps, 1000U);
   EXPECT_TRUE(more.why_unsaved.empty());
-  // The folder's reports are those of both.
+  // The reports in the folder are those of both runs.
   ASSERT_EQ(lines_of("reports.jsonl").size(), more.steps);
   const std::vector<std::string> lines = lines_of("reports.csv");
   ASSERT_EQ(lines.size(), more.steps + 1);

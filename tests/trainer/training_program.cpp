@@ -1,6 +1,6 @@
 // A program that a test runs against a cluster of several nodes: `training_program FOLDER pack|spread EVERY RESTARTS`.
-// Trains on two ranks, which save each EVERY steps, or with 0 when they are told to leave and never else. Prints
-// "training" when it is under way, and how it has gone at its end.
+// Trains on two ranks, which save every EVERY steps. With EVERY = 0 they save only when they are told to leave. Prints
+// "training" when the training is under way, and the result at its end.
 
 #include <chrono>
 #include <cstdint>
@@ -22,14 +22,14 @@ namespace ml = pharos::ml;
 constexpr std::uint64_t kSteps = 300;
 constexpr std::uint64_t kUnderWay = 30;
 
-/// Counts its steps, on all ranks together.
+/// Counts the steps of all ranks together.
 void count(ml::TrainContext& context) {
   double sum = 0;
   ml::State state;
   state.add("sum", sum);
   context.resume(state);
   while (context.step() < kSteps) {
-    std::this_thread::sleep_for(std::chrono::milliseconds{5});  // what it does
+    std::this_thread::sleep_for(std::chrono::milliseconds{5});  // simulated work
     double one = 1;
     context.communicator().all_reduce(std::span{&one, 1});
     sum += one;

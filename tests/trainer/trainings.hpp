@@ -1,7 +1,6 @@
 #pragma once
 
-// A training whose numbers are known, what may happen to its ranks, and a folder for it: what the tests of Trainer
-// stand on.
+// The base of the tests of Trainer: a training whose numbers are known, mishaps of its ranks, and a folder for it.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -36,7 +35,7 @@ using End = TrainResult::End;
 inline constexpr std::uint64_t kSteps = 40;
 inline constexpr std::int64_t kNumbers = 20'000;
 
-/// Numbers that all ranks move together; each rank counts its steps.
+/// Values that all ranks change together, and a count of steps for each rank.
 struct Weights {
   std::vector<double> values = std::vector<double>(kNumbers, 1.0);
   std::uint64_t own = 0;
@@ -59,7 +58,7 @@ struct Weights {
     return values[0];
   }
 };
-/// What its value is after so many steps of so many ranks.
+/// Returns the value after so many steps of so many ranks.
 inline double expected(std::uint64_t steps, std::uint32_t ranks) {
   double value = 1;
   for (std::uint64_t step = 0; step < steps; ++step) {
@@ -70,13 +69,13 @@ inline double expected(std::uint64_t steps, std::uint32_t ranks) {
   return value;
 }
 
-/// What is to happen in a training, once: at which rank, step and attempt, in which way.
+/// A mishap in a training: at which rank, at which step, in which attempts, and of which kind.
 struct Mishap {
   enum class What : std::uint8_t { kNone, kDies, kStops, kThrows, kIsNoNumber };
   What what = What::kNone;
   std::uint32_t rank = 0;
   std::uint64_t step = 0;
-  std::uint32_t attempts = 1;  ///< in so many of the first
+  std::uint32_t attempts = 1;  ///< the mishap happens in so many first attempts
 };
 
 inline void happen(const Mishap& mishap, const TrainContext& context) {
@@ -101,7 +100,7 @@ inline void train(TrainContext& context, const Mishap& mishap, std::uint64_t ste
   }
 }
 
-/// What the tensorboard package reads there: names, steps and values.
+/// Returns the names, steps and values that the tensorboard package reads from the folder.
 inline std::string scalars_in(const fs::path& folder) {
   cluster::ChildProgram reader{
       "/usr/bin/python3", {ROOT "/tests/trainer/read_tensorboard.py", folder}, {{"PYTHONPATH", TENSORBOARD}}};

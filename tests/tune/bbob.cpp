@@ -18,9 +18,9 @@ using Eigen::VectorXd;
 
 constexpr double kPi = std::numbers::pi;
 
-// ---- What an instance is made of
+// ---- The parts of an instance
 
-/// The benchmark's own uniform numbers, from 1992's "minimal standard" with a shuffle.
+/// The uniform numbers of the benchmark: the "minimal standard" generator with a shuffle, as of 1992.
 VectorXd uniform_numbers(Index count, std::int64_t seed) {
   std::int64_t state = std::max<std::int64_t>(std::abs(seed), 1);
   const auto step = [&] {
@@ -82,9 +82,9 @@ double least_value(int function, std::uint32_t instance) {
   return std::clamp(std::floor(100 * 100 * ratio + 0.5) / 100, -1000.0, 1000.0);
 }
 
-// ---- What is done to coordinates and values
+// ---- Transformations of coordinates and values
 
-/// How far a coordinate is along the row of them: from 0 to 1.
+/// The position of a coordinate in the row of coordinates, from 0 to 1.
 double share(Index i, Index n) {
   return static_cast<double>(i) / static_cast<double>(n - 1);
 }
@@ -220,7 +220,7 @@ Function gallagher(Index n, std::int64_t seed, Index peaks, double first_conditi
 
 Function schwefel(Index n, std::int64_t seed) {
   const VectorXd signs = uniform_numbers(n, seed).unaryExpr([](double each) { return each < 0.5 ? -1.0 : 1.0; });
-  constexpr double kFar = 4.2096874637;  // twice where the least is
+  constexpr double kFar = 4.2096874637;  // twice the distance of the minimum from 0, in each coordinate
   const MatrixXd scaled = conditioned(n, 10);
   return [=](const VectorXd& x) {
     const VectorXd hat = 2 * signs.cwiseProduct(x);

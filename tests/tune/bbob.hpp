@@ -6,8 +6,8 @@
 
 namespace pharos::ml {
 
-/// One of the 24 functions of the black-box optimisation benchmark (Hansen, Finck, Ros and Auger, 2009), on [-5, 5] in
-/// each dimension, and one of its instances, which have their least value elsewhere.
+/// One instance of one of the 24 functions of the black-box optimisation benchmark (Hansen, Finck, Ros and Auger,
+/// 2009), on [-5, 5] in each dimension. The instances of a function have their minimum in different places.
 class Bbob {
  public:
   Bbob(int function, std::uint32_t instance, std::size_t dimensions);

@@ -1,4 +1,4 @@
-// Trials that are distributed trainings themselves.
+// Trials that are distributed trainings.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ constexpr std::uint64_t kSteps = 12;
 constexpr std::uint64_t kDiesAt = 7;
 constexpr std::int64_t kBatch = 16;
 
-/// A batch of that step, of which each worker has a part.
+/// The batch of a step. Each worker has a part of it.
 torch::Tensor batch_of(std::uint64_t step) {
   torch::manual_seed(1000 + step);
   return torch::randn({kBatch, 3}, torch::kDouble);

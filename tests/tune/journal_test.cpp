@@ -85,7 +85,7 @@ TEST_F(JournalTest, CutAnywhereItHasWhatCameBeforeAndCanBeGoneOnWith) {
     set_bytes(whole.substr(0, size));
     std::vector<SweepEvent> some;
     const auto contents = read(some);
-    if (!contents) {  // not even its head is there
+    if (!contents) {  // not even the head of the journal is there
       EXPECT_EQ(contents.error().code(), ErrorCode::kCorrupt) << size;
       EXPECT_TRUE(some.empty());
       EXPECT_EQ(most, 0U) << size;
@@ -118,7 +118,7 @@ TEST_F(JournalTest, AByteThatWasChangedIsFoundAndNothingBehindItIsCutOff) {
     const auto contents = read(some);
     for (std::size_t i = 0; i < some.size(); ++i) EXPECT_TRUE(same(some[i], events()[i])) << place;
     if (contents) {
-      // Nobody can say whether the last event was written to its end.
+      // The damage may be in the last event, which then looks as if it had not been written to its end.
       EXPECT_EQ(some.size(), events().size() - 1) << place;
     } else {
       const ErrorCode code = contents.error().code();

@@ -21,17 +21,17 @@ namespace {
 using namespace std::chrono_literals;
 using cluster::ChildProgram;
 
-/// Sweeps in programs that end in the middle, in one way or another, and are gone on with by others.
+/// Sweeps in programs that end in the middle, in different ways, and are resumed by other programs.
 class KilledSweeps : public cluster::DurableHead {
  protected:
   static constexpr std::uint64_t kTrials = 60;
   static constexpr std::uint64_t kSteps = 6;
 
-  TemporaryFolder folder_;  // the sweep's
+  TemporaryFolder folder_;  // the folder of the sweep
 
   struct Seen {
     std::map<std::uint64_t, Metrics> returned;
-    std::map<std::uint64_t, std::uint64_t> steps;  // that were reported
+    std::map<std::uint64_t, std::uint64_t> steps;  // steps that were reported
   };
   Seen read() const {
     Seen seen;
@@ -53,11 +53,11 @@ class KilledSweeps : public cluster::DurableHead {
     for (std::string line; std::getline(ran, line);) ++lines;
     return lines;
   }
-  /// Or there are no more.
+  /// Waits until so many lines have been written, or until the program has ended.
   void wait_until_so_many_steps_ran(std::size_t lines, ChildProgram& program) const {
     EXPECT_TRUE(cluster::eventually([&] { return lines_of_ran() >= lines || program.ended(); }));
   }
-  /// Lines of each trial and step.
+  /// How many lines each trial and step has.
   std::map<std::pair<std::uint64_t, std::uint64_t>, int> ran() const {
     std::map<std::pair<std::uint64_t, std::uint64_t>, int> all;
     std::ifstream file{folder_.path() / "ran"};
@@ -110,7 +110,7 @@ TEST_F(KilledSweeps, ATunerThatIsKilledTwentyTimesLosesNothingAndRunsOnlyWhatIsU
   EXPECT_NE(end.output.find("ends 60"), std::string::npos) << end.output;
   check_the_end(ran_before, before);
   for (const auto& [step, times] : ran()) repeated += static_cast<std::size_t>(times - 1);
-  // Each kill repeats steps of four trials at most, whose last checkpoints may not have been on the disk yet.
+  // Each kill repeats at most the steps of four trials, whose last checkpoints may not have been on the disk yet.
   EXPECT_LE(repeated, 20U * 4 * kSteps);
 }
 
@@ -118,7 +118,7 @@ TEST_F(KilledSweeps, CtrlCEndsASweepInOrderAndSaysHowToGoOn) {
   ChildProgram program = begin();
   static_cast<void>(program.next_line());
   wait_until_so_many_steps_ran(40, program);
-  for (int i = 0; i < 2; ++i) program.kill(SIGINT);  // as a terminal and a wrapper both pass it on
+  for (int i = 0; i < 2; ++i) program.kill(SIGINT);  // a terminal and a wrapper may both pass it on
   const auto end = program.wait();
   EXPECT_TRUE(WIFEXITED(end.status));
   EXPECT_EQ(WEXITSTATUS(end.status), 130);
@@ -147,7 +147,7 @@ TEST_F(KilledSweeps, AClusterThatDiesEndsTheProgramWithTheReasonAndTheSweepGoesO
   check_the_end(ran_before, before);
 }
 
-/// Nodes have room for two trials each, and what a trial has saved lies elsewhere.
+/// Nodes have room for two trials each, and the checkpoints of a trial are not on its node.
 TEST_F(KilledSweeps, NodesAndTheHeadThatDieCostOnlyWhatWasUnderWay) {
   must_end_within(180s);
   start_durable_head();

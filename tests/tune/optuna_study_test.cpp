@@ -21,7 +21,7 @@ using State = TrialResult::State;
 
 const std::string kJournal = std::string{ROOT} + "/tests/tune/data/optuna_journal.log";
 
-/// A study that Optuna 5.0.0 has kept (record_optuna.py), in both of its forms.
+/// A study that Optuna 5.0.0 has saved (record_optuna.py), in both of its formats.
 class OptunaStudyTest : public testing::Test {
  protected:
   TemporaryFolder folder_;
@@ -82,7 +82,7 @@ TEST_F(OptunaStudyTest, ItsTrialsAreThoseThatHaveAResult) {
     EXPECT_GT(first.ended_s, 0.01);
     EXPECT_LT(first.ended_s, 1);
 
-    const TrialResult& pruned = study.results.trials()[3];  // number 4 of Optuna's
+    const TrialResult& pruned = study.results.trials()[3];  // trial 4 in Optuna's study
     EXPECT_EQ(pruned.state, State::kStopped);
     EXPECT_EQ(pruned.step, 3U);
     EXPECT_DOUBLE_EQ(*pruned.value, 4.0 / 3);
@@ -151,7 +151,7 @@ TEST_F(OptunaStudyTest, WhatIsNoStudyIsRefused) {
   EXPECT_SAYS(why_not(ErrorCode::kCorrupt, cut), "file is not a database");
 }
 
-/// Whatever bytes are gone or wrong, it is an error or a study.
+/// Whichever bytes are missing or wrong, reading returns an error or a study.
 TEST_F(OptunaStudyTest, AJournalThatIsCutOrChangedAnywhereEndsNothing) {
   const std::string whole = journal();
   int read = 0;

@@ -25,7 +25,7 @@ std::vector<double> point(Random& random) {
           static_cast<double>(random.below(3))};
 }
 
-// Trials come, go and change sides in any order: it is as if it had been made of those that are there.
+// Trials come, go and change sides in any order. The estimator is always as if it had been made of the current trials.
 TEST(ParzenTest, WhatGoesOnIsAsWhatBeginsAnew) {
   Random random{11};
   Parzen ours{kDimensions};
@@ -56,7 +56,7 @@ TEST(ParzenTest, WhatGoesOnIsAsWhatBeginsAnew) {
   }
 }
 
-// By counting: what is sampled lies where the density says.
+// By counting: samples lie where the density says.
 TEST(ParzenTest, SamplesLieAsDenseAsItSays) {
   Random random{5};
   Parzen parzen{{{.kind = Dimension::Kind::kSteps, .low = 0, .high = 5, .step = 1},

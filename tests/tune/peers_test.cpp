@@ -1,4 +1,4 @@
-// What Optuna 5.0.0 and cmaes 0.13.1 make of the same, as record_peers.py has written it down.
+// Compares with Optuna 5.0.0 and cmaes 0.13.1 for the same input. record_peers.py has recorded their results.
 
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ Dimension dimension_for(const std::string& kind) {
   return dimension_of(kDomains.at(kind));
 }
 
-/// The wide kernel is their last, and our first.
+/// The wide kernel is the last kernel in Optuna, and the first one here.
 Numbers as_theirs(std::span<const double> ours) {
   Numbers all(ours.begin() + 1, ours.end());
   all.push_back(ours.front());

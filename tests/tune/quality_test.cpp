@@ -1,4 +1,5 @@
-// How far searchers come on the 24 functions of BBOB, beside Optuna 5.0.0's, as record_quality.py has written it down.
+// How close searchers come to the optima of the 24 functions of BBOB, compared with Optuna 5.0.0. record_quality.py has
+// recorded Optuna's results.
 
 #include <gtest/gtest.h>
 
@@ -56,7 +57,7 @@ double mean_of(const std::vector<double>& all) {
   return sum / static_cast<double>(all.size());
 }
 
-/// The lower bound, of 95 in 100 samples with replacement, of their mean.
+/// The lower bound of the mean that 95 of 100 bootstrap samples exceed.
 double lower_bound(const std::vector<double>& all) {
   Random random{1};
   std::vector<double> means;
@@ -83,8 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
                          [](const Space& space, std::uint64_t seed) { return cma_es(space, {.seed = seed}); }}),
     [](const auto& chosen) { return std::string{chosen.param.name}; });
 
-// For each instance: how much better the logarithm of what is missing to the best is than Optuna's, in the mean of some
-// seeds of each, as a share of how far apart runs on that function come.
+// For each instance: by how much the logarithm of the distance to the optimum is smaller than Optuna's. It is a mean
+// over some seeds of each, as a share of the range of the logarithms on that function.
 TEST_P(QualityTest, IsThatOfOptunas) {
   Space space;
   for (std::size_t i = 0; i < kDimensions; ++i) space.add("x" + std::to_string(i), uniform(-5, 5));

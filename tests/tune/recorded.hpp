@@ -9,7 +9,7 @@ namespace pharos::ml {
 
 using Json = nlohmann::json;
 
-/// A file of tests/tune/data.
+/// Reads a JSON file of tests/tune/data.
 inline Json recorded(const std::string& name) {
   std::ifstream file{std::string{ROOT} + "/tests/tune/data/" + name};
   return Json::parse(file);

@@ -23,7 +23,7 @@ using Kind = TrialScheduler::Decision::Kind;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-/// So many trials, one step of each in turn, on as many slots: how many steps each has come.
+/// Runs so many trials on so many slots, one step of each trial in turn. Returns how many steps each trial has done.
 std::map<std::uint64_t, std::uint64_t> run(
     TrialScheduler& scheduler, std::uint64_t trials, std::size_t slots,
     const std::function<double(std::uint64_t trial, std::uint64_t step)>& value) {
@@ -56,7 +56,7 @@ std::map<std::uint64_t, std::uint64_t> run(
   }
 }
 
-/// How many have come so far, by steps.
+/// Returns how many trials have done each number of steps.
 std::map<std::uint64_t, std::size_t> counted(const std::map<std::uint64_t, std::uint64_t>& steps) {
   std::map<std::uint64_t, std::size_t> all;
   for (const auto& [trial, come] : steps) ++all[come];
@@ -73,14 +73,14 @@ TEST(AshaTest, StopsThoseThatAreNotAmongTheBestSoFar) {
     return scheduler->report(trial, step, value).kind;
   };
   for (std::uint64_t trial = 0; trial < 6; ++trial) scheduler->began(trial, {});
-  EXPECT_EQ(comes(0, 1, 5), Kind::kGoOn);  // the first, and so the best
+  EXPECT_EQ(comes(0, 1, 5), Kind::kGoOn);  // the first report on this rung, so the best one
   EXPECT_EQ(comes(1, 1, 6), Kind::kStop);
   EXPECT_EQ(comes(2, 1, 4), Kind::kGoOn);
   EXPECT_EQ(comes(3, 1, kNone), Kind::kStop);
-  EXPECT_EQ(comes(4, 1, 5.5), Kind::kStop);  // the third of five
-  EXPECT_EQ(comes(5, 1, 4.5), Kind::kGoOn);  // the second of six
+  EXPECT_EQ(comes(4, 1, 5.5), Kind::kStop);  // third of five
+  EXPECT_EQ(comes(5, 1, 4.5), Kind::kGoOn);  // second of six
   EXPECT_EQ(comes(0, 2, 3), Kind::kGoOn);
-  EXPECT_EQ(comes(0, 3, 99), Kind::kGoOn);  // on no rung
+  EXPECT_EQ(comes(0, 3, 99), Kind::kGoOn);  // step 3 is on no rung
   EXPECT_EQ(comes(2, 2, 3.5), Kind::kStop);
   EXPECT_EQ(comes(0, 4, 2), Kind::kGoOn);
   EXPECT_EQ(comes(0, 8, 1), Kind::kEnd);
@@ -100,12 +100,12 @@ TEST(AshaTest, PromotesThoseThatAreAmongTheBestInTime) {
   EXPECT_EQ(scheduler->next(), std::nullopt);
   comes(3, 1, 0.4);
   comes(4, 1, 0.3);
-  EXPECT_EQ(scheduler->next(), 4U);  // the best, whoever went before
+  EXPECT_EQ(scheduler->next(), 4U);  // the best of the trials, whatever was promoted before
   EXPECT_EQ(scheduler->next(), std::nullopt);
   comes(5, 1, 0.9);
   EXPECT_EQ(scheduler->next(), 3U);
   for (const std::uint64_t trial : {1U, 4U, 3U}) comes(trial, 3, static_cast<double>(trial));
-  EXPECT_EQ(scheduler->next(), 1U);  // of the higher rung, first
+  EXPECT_EQ(scheduler->next(), 1U);  // trials on a higher rung go first
   comes(1, 9, 0);
   EXPECT_EQ(scheduler->next(), std::nullopt);
 }
@@ -146,7 +146,7 @@ TEST(AshaTest, FewComeFarWhateverTheOrder) {
   }
 }
 
-// The numbers of the article's table, for 81 steps and a factor of 3.
+// The numbers of the table in the article, for 81 steps and a factor of 3.
 TEST(HyperBandTest, BracketsAreThoseOfTheArticle) {
   const auto scheduler = hyperband({.most = 81, .factor = 3});
   const auto steps = run(*scheduler, 81 + 34 + 15 + 8 + 5, 200, by_number);
@@ -163,7 +163,7 @@ TEST(HyperBandTest, BracketsAreThoseOfTheArticle) {
 
 TEST(HyperBandTest, NobodyIsWaitedForThatHasFailedOrDoesNotCome) {
   const auto scheduler = hyperband({.most = 9, .factor = 3});
-  for (std::uint64_t trial = 0; trial < 7; ++trial) scheduler->began(trial, {});  // of nine
+  for (std::uint64_t trial = 0; trial < 7; ++trial) scheduler->began(trial, {});  // the bracket has room for nine
   for (std::uint64_t trial = 0; trial < 6; ++trial) {
     EXPECT_EQ(scheduler->report(trial, 1, static_cast<double>(trial)).kind, Kind::kPause);
   }
@@ -179,9 +179,9 @@ TEST(HyperBandTest, ATrialThatEndsWhileItIsPausedIsNotResumed) {
   const auto scheduler = hyperband({.most = 9, .factor = 3});
   for (std::uint64_t trial = 0; trial < 9; ++trial) scheduler->began(trial, {});
   for (std::uint64_t trial = 0; trial < 8; ++trial) scheduler->report(trial, 1, static_cast<double>(trial));
-  scheduler->ended(0);  // before its bracket goes up
+  scheduler->ended(0);  // before its bracket is promoted
   scheduler->report(8, 1, 8);
-  scheduler->ended(1);  // after that, and before it is resumed
+  scheduler->ended(1);  // after its bracket was promoted, and before it is resumed
   EXPECT_EQ(scheduler->next(), 2U);
   EXPECT_EQ(scheduler->next(), std::nullopt);
 }
@@ -195,11 +195,12 @@ TEST(MedianTest, StopsWhoIsWorseThanTheMedianOfOthersMeans) {
     }
     scheduler->ended(trial);
   }
-  EXPECT_EQ(scheduler->report(7, 1, 99).kind, Kind::kGoOn);  // within its grace
+  EXPECT_EQ(scheduler->report(7, 1, 99).kind, Kind::kGoOn);  // within the grace period
   EXPECT_EQ(scheduler->report(7, 2, 2.4).kind, Kind::kGoOn);
   EXPECT_EQ(scheduler->report(8, 1, 9).kind, Kind::kGoOn);
-  EXPECT_EQ(scheduler->report(8, 2, 3.1).kind, Kind::kStop);  // 1.5, 2.5, 3.5, and that of 7, which is 50.7
-  EXPECT_EQ(scheduler->report(9, 5, 99).kind, Kind::kGoOn);   // nobody else has come so far
+  // The means up to step 2 are 1.5, 2.5, 3.5, and 50.7 for trial 7.
+  EXPECT_EQ(scheduler->report(8, 2, 3.1).kind, Kind::kStop);
+  EXPECT_EQ(scheduler->report(9, 5, 99).kind, Kind::kGoOn);  // no other trial has reached step 5
 }
 
 TEST(PatienceTest, EndsWhenNothingBecomesBetter) {
@@ -251,7 +252,8 @@ TEST(PbtTest, TheWorstGoOnAsCopiesOfTheBestNearby) {
   EXPECT_EQ(copied, (std::set<std::uint64_t>{6, 7}));
 }
 
-// The article's toy: what is trained is the true one of two, what is seen leaves one out. Alone, no trial comes far.
+// The toy problem of the article: a trial optimises a surrogate that leaves one of two parameters out, and reports the
+// true objective. No trial comes far alone.
 TEST(PbtTest, FollowsWhatIsGoodNow) {
   const Space space{{"a", uniform(0, 1)}, {"b", uniform(0, 1)}};
   const auto scheduler = pbt(space, {.seed = 1, .interval = 4, .share = 0.5, .anew = 0.25});
@@ -276,7 +278,7 @@ TEST(PbtTest, FollowsWhatIsGoodNow) {
       its.params = decision.params;
     }
   }
-  EXPECT_LT(std::min(loss(trials[0]), loss(trials[1])), 0.05);  // alone it stays above 0.81
+  EXPECT_LT(std::min(loss(trials[0]), loss(trials[1])), 0.05);  // a single trial stays above 0.81
 }
 
 TEST(SchedulersTest, OptionsThatMakeNoSenseAreRefused) {

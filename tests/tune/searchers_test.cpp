@@ -101,22 +101,23 @@ TEST_P(SearchersTest, LearnsNothingFromTrialsThatFailOrAreNotTheirs) {
   for (std::uint64_t trial = 0; trial < 100; ++trial) {
     const Params params = searcher->ask(trial);
     ASSERT_TRUE(space.check(params));
-    searcher->began(trial, trial % 5 == 0 ? Params{{"x", 0.25}} : params);  // somebody else's
+    // Some trials have parameters that the searcher did not propose.
+    searcher->began(trial, trial % 5 == 0 ? Params{{"x", 0.25}} : params);
     switch (trial % 4) {
       case 0: searcher->tell(trial, {.state = Outcome::State::kFailed}); break;
       case 1: searcher->tell(trial, {.value = std::numeric_limits<double>::quiet_NaN()}); break;
       case 2: searcher->tell(trial, {.value = std::numeric_limits<double>::infinity()}); break;
       default: searcher->tell(trial, {.state = Outcome::State::kStopped, .value = 1, .step = trial}); break;
     }
-    searcher->tell(trial, {.value = 0});         // it has ended already
-    searcher->tell(trial + 1000, {.value = 0});  // there is none
+    searcher->tell(trial, {.value = 0});         // this trial has ended already
+    searcher->tell(trial + 1000, {.value = 0});  // there is no such trial
   }
 }
 
 TEST_P(SearchersTest, NothingToSearchIsASpace) {
   const auto searcher = make(Space{});
   for (std::uint64_t trial = 0; trial < 30; ++trial) {
-    for (const auto& [name, value] : searcher->ask(trial).entries()) EXPECT_EQ(name, "x");  // it has learned of it
+    for (const auto& [name, value] : searcher->ask(trial).entries()) EXPECT_EQ(name, "x");  // x has been learned by now
     const double x = std::get<double>(searcher->ask(trial, "x", uniform(2, 3)));
     EXPECT_GE(x, 2);
     EXPECT_LE(x, 3);
@@ -154,7 +155,7 @@ TEST(SearchersLearn, WhereParametersDependOnOthers) {
   Space space{{"real", uniform(-2, 3)}, {"name", choice({"a", "b", "c"})}};
   space.when("name", "b", Space{{"b_only", uniform(0, 1)}, {"b_kind", choice({1, 2})}});
   space.when("b_kind", 2, Space{{"deep", uniform(0, 1)}});
-  // Only where b is chosen and deep is there it is small.
+  // The loss is small only where b is chosen and deep is near 0.3.
   const auto loss = [](const Params& params) {
     const Value* const deep = params.find("deep");
     return deep == nullptr ? 2.0 : std::abs(std::get<double>(*deep) - 0.3);
@@ -205,10 +206,10 @@ TEST(SearchersLearn, ConstraintsComeBeforeLosses) {
     const Params params = searcher->ask(trial);
     searcher->began(trial, params);
     const double x = params.get<double>("x");
-    searcher->tell(trial, {.value = -x, .constraints = {x - 0.2}});  // the best are forbidden
+    searcher->tell(trial, {.value = -x, .constraints = {x - 0.2}});  // the best values are forbidden
     if (trial >= 100) allowed += x <= 0.2 ? 1 : 0;
   }
-  EXPECT_GT(allowed, 45);  // 20 by chance
+  EXPECT_GT(allowed, 45);  // 20 are expected by chance
 }
 
 TEST(SearchersLearn, ThoseThatRunAreKeptAwayFrom) {
@@ -220,7 +221,7 @@ TEST(SearchersLearn, ThoseThatRunAreKeptAwayFrom) {
     searcher->began(trial, params);
     searcher->tell(trial, {.value = std::abs(params.get<double>("x") - 0.5)});
   }
-  // Many that run at once do not all try one place.
+  // Trials that run at once do not all try the same place.
   std::vector<double> running;
   for (; trial < 60; ++trial) {
     const Params params = searcher->ask(trial);
@@ -245,7 +246,7 @@ TEST(GridSearchTest, GoesThroughAllCombinationsThatThereAre) {
   }
   EXPECT_EQ(seen.size(), 9U);
   for (const auto& [params, times] : seen) EXPECT_EQ(times, 2) << params;
-  // A value that no grid has, and a grid that depends on one that is ruled out.
+  // With a = 1 there is no grid b, and the grid c that depends on b is ruled out with it.
   Space chain{{"a", grid({1, 2})}};
   chain.when("a", 2, Space{{"b", grid({1, 2, 3})}});
   chain.when("b", 3, Space{{"c", grid({1, 2})}});
@@ -266,7 +267,7 @@ TEST(SobolSearchTest, FillsTheSpaceEvenly) {
       ++cells[{static_cast<int>(params.get<double>("x") * 16), static_cast<int>(params.get<double>("y") * 16)}];
       ++choices[to_string(*params.find("z"))];
     }
-    EXPECT_EQ(cells.size(), 255U);  // one in each cell; the first point of all, where all are 0, is left out
+    EXPECT_EQ(cells.size(), 255U);  // one in each cell; the first point, where all coordinates are 0, is left out
     for (const auto& [choice, times] : choices) EXPECT_NEAR(times, 64, 1) << choice;
   }
 }

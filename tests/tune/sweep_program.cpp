@@ -1,4 +1,4 @@
-// A sweep that tests kill: sweep_program FOLDER [RESOURCE], of which a trial needs one.
+// A sweep that tests kill: `sweep_program FOLDER [RESOURCE]`. Each trial needs one of RESOURCE.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -19,14 +19,14 @@ using namespace pharos;
 
 constexpr std::uint64_t kSteps = 6;
 
-/// Each step leaves a line in a file, whoever runs it.
+/// Each step appends a line to a file, in any process that runs it.
 double objective(ml::Trial& trial, const std::string& file) {
   const int ran = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   PHAROS_CHECK(ran >= 0, file);
   const double x = trial.params().get<double>("x");
   double level = trial.checkpoint<double>().value_or(0);
   while (trial.step() < kSteps) {
-    std::this_thread::sleep_for(2ms);  // what a step does
+    std::this_thread::sleep_for(2ms);  // the simulated work of a step
     const std::string line = std::to_string(trial.number()) + ' ' + std::to_string(trial.step() + 1) + '\n';
     PHAROS_CHECK(::write(ran, line.data(), line.size()) == static_cast<ssize_t>(line.size()), file);
     level += x;

@@ -28,7 +28,7 @@ const Space& space_of_one() {
   return space;
 }
 
-/// Better with each step, and the better the smaller x is.
+/// Gets better with each step, and is better the smaller x is.
 SimulatedStep learns(const Params& params, std::uint64_t step, std::vector<double>&) {
   return {.metrics = params.get<double>("x") + 1 / static_cast<double>(step), .time = 1s};
 }
@@ -40,11 +40,11 @@ TunerOptions options_of(std::uint64_t trials, std::unique_ptr<TrialScheduler> sc
   return options;
 }
 
-/// Notes what it is asked and told.
+/// Notes the calls of ask() and tell().
 class Noted final : public Searcher {
  public:
   struct Notes {
-    std::vector<std::set<std::uint64_t>> told_before;  // ask n
+    std::vector<std::set<std::uint64_t>> told_before;  // by ask(): the trials that had been told before
     std::set<std::uint64_t> told;
     std::vector<Outcome> outcomes;
   };
@@ -69,7 +69,7 @@ class Noted final : public Searcher {
   std::unique_ptr<Searcher> by_chance_ = random_search(space_of_one(), 1);
 };
 
-// ---- What runs
+// ---- Runs of trials
 
 TEST(Sweep, EachTrialRunsOnceAndWorkersAreNeverIdle) {
   auto options = options_of(100);
@@ -262,7 +262,7 @@ TEST(Sweep, AGridIsTriedOnceWithoutBeingCounted) {
 
 // ---- The same each time
 
-/// Steps that take long or short by chance.
+/// Steps with random durations.
 SimulatedObjective uneven(std::uint64_t seed) {
   auto random = std::make_shared<std::mt19937_64>(seed);
   return [random](const Params& params, std::uint64_t step, std::vector<double>&) {
@@ -308,7 +308,7 @@ TEST(Schedulers, AshaGivesEachRungAsManyStepsAndFindsTheBest) {
     const SweepResults results = simulate(std::move(options), 9, learns);
     std::uint64_t steps = 0;
     for (const TrialResult& trial : results.trials()) steps += trial.step;
-    // All to their end would be 243 * 81 steps; halving takes about 81 for each of its five rungs.
+    // All trials to their end would take 243 * 81 steps. Halving takes about 81 for each of its five rungs.
     EXPECT_LT(steps, 243 * 81 / 8) << promotes;
     double least = 1;
     for (const TrialResult& trial : results.trials()) least = std::min(least, trial.params.get<double>("x"));
@@ -319,7 +319,7 @@ TEST(Schedulers, AshaGivesEachRungAsManyStepsAndFindsTheBest) {
 }
 
 TEST(Schedulers, AThousandWorkersAreAsBusyAsOneAndStragglersHoldUpNobody) {
-  // As in ASHA's paper (Li and others, 2020): times of steps vary, and nobody waits for a rung to be full.
+  // As in ASHA's paper (Li and others, 2020): the times of steps vary, and no trial waits for a full rung.
   double trials_per_worker = 0;
   for (const std::size_t workers : {1, 10, 100, 1000}) {
     std::mt19937_64 random{7};
@@ -353,8 +353,8 @@ TEST(Schedulers, HyperBandsBracketsBeginAsManyTrialsWithAsManyStepsAsPublished) 
 }
 
 TEST(Schedulers, PopulationBasedTrainingFindsWhatNoFixedParametersDo) {
-  // The toy of Jaderberg and others (2017): what is optimised is 1.2 - theta0^2 - theta1^2, of which each trial sees a
-  // gradient that its parameters h0 and h1 weigh. With (1, 0) and (0, 1) each alone comes to 0.4.
+  // The toy problem of Jaderberg and others (2017): trials maximise 1.2 - theta0^2 - theta1^2 with a gradient that
+  // their parameters h0 and h1 weigh. Alone, a trial with (1, 0) or (0, 1) reaches 0.4.
   const Space space{{"h0", uniform(0, 1)}, {"h1", uniform(0, 1)}};
   const auto toy = [](const Params& params, std::uint64_t, std::vector<double>& theta) {
     if (theta.empty()) theta = {0.9, 0.9};
@@ -396,12 +396,12 @@ TEST(Schedulers, MedianStopSavesTimeAndKeepsTheBest) {
   EXPECT_EQ(results.best().params.get<double>("x"), least);
 }
 
-// ---- What is kept
+// ---- The sweep's folder
 
 struct Kept : testing::Test {
   TemporaryFolder folder;
 
-  /// A sweep that was ended after so many events, or goes on to its end.
+  /// Runs a sweep that ends after so many events, or at its end.
   static SweepResults run(TunerOptions options, std::size_t workers, const SimulatedObjective& objective,
                           std::size_t waits_max = std::numeric_limits<std::size_t>::max()) {
     options.at_once = workers;
@@ -450,7 +450,7 @@ TEST_F(Kept, ASweepThatIsInterruptedAnywhereGoesOnWithWhatIsUnfinishedAndCountsE
                             some.trials()[i].state != State::kWaiting && some.trials()[i].state != State::kPaused;
       EXPECT_FALSE(was_over && ran.contains(trial.params.get<double>("x"))) << "cut " << cut << ", trial " << i;
     }
-    // Each report once: trials, steps.
+    // Each report is in the file once, by trial and step.
     std::ifstream lines{folder.path() / "reports.csv"};
     std::set<std::string> seen;
     for (std::string line; std::getline(lines, line);) {
@@ -550,7 +550,7 @@ TEST_F(Kept, WhatIsKeptIsOfTheTrialThatIsBest) {
   const SweepResults results =
       run(std::move(many), 3, [](const Params&, std::uint64_t step, std::vector<double>& state) {
         state = {static_cast<double>(step)};
-        return SimulatedStep{.metrics = 1, .time = 1s};  // all are as good, and some complete
+        return SimulatedStep{.metrics = 1, .time = 1s};  // all trials are equally good, and some complete
       });
   ASSERT_NE(results.count(State::kStopped), 0U);
   EXPECT_EQ(results.best().state, State::kComplete);
@@ -563,7 +563,7 @@ TEST_F(Kept, ACheckpointThatIsDamagedIsNotUsed) {
     its.scheduler = run_all();
     return its;
   };
-  static_cast<void>(run(one(), 1, learns, 4));  // it has saved step 2
+  static_cast<void>(run(one(), 1, learns, 4));  // the trial has saved step 2
   for (const auto& file : std::filesystem::directory_iterator{folder.path() / "checkpoints"}) {
     std::ofstream{file.path(), std::ios::app} << "more";
   }

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What the tensorboard package finds in the files.
+/// Returns what the tensorboard package reads from the files.
 std::string read_with_tensorboard(const std::filesystem::path& folder) {
   const std::string command =
       "PYTHONPATH=" TENSORBOARD " /usr/bin/python3 " ROOT "/tests/tune/read_tensorboard.py " + folder.string();
@@ -47,7 +47,8 @@ TEST(TensorBoardTest, ReadsTheMetricsOfEachStepAndWhatTheHParamsPageShows) {
   const SweepResults results =
       simulate(std::move(options), 2, [](const Params& params, std::uint64_t step, std::vector<double>&) {
         const bool dies = params.get<bool>("deep") && step == 4;
-        if (dies) return SimulatedStep{.metrics = Metrics{{"other", 1}}};  // that is a failure
+        // A step without the sweep's metric counts as a failure.
+        if (dies) return SimulatedStep{.metrics = Metrics{{"other", 1}}};
         const auto x = static_cast<double>(step);
         return SimulatedStep{.metrics = {{"loss", params.get<double>("rate") + 1 / x}, {"accuracy", x / 5}},
                              .time = 1s};

@@ -17,7 +17,7 @@ namespace {
 
 using cluster::ChildProgram;
 
-/// `pharos tune`, as people type it.
+/// `pharos tune`, as users type it.
 class TuneCommand : public cluster::ClusterTest {
  protected:
   TemporaryFolder folder_;

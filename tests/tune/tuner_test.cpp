@@ -52,7 +52,7 @@ Metrics of_trial(Trial& trial, const SharedSpan<float>& data) {
   return {{"value", sum}, {"process", static_cast<double>(::getpid())}};
 }
 
-/// What it asks for as it runs depends on what it was given.
+/// The parameters that it asks for as it runs depend on those that it has got.
 double asks(Trial& trial) {
   const std::string kind = trial.choice("kind", {"line", "curve"});
   if (kind == "line") return trial.uniform("slope", 0, 1);
@@ -70,7 +70,7 @@ double throws_if_odd(const Params& params) {
   return params.get<int>("n");
 }
 
-/// Dies twice, in the middle, and goes on from what it has saved.
+/// Dies twice, in the middle, and resumes from its checkpoint.
 double dies_twice(Trial& trial) {
   auto done = trial.checkpoint<std::vector<std::uint64_t>>().value_or(std::vector<std::uint64_t>{});
   EXPECT_EQ(done.size(), trial.step());
@@ -84,7 +84,7 @@ double dies_twice(Trial& trial) {
 
 constexpr int kDies = 150;
 
-/// Says which trial has begun. One dies, the first time.
+/// Writes down which trial has begun. One trial dies in its first attempt.
 double is_short(const Params& params, const std::string& begun) {
   const int n = params.get<int>("n");
   bool again = false;
@@ -92,8 +92,8 @@ double is_short(const Params& params, const std::string& begun) {
     std::ifstream before{begun};
     for (int each = 0; before >> each;) again = again || each == n;
   }
-  std::ofstream{begun, std::ios::app} << std::to_string(n) + "\n";  // in one piece
-  std::this_thread::sleep_for(2ms);                                 // what it does
+  std::ofstream{begun, std::ios::app} << std::to_string(n) + "\n";  // in one write
+  std::this_thread::sleep_for(2ms);                                 // simulated work
   if (n == kDies && !again) ::kill(::getpid(), SIGKILL);
   return n;
 }
@@ -106,7 +106,7 @@ double hangs(Trial& trial) {
   return 2;
 }
 
-/// The second waits until the first has ended, and it may use its core.
+/// The second trial waits until the first trial has ended and it may use the first trial's core.
 double waits_for_cores(Trial& trial, const std::string& began) {
   const auto begin = std::chrono::steady_clock::now();
   const auto waits = [&](const auto& is_so) {
@@ -124,12 +124,12 @@ double waits_for_cores(Trial& trial, const std::string& began) {
 
 double works_for_ever(Trial& trial) {
   for (;;) {
-    std::this_thread::sleep_for(1ms);  // what it does
+    std::this_thread::sleep_for(1ms);  // simulated work
     if (trial.report(static_cast<double>(trial.step())) != Verdict::kGoOn) return -1;
   }
 }
 
-/// Better with each step by how good x is.
+/// Gets better with each step; how fast depends on x.
 class Learner {
  public:
   explicit Learner(double scale) : scale_{scale} { ++made; }
@@ -153,12 +153,12 @@ class Learner {
   static inline int made = 0;
 };
 
-/// So that they all run beside each other.
+/// Its steps take time, so that all trials run beside each other.
 class SlowLearner : public Learner {
  public:
   using Learner::Learner;
   Metrics step() {
-    std::this_thread::sleep_for(4ms);  // what it does
+    std::this_thread::sleep_for(4ms);  // simulated work
     return Learner::step();
   }
 };
@@ -170,7 +170,7 @@ class CannotBeMade {
   double step() { return 0; }
 };
 
-/// Two workers that sum what they have; the second one dies in the first attempt.
+/// Two workers that sum their gradients. The second worker dies in the first attempt.
 double together(Trial& trial) {
   double weight = trial.checkpoint<double>().value_or(trial.params().get<double>("x"));
   while (trial.step() < 4) {
@@ -352,7 +352,7 @@ TEST_F(TunerTest, AClassIsStepStoppedAndSetUpAnew) {
   its.scheduler = asha({.most = 27, .factor = 3, .promotes = true});
   const SweepResults results = Tuner{runtime, std::move(its)}.run<Learner>(2.0);
   EXPECT_EQ(results.best().step, 27U);
-  // It paused on its way, perhaps at the other worker, and lost nothing.
+  // The trial paused on its way, perhaps continued at the other worker, and lost nothing.
   EXPECT_NEAR(*results.best().value, -2 * 27 * results.best().params.get<double>("x"), 1e-9);
   for (const TrialResult& trial : results.trials()) EXPECT_EQ(*trial.metrics.find("made"), 1);
 }
@@ -420,14 +420,14 @@ TEST_F(TunerTest, AsManyRunAtOnceAsThereIsRoomFor) {
   EXPECT_EQ(results.count(State::kComplete), 12U);
 }
 
-/// Which device it has, and when.
+/// Reports which device the trial had, and when.
 Metrics on_a_gpu(Trial& trial) {
   const auto seconds = [] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   };
   const std::vector<std::string> gpus = context().gpus;
   const double begin = seconds();
-  std::this_thread::sleep_for(20ms);  // what it does
+  std::this_thread::sleep_for(20ms);  // simulated work
   return {{"value", static_cast<double>(trial.number())},
           {"devices", static_cast<double>(gpus.size())},
           {"device", std::stod(gpus.at(0))},
@@ -436,7 +436,7 @@ Metrics on_a_gpu(Trial& trial) {
 }
 
 TEST_F(TunerTest, TrialsShareGpusByFractions) {
-  constexpr int kAtOnce = 4;  // on each of two
+  constexpr int kAtOnce = 4;  // on each of two devices
   ::setenv("PHAROS_RESOURCES", "cpu=8,gpu=2", 1);
   std::optional<Runtime> runtime{std::in_place};
   ::unsetenv("PHAROS_RESOURCES");
@@ -487,7 +487,7 @@ TEST_F(TunerTest, AStudyOfOptunasIsGoneOnWith) {
   ASSERT_EQ(results.trials().size(), 31U);
   EXPECT_EQ(results.count(State::kComplete), 9U + 20U);
   EXPECT_EQ(results.trials()[3].state, State::kStopped);
-  // It has learned what a searcher does that is told of them.
+  // The searcher has learned from the imported trials what a searcher learns that is told of them.
   for (std::uint64_t trial = 0; trial < 11; ++trial) {
     const TrialResult& its_result = results.trials()[trial];
     told->began(trial, its_result.params);

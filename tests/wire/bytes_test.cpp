@@ -123,7 +123,7 @@ TEST(Decoder, CopiesBytesWhereNobodyOwnsTheBuffer) {
 
 }  // namespace
 
-/// Known to codecs of handles alone.
+/// Only the codecs of handles use it.
 class CodecContext {
  public:
   int handles = 0;

@@ -45,7 +45,7 @@ struct Tree {
   bool operator==(const Tree&) const = default;
 };
 
-/// Draws values. What can hold itself becomes rarer with depth.
+/// Draws random values. Trees do not nest below depth 4.
 class RandomCodec : public SeededTest {
  protected:
   std::string text(std::size_t most = 20) {
@@ -121,7 +121,8 @@ TEST_F(RandomCodec, BytesThatWereChangedDecodeToSomethingThatComesBackOrFail) {
     Decoder again{once};
     auto twice = encoded(Codec<Tree>::decode(again));
     ASSERT_FALSE(again.failed());
-    // As bytes, because a number may be no number; sorted, because a container without an order may change it.
+    // The test compares bytes, because a NaN is not equal to itself. It sorts them, because unordered containers may
+    // change the order of their elements.
     std::sort(once.begin(), once.end());
     std::sort(twice.begin(), twice.end());
     ASSERT_EQ(once, twice);
@@ -133,7 +134,7 @@ TEST_F(RandomCodec, AnyBytesDecodeOrFail) {
   for (int round = 0; round < 20'000; ++round) {
     auto garbage = bytes(between(0, 200));
     for (std::byte& byte : garbage) {
-      if (chance(2)) byte = std::byte{0};  // counts that fit
+      if (chance(2)) byte = std::byte{0};  // so that some counts are small enough
     }
     Decoder decoder{garbage};
     static_cast<void>(Codec<Tree>::decode(decoder));

@@ -404,7 +404,7 @@ TEST(CodecOfMoveOnlyTypes, TheyComeBack) {
 
 }  // namespace
 
-/// Says how it travels from outside; has no default constructor.
+/// Has a codec outside the class, and no default constructor.
 class Celsius {
  public:
   explicit Celsius(double degrees) : degrees_{degrees} {}
@@ -424,7 +424,7 @@ struct Codec<Celsius> {
     return Celsius{degrees};
   }
 };
-/// Its bytes are its value.
+/// A type that is encoded as its plain bytes.
 class Version {
  public:
   explicit Version(std::uint16_t major, std::uint16_t minor) : major_{major}, minor_{minor} {}
@@ -476,7 +476,7 @@ TEST(CodecCounts, ThatCannotBeTrueAllocateNothing) {
   }
 }
 
-std::size_t allocated = 0;  // by CountingAllocator
+std::size_t allocated = 0;  // bytes, counted by CountingAllocator
 template <class T>
 struct CountingAllocator : std::allocator<T> {
   using value_type = T;
@@ -491,7 +491,7 @@ struct CountingAllocator : std::allocator<T> {
 
 TEST(CodecCounts, ReserveNoMoreMemoryThanTheBytesAccountFor) {
   using Large = std::optional<std::array<double, 1000>>;  // 8 kB in memory, but a byte on the wire
-  std::vector<std::byte> bytes(8 + 1000, std::byte{2});   // no flag is 2
+  std::vector<std::byte> bytes(8 + 1000, std::byte{2});   // 2 is not a valid flag of an optional
   const std::uint64_t count = 1000;
   std::memcpy(bytes.data(), &count, sizeof count);
   EXPECT_EQ((failure_of<std::vector<Large, CountingAllocator<Large>>>(bytes)), CodecFailure::kInvalid);

@@ -17,7 +17,8 @@ std::vector<std::byte> encoded(const T& value) {
   return encoder.flattened();
 }
 
-/// What comes back, after every way of cutting its bytes short has failed.
+/// Encodes the value and returns the decoded result. Expects that decoding fails for truncated bytes: at every length
+/// if there are fewer than 1000 bytes, otherwise at about 100 lengths.
 template <class T>
 T round_trip(const T& value) {
   const auto bytes = encoded(value);
@@ -37,7 +38,7 @@ T round_trip(const T& value) {
   return result;
 }
 
-/// Why these bytes are no T.
+/// Returns why these bytes do not decode as a T.
 template <class T>
 CodecFailure failure_of(const std::vector<std::byte>& bytes) {
   Decoder decoder{bytes};

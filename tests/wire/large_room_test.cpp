@@ -13,7 +13,7 @@
 namespace pharos {
 namespace {
 
-/// A room that is as large as it is asked to be, or not there.
+/// A LargeRoom that provides any size, or none if `there` is false.
 class TestRoom final : public LargeRoom {
  public:
   explicit TestRoom(bool there = true) : there_{there} {}
@@ -89,7 +89,7 @@ TEST(LargeRoom, WhereThereIsNoRoomEncodingFails) {
   EXPECT_FALSE(encoder.failed());
 }
 
-/// Says something else each time.
+/// Encodes to a different size each time.
 struct Fickle {
   mutable std::size_t size = 0;
   std::ptrdiff_t step = 0;
@@ -134,7 +134,7 @@ TEST(DecoderParts, ValuesLieInOnePartEach) {
 }
 
 TEST(DecoderParts, ManyElementsMayLieInPartsOfTheirOwn) {
-  // As many as their count says, though there are fewer bytes left in the part where the count is.
+  // The elements are accepted although the part that holds their count has fewer bytes left than the count needs.
   const auto all = encoded(std::vector<std::string>(50, "in a part of its own"));
   const auto one = encoded(std::string{"in a part of its own"});
   std::vector<Decoder::Part> parts{{std::span{all}.first(sizeof(std::uint64_t)), nullptr}};

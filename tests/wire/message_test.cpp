@@ -21,9 +21,8 @@ namespace {
 using namespace std::string_literals;
 using namespace std::chrono_literals;
 
-/// Makes values no field of which is as it is by default, and no two of which are alike, so that a field that does not
-/// travel, or travels as another one, is seen. Texts hold what breaks careless code: zeros, and bytes that are no
-/// UTF-8.
+/// Makes values whose fields all differ from their defaults and from each other, so that the tests notice a field that
+/// is not encoded, or is decoded into another one. Texts have zero bytes and bytes that are not UTF-8.
 class Maker {
  public:
   template <class T>
@@ -78,7 +77,7 @@ template <>
 std::byte Maker::make<std::byte>() {
   return static_cast<std::byte>(++last_);
 }
-/// The result beside which it lies comes before it.
+/// `argument_of` must be the index of an earlier entry of the list, or -1.
 template <>
 std::vector<PendingResult> Maker::make<std::vector<PendingResult>>() {
   std::vector<PendingResult> waits{make<PendingResult>(), make<PendingResult>()};
@@ -198,7 +197,7 @@ TEST(Message, AFailureOfACodeThatDoesNotExistIsRefused) {
   EXPECT_EQ(decode(encode(outcome)).error().code(), ErrorCode::kCorrupt);
 }
 
-/// What these bytes are, the codec's version, and the structure of all messages.
+/// The header has a magic number, the version of the codec, and a hash of the structure of all messages.
 constexpr std::size_t kHeaderBytes = 4 + 4 + 8;
 
 using RandomMessage = SeededTest;
@@ -224,7 +223,7 @@ TEST_F(RandomMessage, MutatedAndTruncatedMessagesDecodeOrAreCorrupt) {
   EXPECT_GT(decoded, 0u) << "no mutation was harmless: the test shows nothing";
 }
 
-/// Where a count of so many elements lies in what was encoded.
+/// Returns the offset of the given element count in the encoded bytes.
 std::size_t place_of_count(const std::vector<std::byte>& bytes, std::uint64_t count) {
   std::vector<std::byte> wanted(sizeof count);
   std::memcpy(wanted.data(), &count, sizeof count);

@@ -13,7 +13,7 @@
 
 namespace pharos::ml::xgboost {
 
-/// Two classes that depend on products and squares of eight columns, and on chance.
+/// Two classes that depend on products and squares of eight columns, and on noise.
 inline Data two_classes(std::size_t rows, unsigned seed = 1) {
   constexpr std::size_t kColumns = 8;
   std::mt19937 random{seed};
@@ -30,7 +30,7 @@ inline Data two_classes(std::size_t rows, unsigned seed = 1) {
           .labels = SharedSpan<float>{std::move(labels)}};
 }
 
-/// How often one of label 1 has more than one of label 0.
+/// The area under the ROC curve: how often a row of label 1 has a larger value than a row of label 0.
 inline double auc(std::span<const float> values, std::span<const float> labels) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), 0U);
@@ -40,7 +40,7 @@ inline double auc(std::span<const float> values, std::span<const float> labels) 
   for (std::size_t begin = 0; begin < order.size();) {
     std::size_t end = begin;
     while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
-    const double rank = static_cast<double>(begin + 1 + end) / 2;  // of all that are equal
+    const double rank = static_cast<double>(begin + 1 + end) / 2;  // the mean rank of equal values
     for (std::size_t i = begin; i < end; ++i) {
       if (labels[order[i]] == 1) {
         rank_sum += rank;

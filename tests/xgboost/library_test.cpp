@@ -14,7 +14,7 @@
 namespace pharos::ml::xgboost {
 namespace {
 
-/// The variable has that value, or none, until the end of the test.
+/// Sets or unsets an environment variable until the end of the test.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_{name} {

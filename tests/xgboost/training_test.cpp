@@ -106,7 +106,7 @@ TEST(TrainingTest, WeightsSayWhichRowsCount) {
   std::vector<float> labels(all.labels.begin(), all.labels.end());
   std::vector<float> weights(400, 1);
   for (std::size_t row = 200; row < 400; ++row) {
-    labels[row] = 1 - labels[row];  // wrong, and of no weight
+    labels[row] = 1 - labels[row];  // a wrong label, with weight 0
     weights[row] = 0;
   }
   Data wrong = all;
@@ -197,7 +197,7 @@ TEST(TrainingTest, AFreeCoreIsTakenBetweenRounds) {
     return train(logistic({{"subsample", 0.8}}), all.slice(0, 2000), all.slice(2000, 3000),
                  {.rounds = 10, .threads = threads});
   };
-  // Its own thread: OpenMP keeps threads for each that has used some.
+  // The training has a thread of its own, because OpenMP keeps a pool of threads for each thread that has used it.
   std::thread{[&] {
     const Trained alone = trained_with([] { return 1; });
     std::vector<std::size_t> threads;
@@ -205,7 +205,7 @@ TEST(TrainingTest, AFreeCoreIsTakenBetweenRounds) {
       threads.push_back(threads_of_process());
       return threads.size() <= 6 ? 1 : 2;
     });
-    // Once for the matrices, and before each round.
+    // The number of threads is asked for once for the matrices, and before each round.
     ASSERT_EQ(threads.size(), 11U);
     EXPECT_EQ(threads[6], threads[0]);
     EXPECT_EQ(threads[7], threads[0] + 1);

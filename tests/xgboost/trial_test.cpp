@@ -12,7 +12,7 @@
 namespace pharos::ml::xgboost {
 namespace {
 
-/// Lets a trial go on until a step, and then says something else.
+/// Lets a trial go on until a step, and then gives another verdict.
 class Line final : public detail::TrialLine {
  public:
   Line(std::uint64_t until, Verdict then) : until_{until}, then_{then} {}

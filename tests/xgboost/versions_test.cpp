@@ -14,7 +14,7 @@
 
 #include "generated.hpp"
 
-// A process loads one XGBoost: each version has a child.
+// A process can load only one version of XGBoost, so each version is tested in a child process.
 
 namespace pharos::ml::xgboost {
 namespace {
@@ -27,7 +27,7 @@ void write_all(int to, std::span<const std::byte> bytes) {
   }
 }
 
-/// What `work` gives in a child with that library.
+/// Returns the result of `work` in a child that has loaded that library.
 std::vector<std::byte> in_child(const char* library, const std::function<std::vector<std::byte>()>& work) {
   std::array<int, 2> ends{};
   PHAROS_CHECK(::pipe(ends.data()) == 0);

@@ -1,4 +1,5 @@
-// Actors that are each at something else, for `pharos stack`. Says "ready" when they are, and each's process.
+// Actors that each do something different, for the tests of `pharos stack`. Prints each actor's name and process id,
+// and "ready" when all are busy.
 
 #include <unistd.h>
 
@@ -24,11 +25,11 @@ class Busy {
     while (true) {
       turns = turns + 1;
 #ifdef __SANITIZE_THREAD__
-      ::usleep(0);  // its library holds signals back until a thread calls something that it knows
+      ::usleep(0);  // the sanitizer delays signals until the thread calls a function that it intercepts
 #endif
     }
   }
-  /// So many seconds, or less when it is disturbed.
+  /// Returns the seconds that were left when a signal interrupted the sleep; 0 if none did.
   unsigned sleep(unsigned seconds) {
     return ::sleep(seconds);
   }
@@ -42,7 +43,7 @@ class Busy {
   int wait_for(const pharos::Actor<Busy>& other) {
     return other.call<&Busy::process>().get();
   }
-  /// Until the other end writes: never interrupted where it was restarted.
+  /// Blocks for ever, because nothing writes to the pipe: a signal must restart read(), not interrupt it.
   int read() {
     int ends[2];
     if (::pipe(ends) != 0) return -1;

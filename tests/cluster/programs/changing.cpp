@@ -1,7 +1,7 @@
-// A program that changes what the head knows, about 200 times a second, while a test kills whatever there is:
-// `changing FILE THREADS`. Says "+name" when an actor is acknowledged to be there, "-name" when one is acknowledged to
-// be gone, and before it asks for either "?name"; until FILE exists. Then it looks for each actor that it has ever
-// asked for, and says "is name" or "no name".
+// A program that makes and kills named actors while a test kills processes of the cluster: `changing FILE THREADS`.
+// Each thread makes at most 25 changes a second. The program prints "?name" before it asks for a change, "+name" when
+// the actor is acknowledged to be there, and "-name" when it is acknowledged to be gone. Once FILE exists, the program
+// looks up each actor that it has ever asked for, and prints "is name" or "no name".
 
 #include <chrono>
 #include <deque>
@@ -21,7 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kPatience = 60s;
-constexpr std::size_t kLivingMax = 4;  // of each thread
+constexpr std::size_t kLivingMax = 4;  // actors of each thread
 constexpr const char* kNameSpace = "changing";
 
 class Marked {
@@ -70,9 +70,9 @@ class Changer {
   void run() {
     try {
       while (!std::filesystem::exists(until_)) {
-        const auto next = std::chrono::steady_clock::now() + 40ms;  // with eight threads 200 a second
+        const auto next = std::chrono::steady_clock::now() + 40ms;  // eight threads make 200 changes a second
         living_.size() < kLivingMax ? make() : end();
-        std::this_thread::sleep_until(next);  // the rate
+        std::this_thread::sleep_until(next);  // limits the rate
       }
     } catch (const std::exception& e) {
       say(std::string{"wrong: "} + e.what());

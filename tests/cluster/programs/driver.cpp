@@ -1,7 +1,7 @@
-// A program that tests kill: `cluster_driver quiet|load|grandchildren|forked`. Prints "ready" once its workers work, in
-// `load` then a line for each round. SIGTERM ends it as the end of main would.
-// Status: 0 after SIGTERM, 10 when the Runtime stopped, 11 after any other exception, 12 when a result did not come, 13
-// when a worker died before it was "ready".
+// A program that tests kill: `cluster_driver quiet|load|grandchildren|forked`. It prints "ready" once its workers work;
+// in the mode `load` it then prints a line for each round. After SIGTERM it returns from main.
+// Status: 0 after SIGTERM, 10 if the Runtime stopped, 11 after any other exception, 12 if a result did not come in
+// time, 13 if a worker died before "ready".
 
 #include <fcntl.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ std::atomic<bool> told_to_end = false;
 class Counter {
  public:
   int add(int amount) { return value_ += amount; }
-  /// Returns the number of a process in a session of its own, whose parent is not in the cluster.
+  /// Starts a process in a session of its own, whose parent is not in the cluster. Returns its process id.
   int leave_grandchild() {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return 0;
@@ -142,7 +142,7 @@ int main(int, char** argv) {
   } catch (const pharos::RuntimeStopped& e) {
     say("RuntimeStopped: " + std::string{e.what()});
     return 10;
-  } catch (const pharos::ActorDied& e) {  // in a load they are part of it
+  } catch (const pharos::ActorDied& e) {  // Load::run() catches those of the mode `load`
     say("not ready: " + std::string{e.what()});
     return 13;
   } catch (const pharos::WorkerDied& e) {

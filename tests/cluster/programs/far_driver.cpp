@@ -1,5 +1,5 @@
-// A program that tests run against a cluster of several nodes: `far_driver MODE`. Prints what tests look for, one line
-// each, and "done" at its end; what it throws as "TYPE: message", with status 1.
+// A program that tests run against a cluster of several nodes: `far_driver MODE`. It prints lines that tests look for,
+// and "done" at its end. After an exception it prints "TYPE: message" and ends with status 1.
 
 #include "far_driver.hpp"
 

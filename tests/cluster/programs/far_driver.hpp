@@ -1,6 +1,6 @@
 #pragma once
 
-// What far_driver's modes share, and the modes.
+// The helpers that the modes of far_driver share, and one function for each mode.
 
 #include <unistd.h>
 
@@ -75,7 +75,7 @@ inline void say_whether(const std::string& what, bool right) {
   say(what + (right ? ": yes" : ": no"));
 }
 
-// In far_driver_actors.cpp: calls of actors and their handles, and what outlives its program.
+// In far_driver_actors.cpp: calls of actors, their handles, and actors that outlive their program.
 void run_actors(pharos::Runtime& runtime);
 void run_large(pharos::Runtime& runtime);
 void run_stop(pharos::Runtime& runtime);
@@ -86,7 +86,7 @@ void run_has_actor(pharos::Runtime& runtime, const std::string& file);
 void run_ends_others_actor(pharos::Runtime& runtime, bool gently);
 void run_cuts(pharos::Runtime& runtime, std::uint64_t seed);
 
-// In far_driver_places.cpp: where actors, tasks and groups go, what they have there, and what waits.
+// In far_driver_places.cpp: on which nodes actors, tasks and groups run, which resources they get, and what waits.
 void run_gpu(pharos::Runtime& runtime);
 void run_tasks(pharos::Runtime& runtime);
 void run_overflow(pharos::Runtime& runtime, int nodes, const std::string& folder);
@@ -97,7 +97,8 @@ void run_waits(pharos::Runtime& runtime, const std::string& what);
 void run_crowd(pharos::Runtime& runtime);
 void run_owner(pharos::Runtime& runtime);
 
-// In far_driver_losses.cpp: meanwhile the test drains, stops or kills nodes, the head or this program, or fills a disk.
+// In far_driver_losses.cpp: while these run, the test drains, stops or kills nodes, the head or this program, or fills
+// a disk.
 void run_load(pharos::Runtime& runtime, const std::string& file);
 void run_drained(pharos::Runtime& runtime, const std::string& go);
 void run_fixed(pharos::Runtime& runtime);

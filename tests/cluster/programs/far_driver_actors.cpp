@@ -1,4 +1,4 @@
-// Modes of far_driver: calls of actors and their handles, and what outlives its program.
+// Modes of far_driver: calls of actors, their handles, and actors that outlive their program.
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Speaks at its end, and takes its time.
+/// Its destructor takes 200 ms and then prints a line, so that tests see whether it ran to its end.
 class Testator {
  public:
   ~Testator() {
@@ -36,7 +36,7 @@ class Testator {
   std::string node() { return where(); }
 };
 
-/// Calls another actor from inside of its own.
+/// Calls another actor from inside an actor.
 class Caller {
  public:
   int call(pharos::Actor<Counter> counter, int amount) { return wait_for(counter.call<&Counter::add>(amount)); }
@@ -47,7 +47,7 @@ class Caller {
   }
 };
 
-/// Breaks this process's connections to others by TCP, but for those to one port.
+/// Breaks the TCP connections of this process, except those whose peer has the port `but_to`.
 void cut_connections(int but_to = 0) {
   for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
     const int fd = std::atoi(entry.path().filename().c_str());
@@ -57,7 +57,7 @@ void cut_connections(int but_to = 0) {
     if (ntohs(peer.sin_port) != but_to) ::shutdown(fd, SHUT_RDWR);
   }
 }
-/// At random moments, for as long as it lives.
+/// Calls cut_connections() at random moments, in a thread of its own, until it is destroyed.
 class Cutter {
  public:
   explicit Cutter(std::uint64_t seed, int but_to = 0)
@@ -80,7 +80,7 @@ class Cutter {
   std::thread thread_;
 };
 
-/// Sees whether the calls of each caller come once each and in their order.
+/// Counts the calls that are repeated, missing or out of order, for each caller separately.
 class Sequence {
  public:
   int take(int caller, int number) {
@@ -102,12 +102,12 @@ class Sequence {
   std::optional<Cutter> cutter_;
 };
 
-/// How many results were not what they should be.
+/// Makes `calls` calls and returns how many results were wrong.
 int write_all(const pharos::Actor<Sequence>& sequence, int caller, int calls) {
   std::vector<pharos::Ref<int>> results;
   for (int number = 1; number <= calls; ++number) {
     results.push_back(sequence.call<&Sequence::take>(caller, number));
-    // Some wait, so that there are connections that break with little under way too.
+    // Waiting now and then lets connections also break while few calls are in flight.
     if (number % 100 == 0) wait_for(results.back());
   }
   int wrong = 0;
@@ -123,7 +123,7 @@ class Writer {
   }
 };
 
-/// Holds a handle of another.
+/// Holds a handle of another actor.
 class Keeper {
  public:
   void keep(pharos::Actor<Counter> counter) { counter_ = counter; }
@@ -139,7 +139,7 @@ std::string reversed(const std::string& text) {
 
 }  // namespace
 
-/// On nodes that have "b" and "c".
+/// Needs a node with the resource "b" and one with "c".
 void run_actors(pharos::Runtime& runtime) {
   const auto on_b = runtime.spawn<Caller>({.resources = {{"b", 1}}});
   const auto on_c = runtime.spawn<Counter>({.resources = {{"c", 1}}});
@@ -159,7 +159,7 @@ void run_actors(pharos::Runtime& runtime) {
     last = value;
   }
   say("5000 more: " + std::to_string(last));
-  // What b has made and asked for outlives it.
+  // The results that the actor on b has asked for, and the actor that it has made, outlive it.
   const auto sums = wait_for(on_b.call<&Caller::ask>(on_c));
   const auto made = on_b.call<&Caller::make>();
   const auto counter = wait_for(made);
@@ -171,7 +171,7 @@ void run_actors(pharos::Runtime& runtime) {
 void run_large(pharos::Runtime& runtime) {
   const pharos::ActorOptions on_c{.resources = {{"c", 1}}};
   {
-    // More than travels inline on one machine, there and back.
+    // The argument and the result are larger than what is sent inline on one machine.
     const std::string text = "begin" + std::string(8 << 20, 'a');
     const std::string back = wait_for(runtime.submit<&reversed>({.resources = {{"c", 1}}}, text));
     say("came back: " + std::to_string(back.size()) + " " + back.substr(back.size() - 6));
@@ -189,13 +189,14 @@ void run_large(pharos::Runtime& runtime) {
 
 void run_stop(pharos::Runtime& runtime) {
   for (const char* const resource : {"b", "c"}) {
-    static std::vector<pharos::Actor<Testator>> kept;  // for longer than the Runtime
+    static std::vector<pharos::Actor<Testator>> kept;  // so that the handles outlive the Runtime
     kept.push_back(runtime.spawn<Testator>({.resources = {{resource, 1}}, .max_restarts = -1}));
     say(std::string{resource} + " is " + wait_for(kept.back().call<&Testator::node>()));
   }
 }
 
-/// An actor of this one outlives the program; another that it holds, too; one that only the program holds does not.
+/// The detached actor "stays" outlives the program, and so does the actor whose handle it holds. An actor whose handle
+/// only the program holds does not.
 void run_leaves_detached(pharos::Runtime& runtime, bool dies) {
   const pharos::ActorOptions options{
       .name = "stays", .name_space = "far", .resources = {{"b", 0.5}}, .max_restarts = -1, .detached = true};
@@ -219,7 +220,7 @@ void run_ends_detached(pharos::Runtime& runtime) {
   say("stopped");
 }
 
-/// An actor that is found by others, until the file is there.
+/// Has an actor that other programs find by its name, until the file exists.
 void run_has_actor(pharos::Runtime& runtime, const std::string& file) {
   const auto ours = runtime.spawn<Counter>({.name = "ours", .name_space = "all"});
   wait_for(ours.call<&Counter::add>(1));
@@ -227,13 +228,13 @@ void run_has_actor(pharos::Runtime& runtime, const std::string& file) {
   while (!std::filesystem::exists(file)) std::this_thread::sleep_for(10ms);
   say("it goes on: " + std::to_string(wait_for(ours.call<&Counter::add>(1))));
 }
-/// Another program's.
+/// Ends the actor of another program that runs in the mode has_actor.
 void run_ends_others_actor(pharos::Runtime& runtime, bool gently) {
   const auto others = runtime.actor<Counter>("ours", "all");
   gently ? others.stop() : others.kill();
 }
 
-/// Connections break at both ends while two callers write.
+/// Breaks connections at both ends, the program's and the callee's, while two callers make calls.
 void run_cuts(pharos::Runtime& runtime, std::uint64_t seed) {
   constexpr int kCalls = 20'000;
   const auto sequence = runtime.spawn<Sequence>({.resources = {{"c", 1}}});

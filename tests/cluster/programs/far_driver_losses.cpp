@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Runs until the file is there.
+/// Runs until the file exists.
 int stay_until(std::string file, int number) {
   while (!std::filesystem::exists(file)) ::usleep(1000);
   return number + 1;
@@ -27,7 +27,7 @@ int stay_until(std::string file, int number) {
 
 }  // namespace
 
-/// Sixteen tasks at once, one after the other, until the file is there.
+/// Keeps sixteen tasks submitted, and waits for them in order, until the file exists.
 void run_load(pharos::Runtime& runtime, const std::string& file) {
   const pharos::TaskOptions where_both{.resources = {{"both", 0.25}}};
   say("b is " + to_string(wait_for(runtime.submit<&node_id>(where_both))));
@@ -47,9 +47,9 @@ void run_load(pharos::Runtime& runtime, const std::string& file) {
   say(std::to_string(wrong) + " wrong");
 }
 
-/// Counters on b that may move and that may not, and tasks that run until the test has begun to drain b.
+/// Has one counter on b that may move and one that may not, and tasks that run until the test has begun to drain b.
 void run_drained(pharos::Runtime& runtime, const std::string& go) {
-  // No call of it may run twice, and none is lost.
+  // Calls of this actor may not be repeated (max_task_retries is 0), and still no call is lost.
   const auto moving = runtime.spawn<Counter>({.resources = {{"both", 0.5}}, .max_restarts = 1});
   const auto fixed = runtime.spawn<Counter>({.resources = {{"b", 0.5}}});
   const std::string b = wait_for(fixed.call<&Counter::node>());
@@ -72,7 +72,7 @@ void run_drained(pharos::Runtime& runtime, const std::string& go) {
   fixed.kill();
 }
 
-/// A call that is not over before the test drains b, of an actor that may run nowhere else.
+/// Has an actor that may run only on b, and a call of it that still runs when the test drains b.
 void run_fixed(pharos::Runtime& runtime) {
   const auto b = wait_for(runtime.submit<&node_id>({.resources = {{"b", 1}}}));
   const auto fixed = runtime.spawn<Counter>({.name = "fixed", .node = b});
@@ -92,7 +92,7 @@ void run_fixed(pharos::Runtime& runtime) {
   }
 }
 
-/// An exclusive actor on b, whose node the test stops.
+/// Has an exclusive actor, whose node the test stops, and waits until it runs on another node.
 void run_exclusive(pharos::Runtime& runtime) {
   const auto alone = runtime.spawn<Counter>({.resources = {{"both", 1}}, .max_restarts = -1, .exclusive = true});
   const std::string before = wait_for(alone.call<&Counter::node>());
@@ -101,14 +101,14 @@ void run_exclusive(pharos::Runtime& runtime) {
   for (;;) {
     try {
       if (wait_for(alone.call<&Counter::node>()) != before) break;
-    } catch (const pharos::ActorDied&) {  // what was under way
+    } catch (const pharos::ActorDied&) {  // the call was in flight
     }
     ::usleep(10'000);
   }
   say("it is elsewhere");
 }
 
-/// One actor that cannot go elsewhere and one that can; the test kills the node below them.
+/// Has an actor that cannot run on another node and one that can. The test kills their node.
 void run_loss(pharos::Runtime& runtime) {
   const auto fixed = runtime.spawn<Counter>({.name = "fixed", .resources = {{"b", 0.5}}});
   const auto moving = runtime.spawn<Counter>({.name = "moving", .resources = {{"both", 1}}, .max_restarts = -1});
@@ -133,13 +133,13 @@ void run_loss(pharos::Runtime& runtime) {
         say(restarted ? "moved" : "moved without knowing");
         break;
       }
-    } catch (const pharos::ActorDied&) {  // what was under way
+    } catch (const pharos::ActorDied&) {  // the call was in flight
     }
     if (std::chrono::steady_clock::now() - begin > 20s) break;
   }
 }
 
-/// The test kills the node of its only bundle.
+/// Has a group with one bundle. The test kills the node of that bundle.
 void run_group_loss(pharos::Runtime& runtime) {
   const auto group = runtime.reserve({.bundles = {{.resources = {{"both", 1}}}}});
   const pharos::ActorOptions in_group{
@@ -162,7 +162,8 @@ void run_quiet(pharos::Runtime& runtime) {
   }
 }
 
-/// The head's disk is filled once `full` is there, and empty again once `room` is.
+/// The test fills the head's disk and then makes the file `full`; it empties the disk and makes `room`; it restarts the
+/// head and makes `restarted`.
 void run_full_disk(pharos::Runtime& runtime, const std::string& full, const std::string& room,
                    const std::string& restarted) {
   const auto wait_until = [](const std::string& file) {

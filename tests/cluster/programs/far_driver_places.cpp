@@ -1,4 +1,4 @@
-// Modes of far_driver: where actors, tasks and groups go, what they have there, and what waits.
+// Modes of far_driver: on which nodes actors, tasks and groups run, which resources they get, and what waits.
 
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ int stay(int seconds) {
   return seconds;
 }
 
-/// Comes back when so many of it run at the same time.
+/// Returns the node, once `all` tasks of this function run at the same time; "alone" if that does not happen in 20 s.
 std::string meet(std::string folder, int number, int all) {
   const auto begin = std::chrono::steady_clock::now();
   std::filesystem::create_directory(folder + "/" + std::to_string(number));
@@ -35,7 +35,8 @@ std::string meet(std::string folder, int number, int all) {
     if (std::chrono::steady_clock::now() - begin > 20s) return "alone";
     ::usleep(1000);
   }
-  ::usleep(5000);  // behind short tasks others wait at the same worker
+  // If tasks are short, the next tasks wait for the same worker instead of going to another one.
+  ::usleep(5000);
   return where();
 }
 
@@ -74,7 +75,8 @@ void run_tasks(pharos::Runtime& runtime) {
   const bool elsewhere = wait_for(runtime.submit<&node_of_task>({.resources = {{"c", 1}}})) !=
                          wait_for(runtime.submit<&node_of_task>({.resources = {{"b", 1}}}));
   say(elsewhere ? "tasks go where their resources are" : "both on one node");
-  // There is room for the actor once the worker on b has been given back; then it is leased again.
+  // The actor finds room once the task's worker on b has been given back. The last task then leases a worker there
+  // again.
   const pharos::TaskOptions on_b{.resources = {{"b", 1}}};
   say("first on b: " + std::to_string(wait_for(runtime.submit<&twice>(on_b, 1))));
   const auto alone = runtime.spawn<Counter>({.resources = {{"b", 1}}});
@@ -83,7 +85,7 @@ void run_tasks(pharos::Runtime& runtime) {
   say("again on b: " + std::to_string(wait_for(runtime.submit<&twice>(on_b, 21))));
 }
 
-/// Tasks for which the driver's own node has no room, while others have.
+/// Submits tasks for which the driver's own node has no room, while other nodes have room.
 void run_overflow(pharos::Runtime& runtime, int nodes, const std::string& folder) {
   for (int round = 0; round < 3; ++round) {
     const std::string place = folder + "/round" + std::to_string(round);
@@ -96,7 +98,7 @@ void run_overflow(pharos::Runtime& runtime, int nodes, const std::string& folder
   }
 }
 
-/// Tasks go to what they read, if that is much.
+/// A task runs on the node that has its argument, if the argument is large and is not on this node too.
 void run_nearest(pharos::Runtime& runtime) {
   const auto there = runtime.spawn<Counter>({.resources = {{"c", 0.5}}});
   const std::string place = wait_for(there.call<&Counter::node>());
@@ -109,7 +111,7 @@ void run_nearest(pharos::Runtime& runtime) {
   say("to what is here, too: " + std::string{wait_for(runtime.submit<&where_with>(large)) == place ? "yes" : "no"});
 }
 
-/// On nodes with the labels zone=b and zone=c,disk=ssd.
+/// Needs a node "b" with the label zone=b, and a node "c" with the labels zone=c and disk=ssd.
 void run_placed(pharos::Runtime& runtime) {
   {
     std::vector<pharos::Actor<Counter>> spread;
@@ -167,7 +169,8 @@ void run_groups(pharos::Runtime& runtime) {
   say("then has " + std::to_string(wait_for(later.nodes()).size()));
 }
 
-/// Waits for an actor or a task on "c", or for a CPU of any node when three are taken. What for, SIGQUIT tells.
+/// Waits for an actor or for tasks on "c", or for a CPU when three tasks have all CPUs. After SIGQUIT the program
+/// writes what it waits for.
 void run_waits(pharos::Runtime& runtime, const std::string& what) {
   const pharos::TaskOptions on_c{.resources = {{"c", 1}}};
   say("c is " + wait_for(runtime.submit<&node_of_task>(on_c)));
@@ -188,7 +191,8 @@ void run_waits(pharos::Runtime& runtime, const std::string& what) {
   }
 }
 
-/// Some have what others wait for, until the test ends it.
+/// Has an actor and a group that hold resources for which another actor and group wait, until the test ends the
+/// program.
 void run_crowd(pharos::Runtime& runtime) {
   const auto holder = runtime.spawn<Counter>({.name = "holder", .resources = {{"b", 1}}});
   const auto next = runtime.spawn<Counter>({.name = "next", .resources = {{"b", 1}}});
@@ -200,7 +204,7 @@ void run_crowd(pharos::Runtime& runtime) {
   next.call<&Counter::add>(1).get();
 }
 
-/// Something of each kind, on all nodes.
+/// Owns actors, objects, a group and a task, spread over all nodes, until the test ends the program.
 void run_owner(pharos::Runtime& runtime) {
   const auto on_b = runtime.spawn<Counter>({.name = "on b", .resources = {{"b", 1}}, .max_restarts = -1});
   const auto on_c = runtime.spawn<Counter>({.name = "on c", .name_space = "all", .resources = {{"c", 1}}});

@@ -1,6 +1,6 @@
-// A program that tests run against a cluster of several nodes, "b" and "c" beside the head: `far_objects MODE FILE`.
-// Large values go from node to node. Prints what tests look for, one line each, and "done" at its end; what it throws
-// as "TYPE: message", with status 1.
+// A program that tests run against a cluster of the head and the nodes "b" and "c": `far_objects MODE FILE`. It sends
+// large values from node to node. It prints lines that tests look for, and "done" at its end. After an exception it
+// prints "TYPE: message" and ends with status 1.
 
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ using pharos::cluster::say;
 
 constexpr std::size_t kMib = std::size_t{1} << 20;
 
-/// Words that count up from this number.
+/// Makes a block of 64-bit words, each of which is `number` plus the word's offset.
 Bytes block(std::size_t size, std::uint64_t number) {
   std::vector<std::byte> bytes(size);
   for (std::size_t at = 0; at + sizeof number <= size; at += sizeof number) {
@@ -78,7 +78,7 @@ class Keeper {
 Bytes make_block(std::size_t size, std::uint64_t number) {
   return block(size, number);
 }
-/// What lies in the first one, plus one each word.
+/// Returns the block whose words are greater by one. Returns empty bytes if `bytes` is not the block of `number`.
 Bytes next_block(const Bytes& bytes, std::uint64_t number) {
   return holds(bytes, bytes.size(), number) ? block(bytes.size(), number + 1) : Bytes{};
 }
@@ -87,7 +87,7 @@ pharos::ActorOptions on(const char* resource) {
   return {.name = resource, .resources = {{resource, 1}}};
 }
 
-/// Until the file is there, or gone.
+/// Waits until the file exists or, if `there` is false, until it does not.
 void wait_for(const std::filesystem::path& file, bool there = true) {
   while (std::filesystem::exists(file) != there) std::this_thread::sleep_for(5ms);
 }
@@ -125,7 +125,7 @@ void run_keep(pharos::Runtime& runtime, const std::filesystem::path& go) {
   wait_for(go);
 }
 
-// Several that want it at once.
+// Two nodes read the same value at the same time.
 void run_chain(pharos::Runtime& runtime) {
   constexpr std::size_t kSize = 64 * kMib;
   const auto b = runtime.spawn<Keeper>(on("b"));
@@ -138,7 +138,8 @@ void run_chain(pharos::Runtime& runtime) {
   }
 }
 
-// Until told that the node is gone.
+// Makes values on the node with "both" and waits until the test, which kills that node, makes the file `go`. Lost
+// values are then made again by retries of their tasks, if the tasks allow retries.
 void run_lost(pharos::Runtime& runtime, const std::filesystem::path& go) {
   constexpr std::size_t kSize = 8 * kMib;
   const pharos::TaskOptions again{.resources = {{"both", 1}}, .max_retries = 3};
@@ -159,7 +160,7 @@ void run_lost(pharos::Runtime& runtime, const std::filesystem::path& go) {
   }
 }
 
-// One value from here to c, and one back.
+// Sends one value from the program to c, and one back.
 void run_once(pharos::Runtime& runtime) {
   constexpr std::size_t kSize = 16 * kMib;
   const auto c = runtime.spawn<Keeper>(on("c"));
@@ -168,13 +169,13 @@ void run_once(pharos::Runtime& runtime) {
   say(std::string{"back: "} + (holds(c.call<&Keeper::make>(kSize, 6U).get(), kSize, 6) ? "right" : "wrong"));
 }
 
-// What the second call reads comes while the first one runs.
+// The argument of the second call arrives while the first call runs.
 void run_ahead(pharos::Runtime& runtime, const std::filesystem::path& go) {
   constexpr std::size_t kSize = 16 * kMib;
   const auto c = runtime.spawn<Keeper>(on("c"));
   const auto value = runtime.put(block(kSize, 8));
   const auto again = runtime.put(block(kSize, 9));
-  // It has used its node's store before.
+  // After this call the actor has already used the store of its node.
   static_cast<void>(c.call<&Keeper::check>(value, kSize, 8U).get());
   const auto first = c.call<&Keeper::wait_until_there>(go.string());
   const auto second = c.call<&Keeper::check>(again, kSize, 9U);
@@ -183,7 +184,7 @@ void run_ahead(pharos::Runtime& runtime, const std::filesystem::path& go) {
   say(std::string{"checked: "} + (second.get() ? "right" : "wrong"));
 }
 
-// For as long as the link to b lives.
+// The node c reads a large value of b, while the test breaks the connection to b.
 void run_cut(pharos::Runtime& runtime) {
   constexpr std::size_t kSize = 64 * kMib;
   const auto b = runtime.spawn<Keeper>(on("b"));

@@ -1,5 +1,5 @@
-// Groups on the nodes "b" and "c" and the head's, whose members are apart, or where each asks to be. Says of each
-// member its node and its GPUs.
+// Makes three actor groups on the head's node, "b" and "c": one whose members are on different nodes, one whose members
+// are together, and one whose members each ask for a place. Prints the node and the GPUs of each member.
 
 #include <cstdlib>
 #include <string>

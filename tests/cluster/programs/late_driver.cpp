@@ -1,4 +1,5 @@
-// `late_driver before|after LIBRARY`: loads the library before or after its Runtime begins, and submits its function.
+// `late_driver before|after LIBRARY`: loads the library before or after the Runtime starts, and submits the library's
+// function.
 
 #include <dlfcn.h>
 

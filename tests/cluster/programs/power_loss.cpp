@@ -1,6 +1,6 @@
-// A library that is loaded before all others into a process whose log is to be lost as a power failure loses it: what
-// it writes to files *.log below POWER_LOSS_FOLDER stays in its own memory until it syncs them, and dies with it. With
-// POWER_LOSS_LIES the sync says that it is done, and does nothing.
+// A library for LD_PRELOAD that makes the death of a process lose data as a power failure does: bytes that the process
+// writes to files *.log below POWER_LOSS_FOLDER stay in its memory until it syncs or closes the file, and are lost if
+// the process dies before. With POWER_LOSS_LIES a sync reports success, but writes nothing.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ std::map<int, std::string>& unsynced() {
   return all;
 }
 
-// The lock is held.
+// The caller holds the lock.
 bool write_through(int fd) {
   auto bytes = unsynced().extract(fd);
   if (bytes.empty()) return true;

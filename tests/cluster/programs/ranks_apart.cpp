@@ -1,5 +1,6 @@
-// Ranks on several nodes, or that a launcher has started: sums, of a group until a node goes; then of those that are
-// left.
+// Ranks on several nodes that compute sums. If a launcher has started this process, it is one rank and computes one
+// sum. Otherwise it makes a group of ranks, which compute sums until a node is lost, and then once more with the ranks
+// that are left.
 
 #include <unistd.h>
 
@@ -37,7 +38,7 @@ class Ranks {
 
 int main() {
   return pharos::cluster::report([] {
-    // One of those that a launcher has started.
+    // A size over 1 means that a launcher has started this process as one of several ranks.
     ml::Communicator launched = ml::Communicator::from_environment({.timeout = std::chrono::seconds{20}});
     if (launched.size() > 1) {
       std::vector<double> data(1000, launched.rank() + 1);

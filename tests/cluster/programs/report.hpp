@@ -1,6 +1,6 @@
 #pragma once
 
-// How programs that tests run speak and end.
+// How the programs that tests run print lines and end.
 
 #include <exception>
 #include <iostream>
@@ -15,7 +15,7 @@ inline void say(const std::string& line) {
   std::cout << line << std::endl;
 }
 
-/// Runs that, says "done" and gives 0; or says what it threw, as "TYPE: message", and gives 1.
+/// Calls `run`, prints "done" and returns 0. If `run` throws, prints "TYPE: message" and returns 1.
 template <class Run>
 int report(const Run& run) {
   try {

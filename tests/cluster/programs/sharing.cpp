@@ -1,7 +1,9 @@
-// Programs that share a cluster. `flood COUNT MILLISECONDS`: so many tasks of so long, says "floods" when the first has
-// come back, and how many milliseconds all took. `short COUNT`: tasks of 1 ms, one after the other. `actors COUNT`:
-// actors with a CPU, the same. Both say the longest wait for one, in milliseconds. `beside COUNT` has so many actors
-// that do nothing, and then floods.
+// Programs that share a cluster:
+// `flood COUNT MILLISECONDS` submits COUNT tasks that take so long each. It prints "floods" when the first task has
+// ended, and at the end how many milliseconds all took.
+// `short COUNT` runs tasks of 1 ms one after the other, and prints the longest time of one in milliseconds.
+// `actors COUNT` does the same with actors that need a CPU.
+// `beside COUNT MILLISECONDS` makes COUNT actors that do nothing, and then two floods.
 
 #include <unistd.h>
 
@@ -21,7 +23,7 @@ using pharos::cluster::say;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// Needs no CPU: the machine that tests run on may have fewer than the cluster says.
+/// Sleeps instead of computing, because the test machine may have fewer CPUs than the cluster claims.
 int hold(std::int64_t milliseconds) {
   ::usleep(static_cast<useconds_t>(milliseconds * 1000));
   return 1;
@@ -46,7 +48,8 @@ void flood(pharos::Runtime& runtime, int count, std::int64_t milliseconds) {
   say(milliseconds_since(begin));
 }
 
-/// One now and then, at other moments of the tasks that it waits for.
+/// Prints the longest time of `count` calls. The pause between two calls makes each call begin at another moment within
+/// the tasks of the flood.
 template <class One>
 void measure(int count, const One& one) {
   Clock::duration longest{};
@@ -77,7 +80,7 @@ int main(int count, char** words) {
       std::vector<pharos::Actor<Seat>> idle;
       for (int i = 0; i < times; ++i) idle.push_back(runtime.spawn<Seat>());
       for (const auto& each : idle) each.call<&Seat::sit>().get();
-      flood(runtime, 16, 20);  // each node has the program then
+      flood(runtime, 16, 20);  // afterwards each node has received the program
       flood(runtime, 160, milliseconds);
     }
   });

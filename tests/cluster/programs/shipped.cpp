@@ -1,5 +1,5 @@
-// A program that a node does not have: `shipped MODE`. Prints what tests look for, one line each, and "done" at its
-// end; what it throws as "TYPE: message", with status 1. The node that is meant has the resource "b".
+// A program that the node with the resource "b" does not have: `shipped MODE`. It prints lines that tests look for, and
+// "done" at its end. After an exception it prints "TYPE: message" and ends with status 1.
 
 #include <signal.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 using pharos::cluster::say;
 
-/// So that it goes in many parts.
+/// Makes the executable so large that it is sent in many parts.
 [[gnu::used]] char ballast[4 << 20] = {1};
 
 class Traveller {
@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
   if (mode == "signal") return wait_for_signal(), 3;
   return pharos::cluster::report([&] {
     pharos::Runtime runtime;
-    // Another executable takes this one's place, before a node has opened it.
+    // Replaces this executable by another one before a node has opened it.
     if (mode == "replaced") fs::rename(argv[2], fs::read_symlink("/proc/self/exe"));
     if (mode == "leaves") {
       return say_where(runtime.spawn<Traveller>(

@@ -1,6 +1,7 @@
-// A wire between a port here and one of another network namespace, on which each packet takes a time of its own, so
-// that later ones overtake: `slow_wire PORT PROCESS MILLISECONDS JITTER SEED`. The other end is "eth0" where PROCESS
-// is. Says "ready" when both ports are there; without it they are gone.
+// A wire between a network port in this network namespace and one in another: `slow_wire PORT PROCESS MILLISECONDS
+// JITTER SEED`. Each packet takes a random time, so that later packets may overtake earlier ones. The other end is
+// "eth0" in the namespace of PROCESS. Prints "ready" when both ports exist. The ports exist as long as this program
+// runs.
 
 #include <fcntl.h>
 #include <linux/if_tun.h>
@@ -26,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kOnTheWayMax = 20'000;  // what comes then is lost
+constexpr std::size_t kOnTheWayMax = 20'000;  // packets over this limit are lost
 
 int must(int result, const char* what) {
   if (result < 0) throw std::runtime_error{std::string{what} + ": " + std::strerror(errno)};
@@ -80,7 +81,7 @@ int main(int, char** argv) {
     }
     while (!under_way.empty() && under_way.begin()->first <= Clock::now()) {
       const auto packet = under_way.extract(under_way.begin());
-      // A port that is not up yet, or takes no more, loses it.
+      // The packet is lost if the port is not up yet, or is full.
       [[maybe_unused]] const auto n =
           ::write(packet.mapped().to, packet.mapped().bytes.data(), packet.mapped().bytes.size());
     }

@@ -1,8 +1,9 @@
-// A program with objects that tests kill: `store_driver FOLDER driver|worker|nobody [FAILPOINT]`. It uses a store of
-// 64 MiB that spills to FOLDER ("none": it does not), in rounds, and prints "round" after each. An order for a
-// failpoint is for itself or for its first actor; "died" is printed when an actor has. After SIGTERM it lets go of
-// everything and asks for the whole store: "clean", or what is wrong. Status: 0 after SIGTERM, 10 when the Runtime
-// stopped, 11 after any other exception.
+// A program that uses the object store while tests kill processes: `store_driver FOLDER driver|worker|nobody
+// [FAILPOINT]`. The store has 64 MiB and spills to FOLDER; the folder "none" means that nothing is spilled. The program
+// works in rounds, and prints "round" after each. The order FAILPOINT is given to the program itself (`driver`) or to
+// its first actor (`worker`). The program prints "died" when an actor or a worker has died. After SIGTERM it drops all
+// objects and allocates the whole store: it prints "clean" if that works, else what is wrong.
+// Status: 0 after SIGTERM, 10 if the Runtime stopped, 11 after any other exception.
 
 #include <signal.h>
 #include <unistd.h>
@@ -33,7 +34,7 @@ void say(const std::string& line) {
   std::cout << line << std::endl;
 }
 
-// Fills a block with words that count up from its number.
+// Writes one word into each 4096 bytes of the block, made of the block's number and the word's offset.
 void fill(std::span<std::byte> bytes, std::uint64_t number) {
   for (std::size_t at = 0; at + sizeof number <= bytes.size(); at += 4096) {
     const std::uint64_t word = (number << 32) + at;
@@ -58,7 +59,7 @@ pharos::Bytes made_by_task(std::size_t size, std::uint64_t number) {
 class Keeper {
  public:
   void order(const std::string& failpoint) { pharos::order_failpoint(pharos::parse_failpoint(failpoint).value()); }
-  /// How many of those that it kept before, and of these, are not what they should be.
+  /// Replaces the refs that this actor keeps. Returns how many of the old and of the new blocks hold wrong bytes.
   std::size_t keep(const std::vector<pharos::Ref<pharos::Bytes>>& refs, const std::vector<std::uint64_t>& numbers) {
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < refs_.size(); ++i) wrong += holds(refs_[i].get(), numbers_[i]) ? 0 : 1;
@@ -108,7 +109,8 @@ class Load {
     }
     mine_.clear();
     actors_.clear();
-    // A slot of 64 MiB is all that there is room for. What nobody claims after its maker's death is kept for a while.
+    // This slot needs the whole store, so it fits only once all objects are gone. Objects that nobody has claimed after
+    // the death of their maker are kept for a while, so the allocation is repeated.
     const auto until = std::chrono::steady_clock::now() + 15s;
     for (;;) {
       try {
@@ -164,7 +166,7 @@ class Load {
 
   pharos::Runtime& runtime_;
   const std::size_t live_;
-  std::string order_;  // for the first actor
+  std::string order_;  // failpoint order for the first actor
   std::vector<std::optional<pharos::Actor<Keeper>>> actors_;
   std::mt19937_64 random_{std::random_device{}()};
   std::uint64_t last_number_ = 100;

@@ -1,4 +1,4 @@
-// A static initialiser starts a thread, which a fork would not take along.
+// A program whose static initialiser starts a thread. A fork would not copy that thread.
 
 #include <pthread.h>
 #include <unistd.h>

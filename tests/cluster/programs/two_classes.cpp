@@ -1,4 +1,4 @@
-// Two classes of one name in anonymous namespaces, with methods of different names.
+// Two classes with the same name in anonymous namespaces, whose methods have different names.
 
 #include <iostream>
 

@@ -1,4 +1,4 @@
-// Two static functions of one name, with a lambda each.
+// Two static functions with the same name, and in each translation unit a lambda that calls its own one.
 
 #include "two_functions.hpp"
 

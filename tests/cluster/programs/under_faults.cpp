@@ -1,5 +1,5 @@
-// A program that goes on while a test cuts networks and stops processes below it: `under_faults MODE FILE…`. Prints
-// what tests look for, one line each, and "done" at its end; what it throws as "TYPE: message", with status 1.
+// A program that makes calls while a test cuts networks or stops processes: `under_faults MODE FILE…`. It prints lines
+// that tests look for, and "done" at its end. After an exception it prints "TYPE: message" and ends with status 1.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ T wait_for(const pharos::Ref<T>& ref, std::chrono::milliseconds time = 60s) {
   return ref.get(pharos::Deadline::in(time));
 }
 
-/// Sees whether the calls of each caller come once each and in their order.
+/// Counts the calls that are repeated, missing or out of order, for each caller separately.
 class Sequence {
  public:
   int take(int caller, int number) {
@@ -42,8 +42,8 @@ class Sequence {
   int wrong_ = 0;
 };
 
-/// Two hundred calls a second, each fiftieth with a value of so many bytes in the object store, until the file is
-/// there. "so many calls, so many wrong".
+/// Makes two hundred calls a second until the file exists. With every fiftieth call it makes another one, whose
+/// argument is a value of `bytes` bytes in the object store. Returns "N calls, M wrong".
 std::string call_until(pharos::Runtime& runtime, const pharos::Actor<Sequence>& sequence, int caller,
                        const std::string& file, std::size_t bytes) {
   std::vector<pharos::Ref<int>> results;
@@ -53,7 +53,7 @@ std::string call_until(pharos::Runtime& runtime, const pharos::Actor<Sequence>& 
     if (results.size() % 50 == 0) {
       sizes.push_back(sequence.call<&Sequence::measure>(runtime.put(pharos::Bytes{std::string(bytes, 'a')})));
     }
-    std::this_thread::sleep_for(5ms);  // the rate
+    std::this_thread::sleep_for(5ms);  // limits the rate
   }
   int wrong = 0;
   int number = 0;
@@ -69,7 +69,7 @@ class Writer {
   }
 };
 
-/// From the program and from "c" to "b".
+/// The program and an actor on "c" call an actor on "b" until the file exists.
 void run_steady(pharos::Runtime& runtime, const std::string& file, std::size_t bytes) {
   const auto sequence = runtime.spawn<Sequence>({.resources = {{"b", 1}}});
   const auto writer = runtime.spawn<Writer>({.resources = {{"c", 1}}});
@@ -85,7 +85,7 @@ int nap(int number) {
   std::this_thread::sleep_for(3s);
   return number;
 }
-/// Runs one task after the other on "c" until the file is there: they take long, and may not run twice.
+/// Runs one task after the other on "c" until the file exists. The tasks take 3 s each and may not run twice.
 class Taskmaster {
  public:
   std::string run(const std::string& file) {
@@ -100,7 +100,8 @@ class Taskmaster {
   }
 };
 
-/// Each of three machines calls another one: the program "h", "c" "h", and "h" "b". "h" has tasks on "c".
+/// Machines call each other until the file exists: the program and "c" call "h", "h" calls "b", and an actor on "h"
+/// runs tasks on "c".
 void run_around(pharos::Runtime& runtime, const std::string& file) {
   constexpr std::size_t kBytes = std::size_t{200} << 10;
   const auto on_h = runtime.spawn<Sequence>({.resources = {{"h", 1}}});
@@ -125,7 +126,8 @@ void run_around(pharos::Runtime& runtime, const std::string& file) {
   say(first == last ? "the same processes" : "other processes");
 }
 
-/// Writes a line for each call, whose order the file keeps: "CALLER INCARNATION MILLISECONDS".
+/// Appends a line to the file for each call: "CALLER INCARNATION MILLISECONDS". The lines are in the order of the
+/// calls.
 class Marker {
  public:
   std::uint32_t mark(const std::string& file, const std::string& caller) {
@@ -140,7 +142,8 @@ class Marker {
   }
 };
 
-/// Whatever its calls meet, but for the end of its program.
+/// Calls the actor "moving" until the file exists, and prints each new incarnation. Ignores all errors of the calls
+/// except RuntimeStopped.
 void mark_until(pharos::Runtime& runtime, const std::string& sink, const std::string& caller, const std::string& file) {
   std::uint32_t newest = 0;
   while (!std::filesystem::exists(file)) {
@@ -152,7 +155,7 @@ void mark_until(pharos::Runtime& runtime, const std::string& sink, const std::st
       throw;
     } catch (const pharos::Exception&) {
     }
-    std::this_thread::sleep_for(10ms);  // the rate
+    std::this_thread::sleep_for(10ms);  // limits the rate
   }
 }
 class Neighbour {
@@ -163,7 +166,7 @@ class Neighbour {
   }
 };
 
-/// The actor "moving", on a node with "both", which has a neighbour there that calls it, too.
+/// Calls the actor "moving", which runs on a node with the resource "both". A second actor on that node calls it too.
 void run_moving(pharos::Runtime& runtime, const std::string& file, const std::string& sink) {
   const auto moving =
       runtime.spawn<Marker>({.name = "moving", .name_space = "faults", .resources = {{"both", 1}}, .max_restarts = -1});
@@ -207,7 +210,8 @@ class Caller {
   pharos::Actor<Counter> counter_;
 };
 
-/// "b" calls "c", and its value is read there, while the test cuts them off from each other until the file is there.
+/// An actor on "b" calls one on "c", and "c" reads a value of "b". The test cuts the two nodes off from each other
+/// before it makes the file `cut`, and connects them again before it makes the file `healed`.
 void run_between(pharos::Runtime& runtime, const std::string& cut, const std::string& healed) {
   const auto wait_until = [](const std::string& file) {
     while (!std::filesystem::exists(file)) std::this_thread::sleep_for(10ms);

@@ -1,5 +1,5 @@
-// A program that tests run while they kill the head: `without_head MODE FILE…`. Prints what tests look for, one line
-// each, and "done" at its end; what it throws as "TYPE: message", with status 1.
+// A program that runs while tests kill the head: `without_head MODE [FOLDER]`. It prints lines that tests look for, and
+// "done" at its end. After an exception it prints "TYPE: message" and ends with status 1.
 
 #include <unistd.h>
 
@@ -31,17 +31,17 @@ std::string now_in_ms() {
   return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
 
-/// The process and the incarnation that say it.
+/// The process id and the incarnation of the actor that calls this function.
 std::string who() {
   return std::to_string(::getpid()) + ' ' + std::to_string(pharos::context().incarnation);
 }
 
-/// Calls another one, which calls it meanwhile.
+/// Two of these actors call each other at the same time.
 class Peer {
  public:
   std::string self() const { return who(); }
-  /// Until the file is there. Each call that has its answer is a line of the sink: when it was made and answered, and
-  /// by whom.
+  /// Calls the other actor until the file exists. Writes a line to `sink` for each call that was answered: when it was
+  /// made, when it was answered, and by which process and incarnation. Returns the number of calls.
   pharos::Async<int> call_until(pharos::Actor<Peer> other, std::string sink, std::string file) {
     std::ofstream lines{sink};
     int calls = 0;
@@ -50,7 +50,7 @@ class Peer {
       const std::string answer = co_await other.call<&Peer::self>({.deadline = pharos::Deadline::in(10s)});
       lines << made << ' ' << now_in_ms() << ' ' << answer << std::endl;
       ++calls;
-      const auto slept = co_await pharos::async::sleep(10ms);  // the rate
+      const auto slept = co_await pharos::async::sleep(10ms);  // limits the rate
       if (!slept) break;
     }
     co_return calls;
@@ -61,7 +61,8 @@ void say_who(const std::string& name, const pharos::Actor<Peer>& peer) {
   say(name + " is " + wait_for(peer.call<&Peer::self>()));
 }
 
-/// On "b" and "c". There is room for one more on each.
+/// Has an actor on "b" and one on "c", which call each other. Each node has room for one more actor, which is made
+/// after the head has been restarted.
 void run_each_other(pharos::Runtime& runtime, const std::string& folder) {
   const auto spawn_on = [&](const std::string& name, const std::string& resource) {
     const pharos::ActorOptions options{
@@ -84,7 +85,7 @@ void run_each_other(pharos::Runtime& runtime, const std::string& folder) {
   say(std::to_string(calls) + " calls");
 }
 
-/// Has a child, which lives as long as it does.
+/// Has a child actor, which lives as long as the parent.
 class Parent {
  public:
   Parent()

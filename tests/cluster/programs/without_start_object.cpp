@@ -1,4 +1,4 @@
-// Linked with libpharos.so, but without the start object.
+// A program that is linked with libpharos.so, but without the start object.
 
 #include <iostream>
 

@@ -1,5 +1,5 @@
-// Writes and ends in ways that `pharos logs` shows: `writing MODE`. Says "ready" when all is as the mode says, and
-// stays.
+// A program whose workers write and crash, for the tests of `pharos logs`: `writing MODE`. Each mode prints a line when
+// the test can go on ("floods" writes it to the standard error), and then waits for a signal.
 
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ class Writer {
     for (int i = 0; i < lines; ++i) std::cout << line << '\n';
     std::cout << "the last line" << std::endl;
   }
-  /// For ever.
+  /// Writes a line every 20 ms and never returns.
   void tick() {
     for (int i = 0;; ++i) {
       std::cout << "tick " << i << std::endl;

@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMarkName = "PHAROS_TEST_RUN";
 
-// Empty where there is nothing, or no more: a process's files end with it, also in the middle of a read.
+// Returns what can be read, which may be nothing: the files of a process in /proc vanish when the process ends, even in
+// the middle of a read.
 std::string contents(const std::string& path) {
   std::string text;
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -67,12 +68,13 @@ Part part_of(const FoundProcess& process, const std::string& environment) {
   if (process.name == "pharos-keeper") return Part::kKeeper;
   if (process.name == "pharos-node") return Part::kNode;
   if (process.name == "pharos-zygote") return Part::kZygote;
-  // Forked from the zygote, whose environment began with its role; a program that a worker executes has none.
+  // A worker is forked from the zygote, so /proc shows the zygote's first environment, which has this variable. A
+  // program that a worker executes does not have it.
   if (has_variable(environment, "PHAROS_ROLE=")) return Part::kWorker;
   return Part::kOther;
 }
 
-/// A process as it is now; pid 0 when it has ended meanwhile.
+/// Describes the process in its present state. The result has pid 0 if the process has ended.
 FoundProcess look_at(const std::string& pid) {
   FoundProcess process;
   const std::string stat = contents("/proc/" + pid + "/stat");
@@ -93,7 +95,8 @@ std::string kind_of(const std::string& target) {
   return bracket == std::string::npos ? target : target.substr(0, bracket);  // "socket:[1234]"
 }
 
-// Memory without a name ends with the descriptors of the run's processes; this one's are Holdings.
+// Only shared memory with a name can be left behind: memory without one ends with the descriptors of the processes that
+// hold it. Holdings compares the descriptors of the test's own process.
 void add_shared_memory(std::vector<std::string>& found) {
   for (const auto& name : names_in("/dev/shm")) {
     if (name.find("pharos") != std::string::npos) found.push_back("file /dev/shm/" + name);
@@ -113,7 +116,7 @@ void add_cgroups(std::vector<std::string>& found) {
   }
 }
 
-// What nothing ties to one run.
+// Finds the shared memory and the cgroups of all runs: nothing in them tells which run made them.
 std::vector<std::string> of_the_machine() {
   std::vector<std::string> found;
   add_shared_memory(found);
@@ -191,11 +194,11 @@ std::vector<FoundProcess> Census::wait_for(Part part, std::size_t count) const {
 std::vector<std::string> Census::leftovers() const {
   std::vector<std::string> found;
   for (const auto& process : processes()) found.push_back(process.to_string());
-  // What is removed meanwhile is not left behind.
+  // A file that is removed during the search is not left behind.
   std::error_code error;
   for (auto it = fs::recursive_directory_iterator{root_, error}; !error && it != fs::recursive_directory_iterator{};
        it.increment(error)) {
-    // The folder itself, and the user's folder in it, stay from run to run.
+    // PHAROS_FOLDER, its parents and the user's folder in it are meant to stay after a run.
     std::error_code gone;
     const bool stays = folder_.string().starts_with(it->path().string()) ||
                        (it->path().parent_path() == folder_ && it->is_directory(gone));

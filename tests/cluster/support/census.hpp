@@ -9,7 +9,7 @@
 
 namespace pharos::cluster {
 
-/// What a process of a run is there for.
+/// The role of a process in a run. kOther is a program that the test or a worker has started.
 enum class Part { kKeeper, kNode, kZygote, kWorker, kOther };
 
 struct FoundProcess {
@@ -23,50 +23,52 @@ struct FoundProcess {
   std::string to_string() const;
 };
 
-/// All that one run leaves on a machine: processes, files, sockets, shared memory, cgroups.
-/// Making one marks this process: whatever it starts from then on inherits the mark in its environment, across setsid()
-/// and double forks, and has PHAROS_FOLDER in a folder of the run's own. One run at a time; one thread.
-/// Ends: the folder is removed; processes are left alone.
+/// Finds everything that one run leaves on a machine: processes, files, sockets, shared memory, cgroups.
+/// The constructor sets two environment variables of this process, which later children inherit, even across setsid()
+/// and double forks: a mark of the run, and PHAROS_FOLDER, which is a folder that only this run uses. A process has one
+/// Census at a time and uses it from one thread. The destructor removes the folder; it does not end any process.
 class Census {
  public:
-  /// `path_bytes`: how long the folder's path is to be at least.
+  /// `path_bytes` is the least length of the folder's path.
   explicit Census(std::size_t path_bytes = 0);
   Census(Census&&) = delete;
   ~Census();
 
-  /// PHAROS_FOLDER.
+  /// The value of PHAROS_FOLDER.
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// Every process of the run but this one; and those below this one, marked or not.
+  /// Every process of the run except this one. Descendants of this process count even if they do not have the mark.
   std::vector<FoundProcess> processes() const;
   std::vector<FoundProcess> processes(Part part) const;
-  /// Waits until there are so many processes of this part. Fails the test when there never are; then empty.
+  /// Waits until exactly `count` processes have this role. If that does not happen in time, fails the test and returns
+  /// an empty vector.
   std::vector<FoundProcess> wait_for(Part part, std::size_t count) const;
 
-  /// One line for each thing that the run has left, this process's own things aside.
+  /// One line for each thing that the run has left. What this process itself holds is not included: see Holdings.
   std::vector<std::string> leftovers() const;
-  /// Fails the test when something is left after this time.
+  /// Waits until nothing is left, and fails the test if something is still left after this time.
   void expect_nothing_left(std::chrono::milliseconds within = std::chrono::seconds{10}) const;
 
  private:
   std::string mark_;
-  std::vector<std::string> before_;  // shared memory and cgroups that others have
+  std::vector<std::string> before_;  // shared memory and cgroups that existed before this run
   std::filesystem::path root_;
   std::filesystem::path folder_;
 };
 
-/// What this process holds: descriptors by what they are, threads by their names.
+/// What this process holds: its descriptors, each by its kind or path, and its threads, each by its name.
 struct Holdings {
   std::vector<std::string> descriptors;
   std::vector<std::string> threads;
 
   static Holdings now();
-  /// The same descriptors, and no thread more: one that was joined may have been seen before, and be gone since.
+  /// Returns whether the descriptors are the same as in `before`, and no thread is new. A thread may be missing: one
+  /// that was already joined may still have been listed in `before`.
   bool are_as(const Holdings& before) const;
 };
 std::ostream& operator<<(std::ostream& out, const Holdings& holdings);
 
-/// Asks again and again, every few milliseconds, until it is so or the time has passed.
+/// Calls `condition` every few milliseconds until it returns true or the time has passed. Returns its last result.
 template <class Condition>
 bool eventually(const Condition& condition, std::chrono::milliseconds within = std::chrono::seconds{10});
 

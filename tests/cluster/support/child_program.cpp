@@ -13,7 +13,7 @@
 namespace pharos::cluster {
 namespace {
 
-// What has come is read; closed at its end.
+// Reads once, and closes the descriptor and sets it to -1 at the end of the stream.
 void drain(int& fd, std::string& into) {
   char buffer[16 << 10];
   const ssize_t n = ::read(fd, buffer, sizeof buffer);
@@ -87,7 +87,7 @@ void ChildProgram::kill_group(int signal) const {
   ::kill(-pid_, signal);
 }
 
-// False when the time has passed.
+// Returns false if the time has passed.
 bool ChildProgram::read_some(std::chrono::steady_clock::time_point until) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
   if (left.count() <= 0) return false;
@@ -128,7 +128,7 @@ bool ChildProgram::error_with(const std::string& part, std::chrono::milliseconds
 
 const std::string& ChildProgram::error_after_quit_signal(const std::string& part) {
   constexpr int kQuestions = 5;
-  constexpr std::chrono::milliseconds kPause{1500};  // two within a second end it
+  constexpr std::chrono::milliseconds kPause{1500};  // two SIGQUITs within a second would end the program
   for (int i = 0; i < kQuestions; ++i) {
     kill(SIGQUIT);
     if (error_with(part, kPause)) break;

@@ -10,8 +10,9 @@
 
 namespace pharos::cluster {
 
-/// A program that a test starts, in a process group of its own, with both its streams read here.
-/// Owned by the test; one thread. The destructor kills the group.
+/// A program that a test starts in a process group of its own. This object reads its standard output and standard
+/// error. The test owns the object and uses it from one thread. The destructor kills the process group, unless the
+/// program has been found to have ended.
 class ChildProgram {
  public:
   using Variables = std::vector<std::pair<std::string, std::string>>;
@@ -25,29 +26,30 @@ class ChildProgram {
   void kill(int signal) const;
   void kill_group(int signal) const;
 
-  /// Its standard output is left in the pipe until it is wanted.
+  /// Leaves the program's standard output in the pipe until a line of it, or the program's end, is asked for.
   void leave_output() { leaves_output_ = true; }
 
-  /// The next line of its standard output, without the line's end. Throws when none comes in this time.
+  /// The next line of the program's standard output, without the newline. Throws if no line comes in this time.
   std::string next_line(std::chrono::milliseconds within = std::chrono::seconds{15});
-  /// The same, or none if none comes.
+  /// Like next_line(), but returns nullopt if no line comes in this time.
   std::optional<std::string> line_within(std::chrono::milliseconds time);
 
-  /// True when its standard error holds that, or does in time.
+  /// Waits until the program's standard error contains `part`. Returns false if it does not in this time.
   bool error_with(const std::string& part, std::chrono::milliseconds within = std::chrono::seconds{15});
-  /// What it has written there so far.
+  /// The standard error that was read so far.
   const std::string& error() const { return end_.error; }
-  /// Asks it by SIGQUIT what it waits for, again and again while it may be about to wait, until the answer holds that.
+  /// Sends SIGQUIT, upon which the program writes what it waits for, and repeats the signal a few times until the
+  /// answer contains `part`: the program may not wait yet when the first signal comes. Returns error().
   const std::string& error_after_quit_signal(const std::string& part);
   bool ended();
 
   struct End {
-    int status = 0;  ///< as waitpid() gives it
+    int status = 0;  ///< as waitpid() returns it
     std::string output;
     std::string error;
   };
-  /// Waits until it has ended and both streams with it. `output` is what next_line() has not given. Throws when that
-  /// takes longer.
+  /// Waits until the program has ended and both streams are closed; throws if that takes longer than `within`. `output`
+  /// is the part of the standard output that next_line() has not returned.
   End wait(std::chrono::milliseconds within = std::chrono::seconds{15});
 
  private:

@@ -32,14 +32,15 @@ void ClusterTest::SetUp() {
   action.sa_handler = &end_late_test;
   ::sigaction(SIGALRM, &action, nullptr);
   must_end_within(kTime);
-  // The thread sanitizer starts a thread of its own beside a program's first one, and keeps it.
+  // The thread sanitizer starts a thread of its own, and keeps it, when the program starts its first thread. The
+  // sanitizer does that here, before the threads are counted.
   std::thread{[] {}}.join();
   before_ = Holdings::now();
 }
 
 void ClusterTest::TearDown() {
   census_->expect_nothing_left();
-  // A thread that was joined leaves /proc a moment later.
+  // A thread that was joined disappears from /proc a moment later.
   EXPECT_TRUE(eventually([this] { return Holdings::now().are_as(before_); }, std::chrono::seconds{2}))
       << "before: " << before_ << "\nafter: " << Holdings::now();
   ::alarm(0);

@@ -11,20 +11,21 @@
 
 namespace pharos::cluster {
 
-/// A test that starts clusters: has a run of its own, ends within its time or ends the program, and fails when anything
-/// is left behind, in this process too.
+/// Base of the tests that start clusters. Each test has a Census of its own and a time limit; a test that exceeds the
+/// limit ends the whole test program with status 124. The test fails if it leaves anything behind, on the machine or in
+/// this process.
 class ClusterTest : public testing::Test {
  protected:
   static constexpr std::chrono::seconds kTime{30};
 
   ClusterTest() : ClusterTest(0) {}
-  /// With a folder whose path is so long.
+  /// For a test whose PHAROS_FOLDER has a path of at least `path_bytes` bytes.
   explicit ClusterTest(std::size_t path_bytes);
 
   void SetUp() override;
   void TearDown() override;
 
-  /// For a test that takes longer than kTime; counted from now.
+  /// Replaces the time limit kTime. The new limit counts from this call.
   static void must_end_within(std::chrono::seconds time);
 
   const Census& census() const { return *census_; }
@@ -34,7 +35,7 @@ class ClusterTest : public testing::Test {
   Holdings before_;
 };
 
-/// How long that took.
+/// Runs the call and returns how long it took.
 template <class Call>
 std::chrono::milliseconds time_of(const Call& call) {
   const auto begin = std::chrono::steady_clock::now();

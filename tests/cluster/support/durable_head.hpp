@@ -10,7 +10,7 @@
 
 namespace pharos::cluster {
 
-/// Clusters whose head is killed and starts again on its folder, where it was.
+/// Base of the tests whose head is killed and started again, with the same address and the same folder of records.
 class DurableHead : public SeveralNodes {
  protected:
   std::string state() const { return folder() / "state"; }

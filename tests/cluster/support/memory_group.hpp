@@ -12,12 +12,12 @@ namespace pharos::cluster {
 
 namespace fs = std::filesystem;
 
-/// A memory cgroup below this process's own, of whichever version there is.
+/// A memory cgroup below the cgroup of this process, of cgroup version 1 or 2, whichever the machine has.
 class MemoryGroup {
  public:
   MemoryGroup() = default;
   explicit MemoryGroup(const std::string& name) : name_{name} {}
-  /// Says why not, if there can be none.
+  /// Makes the cgroup with this limit. Returns an empty string, or the reason why the cgroup cannot be made.
   std::string make(std::size_t mebibytes) {
     std::ifstream own{"/proc/self/cgroup"};
     std::string why = "this machine shows no memory cgroup";

@@ -8,16 +8,16 @@
 namespace pharos::cluster {
 namespace {
 
-/// A filter for packets to 10.77.0.N: drops those, and has no opinion on others.
+/// A tc filter that drops packets to the address of this place and leaves all other packets to the next filter.
 std::string dropping_packets_to(int place) {
   const unsigned address = (10U << 24U) + (77U << 16U) + 10U + static_cast<unsigned>(place);
   return "bpf da bytecode '4,32 0 0 30,21 0 1 " + std::to_string(address) + ",6 0 0 2,6 0 0 4294967295'";
 }
 
-/// Drops that share of all.
+/// A tc filter that drops this share of all packets, at random.
 std::string dropping_some(double share) {
   const auto most = static_cast<std::uint32_t>(share * 4294967295.0);
-  // 4294963256: a number by chance.
+  // A load from the address 4294963256 (SKF_AD_OFF + SKF_AD_RANDOM) gives a random number.
   return "bpf da bytecode '4,32 0 0 4294963256,37 1 0 " + std::to_string(most) + ",6 0 0 2,6 0 0 4294967295'";
 }
 

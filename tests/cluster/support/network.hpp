@@ -10,18 +10,20 @@
 
 namespace pharos::cluster {
 
-/// Networks of their own for the nodes of a test: places 1, 2, … share nothing but a bridge, whose ways can be cut,
-/// each direction for itself. What is cut is dropped without a word. Owned by the test; one thread. Only root may make
-/// one. The destructor ends it; what runs there sees its network go.
+/// Network namespaces for the nodes of a test. The namespaces are called places and numbered from 1. A bridge connects
+/// them, and each direction between two places can be cut separately: packets are then dropped silently.
+/// The test owns the object and uses it from one thread. Only root may make one. The destructor removes the network, so
+/// programs that still run in a place lose it.
 class Network {
  public:
   static bool can_be_made();
 
-  /// What each packet takes to or from its place, so that later ones may overtake.
+  /// The time that each packet takes between its place and the bridge, chosen at random for each packet, so that later
+  /// packets may overtake earlier ones.
   struct Delay {
-    std::string wire{};  ///< the program slow_wire; none: no time at all
+    std::string wire{};  ///< path of the program slow_wire; empty for no delay
     std::chrono::milliseconds middle{};
-    std::chrono::milliseconds jitter{};  ///< that much more or less
+    std::chrono::milliseconds jitter{};  ///< the time differs from `middle` by at most this
     std::uint32_t seed = 0;
   };
 
@@ -31,26 +33,26 @@ class Network {
 
   int places() const { return static_cast<int>(places_.size()); }
   static std::string address_of(int place) { return "10.77.0." + std::to_string(10 + place); }
-  /// Starts a program at that place.
+  /// Starts a program in this place.
   std::unique_ptr<ChildProgram> start(int place, const std::string& program, std::vector<std::string> arguments,
                                       const ChildProgram::Variables& variables = {}) const;
 
-  /// Nothing that one sends reaches the other.
+  /// Drops the packets that go from one place to the other; the opposite direction stays open.
   void cut_way(int from, int to) const;
   void cut_both_ways(int one, int other) const;
-  /// From all others.
+  /// Cuts both directions between this place and each other place.
   void cut_off(int place) const;
-  /// This share of all packets.
+  /// Drops this share of all packets, at random.
   void lose(double share) const;
   void heal() const;
-  /// Limits the rate of what goes to a place and comes from it: "1mbit".
+  /// Limits the rate of the packets to a place and from it. The rate is in the notation of tc, like "1mbit".
   void bound(int place, const std::string& rate) const;
 
  private:
   static std::unique_ptr<ChildProgram> new_namespace(const std::string& commands);
   void run_outside(const std::string& commands) const;
 
-  std::unique_ptr<ChildProgram> outside_;  // where the bridge is
+  std::unique_ptr<ChildProgram> outside_;  // holds the namespace of the bridge
   std::vector<std::unique_ptr<ChildProgram>> places_;
   std::vector<std::unique_ptr<ChildProgram>> wires_;
 };

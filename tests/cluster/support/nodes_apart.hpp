@@ -22,7 +22,8 @@
 
 namespace pharos::cluster {
 
-/// Head, "b", "c" and the program each at a place of their own: 1 to 4.
+/// Base of the tests in which the head, the nodes "b" and "c" and the program each run in a place of their own in a
+/// Network: places 1 to 4.
 class NodesApart : public SeveralNodes {
  protected:
   static constexpr int kHead = 1;
@@ -50,7 +51,7 @@ class NodesApart : public SeveralNodes {
     arguments.insert(arguments.begin(), {"start", "--block", "--token-file", token_file()});
     return network_->start(place, PHAROS_EXECUTABLE, std::move(arguments), {{"PHAROS_RESOURCES", resources}});
   }
-  /// One that keeps records has nodes that come back.
+  /// Starts the head. If it keeps records, its nodes come back to it after the head was away.
   void start_head_at(bool keeps_records, const std::string& resources = "cpu=1", const std::string& port = "7400") {
     address_ = Network::address_of(kHead) + ":" + port;
     std::vector<std::string> arguments{"--head", "--listen", address_};
@@ -70,7 +71,8 @@ class NodesApart : public SeveralNodes {
   std::string file(const std::string& name) const { return folder() / name; }
   void make(const std::string& name) const { std::ofstream{file(name)} << "there"; }
 
-  /// What ran went on as if nothing had been.
+  /// Ends the program `under_faults steady`, and expects that the fault caused no wrong result, no wrong order and no
+  /// loss of a node.
   void expect_steady(ChildProgram& program) const {
     make("stop");
     const auto ended = program.wait(std::chrono::seconds{60});
@@ -84,7 +86,7 @@ class NodesApart : public SeveralNodes {
     for (const auto& node : nodes_) EXPECT_EQ(node->error().find("the head is gone"), std::string::npos);
   }
 
-  /// How many sockets a process has whose other end is there.
+  /// The number of TCP sockets of a process whose peer is at this place.
   static std::size_t sockets_to(int place, pid_t process) {
     const std::string its = "/proc/" + std::to_string(process);
     std::set<std::string> held;
@@ -92,7 +94,7 @@ class NodesApart : public SeveralNodes {
       std::error_code closed_meanwhile;
       held.insert(std::filesystem::read_symlink(each, closed_meanwhile));
     }
-    std::ostringstream address;  // as the kernel prints it: a number in the machine's order
+    std::ostringstream address;  // as the kernel prints it: a hexadecimal number in the machine's byte order
     address << std::hex << std::uppercase << std::setfill('0') << std::setw(8)
             << ::inet_addr(Network::address_of(place).c_str());
     std::size_t found = 0;

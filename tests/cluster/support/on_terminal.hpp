@@ -12,7 +12,8 @@
 
 namespace pharos::cluster {
 
-/// A program as a shell starts it: in a session of its own, whose terminal the test holds.
+/// A program that runs on a terminal, as if a shell had started it. It has a session of its own, and the test holds the
+/// other end of its terminal.
 struct OnTerminal {
   OnTerminal(const std::string& program, const std::vector<std::string>& arguments) {
     std::vector<char*> words{const_cast<char*>(program.c_str())};
@@ -30,7 +31,7 @@ struct OnTerminal {
   void read_until(const std::string& text) {
     while (seen.find(text) == std::string::npos) ASSERT_TRUE(read_more()) << seen;
   }
-  /// What it has shown until it ended; returns its status.
+  /// Reads into `seen` until the program has ended. Returns its status, as waitpid() gives it.
   int read_all() {
     while (read_more()) {
     }
@@ -46,7 +47,7 @@ struct OnTerminal {
  private:
   bool read_more() {
     char buffer[4096];
-    const ssize_t n = ::read(terminal, buffer, sizeof buffer);  // fails once nobody has the other end
+    const ssize_t n = ::read(terminal, buffer, sizeof buffer);  // fails once no process has the terminal open
     if (n > 0) seen.append(buffer, static_cast<std::size_t>(n));
     return n > 0;
   }

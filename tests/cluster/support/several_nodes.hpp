@@ -15,7 +15,8 @@ namespace pharos::cluster {
 
 namespace fs = std::filesystem;
 
-/// Clusters as people start them: a head and nodes, each a process of its own on this machine, and programs that join.
+/// Base of the tests whose cluster is started as users do: `pharos start` for the head and for each node, all on this
+/// machine, and programs that join.
 class SeveralNodes : public ClusterTest {
  protected:
   void SetUp() override {
@@ -35,14 +36,15 @@ class SeveralNodes : public ClusterTest {
   std::string token_file() const { return folder() / "token"; }
 
   using Variables = ChildProgram::Variables;
-  /// Where they run, and what a head listens at, a test may see to.
+  /// Runs `pharos` with these arguments. A test may override this function and listens_at() to choose where the
+  /// processes run and at which address a head listens.
   virtual std::unique_ptr<ChildProgram> start(const std::vector<std::string>& arguments, const std::string& resources,
                                               Variables more = {}) const {
     more.emplace_back("PHAROS_RESOURCES", resources);
     return std::make_unique<ChildProgram>(PHAROS_EXECUTABLE, arguments, std::move(more));
   }
   virtual std::string listens_at() const { return "127.0.0.1:0"; }
-  /// The lines up to the one that holds this.
+  /// Reads lines of the program's standard output until one contains `part`. Returns that line, without its newline.
   static std::string read_until(ChildProgram& program, const std::string& part) {
     for (;;) {
       const std::string line = program.next_line();
@@ -65,7 +67,7 @@ class SeveralNodes : public ClusterTest {
     read_until(*nodes_.back(), "joined the head at " + address_);
     return *nodes_.back();
   }
-  /// "b" and "c" beside the head.
+  /// Starts a head and two nodes, one with the resource "b" and one with "c".
   void start_three() {
     start_head();
     start_node("cpu=1,b=1,both=1");
@@ -81,7 +83,7 @@ class SeveralNodes : public ClusterTest {
     more.emplace_back("PHAROS_TOKEN_FILE", token_file());
     return std::make_unique<ChildProgram>(path, std::move(arguments), std::move(more));
   }
-  /// Its daemon: the keeper is the program itself.
+  /// The process id of the program's daemon, which is its child: the program itself is the keeper.
   pid_t daemon_of(const ChildProgram& program) const {
     for (const FoundProcess& process : census().processes(Part::kNode)) {
       if (process.parent == program.pid()) return process.pid;

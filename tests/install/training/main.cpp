@@ -1,5 +1,5 @@
-// A program outside the tree that trains on an installed copy: with Ddp and fully_shard on two ranks, with fit, and in
-// a sweep. What it learns is a plane; how well it has learned that, and in which processes, is what it says.
+// A program outside the tree that trains with an installed copy: with Ddp and fully_shard on two ranks, with fit, and
+// in a sweep. It learns a plane, and checks how well it has learned it and in which processes.
 
 #include <torch/torch.h>
 #include <unistd.h>
@@ -31,9 +31,9 @@ namespace ml = pharos::ml;
 using torch::Tensor;
 
 constexpr std::uint64_t kRanks = 2;
-constexpr double kGood = 1e-3;  // the mean of squares that is left
+constexpr double kGood = 1e-3;  // bound of the mean squared error
 
-/// Backwards that this process has done: the program itself does none.
+/// Backwards that this process has done. The main program itself does none.
 int backwards = 0;
 
 void require(bool holds, const std::string& claim) {
@@ -54,15 +54,15 @@ struct Samples {
 
 struct Learned {
   double loss = 0;
-  double parameters = 0;  // their sum
-  std::int64_t kept = 0;  // numbers that this rank keeps of them
+  double parameters = 0;  // the sum of the parameters
+  std::int64_t kept = 0;  // parameters that this rank keeps
   int pid = 0;
   int backwards = 0;
 
   auto pharos_fields() { return std::tie(loss, parameters, kept, pid, backwards); }
 };
 
-/// One of the ranks. Each has other samples, and begins with other parameters.
+/// One of the ranks. Each rank has different samples and begins with different parameters.
 class Rank {
  public:
   Learned copies() {

@@ -26,11 +26,11 @@ using namespace std::chrono_literals;
 constexpr Duration kFlushDelayMax = 200us;
 constexpr auto kStartTime = 60s;
 constexpr auto kStopTime = 10s;
-constexpr Duration kToGoOn = 5ms;  // for a process that was stopped
+constexpr Duration kToGoOn = 5ms;  // time in which a process that was stopped continues and ends
 
 }  // namespace
 
-// ---- A driver, as detail::Driver composes it
+// ---- A driver, composed as detail::Driver does it
 
 class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
  public:
@@ -118,7 +118,7 @@ Cluster::Cluster(std::uint64_t seed, const Options& options)
       kernel_{world_, network_},
       nodes_{options.cpus.size()} {
   actors::fix_function_table();
-  ::setenv("PHAROS_LOG", "off", 0);  // nodes warn of what faults do to them
+  ::setenv("PHAROS_LOG", "off", 0);  // faults would make the nodes log many warnings
   network_.set_delays(options.delays);
   for (const std::uint32_t cpus : options.cpus) add_host("node" + std::to_string(hosts_.size() + 1), cpus);
 }
@@ -133,7 +133,7 @@ SimulatedHost& Cluster::add_host(std::string name, std::uint32_t cpus) {
                              [this](const std::string& address) { return find_host(address); });
 }
 
-// The others know it by its address.
+// The new head has the old one's settings, because the other nodes find the head by its address.
 void Cluster::start_head_again() {
   old_heads_.splice(old_heads_.end(), hosts_, hosts_.begin());
   hosts_.emplace_front(kernel_, SimulatedHost::Settings{old_heads_.back().settings()},
@@ -188,7 +188,7 @@ std::string Cluster::what_drivers_wait_for() {
 void Cluster::crash() {
   Process::current()->exit(SIGSEGV);
   Process::current()->park(async::Deadline::never());
-  throw std::exception{};  // for the code of a process that is no more
+  throw std::exception{};  // park() returns once the process has ended; its code must not go on
 }
 
 void Cluster::step_done() {
@@ -198,7 +198,8 @@ void Cluster::step_done() {
   if (!wrong_.empty()) wrong_ += "at step " + std::to_string(world_.steps()) + '\n';
 }
 
-// Once for each write, when the head knows of it and has no other.
+// Looks once after each write, when the write was acknowledged and no other one is under way: only then must the disk
+// agree with the head.
 std::string Cluster::look_at_disk() {
   const SimulatedHost& head = hosts_.front();
   if (!durable_ || disk_.writes() == looked_at_writes_ || disk_.lies() || !head.has_written_all()) return "";
@@ -207,7 +208,7 @@ std::string Cluster::look_at_disk() {
   return wrong.empty() ? "" : "what the head knew and what was on disk:\n" + wrong;
 }
 
-// Those in which something has happened.
+// Skips checks if no node's process has run since the last look.
 std::string Cluster::look_at_nodes() {
   std::string wrong;
   std::uint64_t runs = 0;
@@ -219,7 +220,7 @@ std::string Cluster::look_at_nodes() {
   return wrong + look_at_incarnations() + look_at_exclusive_actors();
 }
 
-// A node that the head has given up may have old ones, until it hears of that.
+// Skips nodes that the head has given up: they may run old incarnations until they hear of that.
 std::string Cluster::look_at_incarnations() const {
   std::string wrong;
   const node::Membership* const first = hosts_.front().membership();
@@ -237,7 +238,8 @@ std::string Cluster::look_at_incarnations() const {
   return wrong;
 }
 
-// Whatever the head knows. What was stopped with its machine ends as soon as it goes on.
+// Holds for all nodes, also for those that the head has given up. An old incarnation whose process was stopped may
+// still be there for a moment after the process continues, so two of them are an error only after kToGoOn.
 std::string Cluster::look_at_exclusive_actors() {
   std::map<ActorId, WorkerProgram::Incarnation> running;
   for (Process* const worker : kernel_.alive("worker")) {

@@ -21,13 +21,14 @@
 namespace pharos::simulator {
 
 /// A cluster in one thread: nodes, zygotes, workers and drivers, each a simulated process, on one network and one
-/// clock. Programs are ordinary code, with the public API: they run on fibres, and wait as if they were threads.
+/// clock. The test programs are ordinary code that uses the public API. They run on fibres, which wait as threads do.
+/// A `place` is the index of a node in Options::cpus; the head is at place 0.
 class Cluster final {
  public:
   struct Options {
-    std::vector<std::uint32_t> cpus{2};  ///< of each node; the first has the head, the others join it
+    std::vector<std::uint32_t> cpus{2};  ///< number of CPUs of each node; the first has the head, the others join it
     Network::Delays delays{};
-    bool durable = false;  ///< the head keeps records, and may be started again
+    bool durable = false;  ///< the head keeps records, and can be started again
   };
   Cluster(std::uint64_t seed, const Options& options);
   Cluster(Cluster&&) = delete;
@@ -36,56 +37,58 @@ class Cluster final {
   Network& network() { return network_; }
   Lots& lots() { return world_.lots(); }
   std::size_t nodes() const { return nodes_; }
-  /// Its process has ended: another one takes its place.
+  /// Starts a new process for the head. The head's old process must have ended.
   void start_head_again();
   SimulatedDisk& disk() { return disk_; }
   bool durable() const { return durable_; }
   Process& node(std::size_t place) { return std::next(hosts_.begin(), static_cast<std::ptrdiff_t>(place))->process(); }
 
-  /// A program whose main() is this. It ends with its process. `node`: the place of the one that serves it; nodes():
-  /// one that it has for itself, which gives nothing.
+  /// Starts a program with this main(). Its process ends when main() returns. `node` is the place of the node that
+  /// serves the program; with nodes() the program gets a node of its own, which has no resources.
   Process& start_driver(const std::string& name, std::size_t node, std::function<void(Runtime&)> main);
 
-  /// Whatever `wrong` says, if it says something after a step, ends all.
+  /// Calls `wrong` after each step. A text that is not empty ends the run, and wrong() returns the text.
   void look_at_each_step(std::function<std::string()> wrong) { look_ = std::move(wrong); }
-  /// Lets things happen until `done`, but no longer than that. True when done, or when something is wrong.
+  /// Runs events until done() is true, for `limit` at most. Returns true if done() is true or if something is wrong.
   bool run_until(const std::function<bool()>& done, Duration limit);
   void run_for(Duration time);
 
-  /// Those that are alive: "worker", "zygote".
+  /// The processes of this kind ("worker", "zygote") that are alive.
   std::vector<Process*> processes(std::string_view what) const { return kernel_.alive(what); }
-  /// Those that have not ended.
+  /// The drivers that have not ended.
   std::vector<Process*> drivers() const;
-  /// As SIGQUIT has them say it.
+  /// The text that the drivers would print after SIGQUIT. Runs the cluster for 3 s to get it.
   std::string what_drivers_wait_for();
   bool all_drivers_ended() const { return drivers().empty(); }
-  /// What should not be there once all drivers have ended, or are not there any more. Empty: nothing.
+  /// Lists the state and the processes that remain. Once all drivers have ended, the result should be empty.
   std::string leftovers() const;
-  /// What was wrong after a step, and which: the head's records, what is given twice or to nobody, who lives twice, and
-  /// what else is looked at. Nothing happens any more then. Empty: nothing.
+  /// Describes the first violation and the step after which it was found; empty if there was none. Checked are the
+  /// head's records, resources that are given twice or to nobody, actors that live twice, and the function of
+  /// look_at_each_step(). run_until() runs no more events after a violation.
   const std::string& wrong() const { return wrong_; }
-  /// Some driver asks for it, as people do.
+  /// Lets a driver that is alive ask the head to drain this node. Does nothing if there is no such driver.
   void drain(std::size_t place, Duration limit);
-  /// The same for the node that it is at, and for the cluster if the head is there.
+  /// Lets a random driver end the node that serves it, or the whole cluster if that is the head's node.
   void end_a_node();
-  /// For so long one of the two is not heard by the other, or neither is: the head, and the node at that place. What is
-  /// between their workers and drivers passes.
+  /// For this time, messages from the node at `place` to the head, from the head to that node, or both are delayed.
+  /// Messages between workers and drivers still pass.
   void hold_head_link(std::size_t place, bool to_head, bool from_head, Duration time);
-  /// For so long that machine and all others reach nothing of each other.
+  /// For this time, nothing passes between the machine at `place` and all others.
   void cut_off(std::size_t place, Duration time);
   SimulatedHost& host(std::size_t place) { return *std::next(hosts_.begin(), static_cast<std::ptrdiff_t>(place)); }
-  /// Its node's process, and zygotes and workers.
+  /// The processes of the machine: its node, zygotes and workers.
   std::vector<Process*> machine(std::size_t place);
-  /// It has started, and goes on from its records.
+  /// Returns whether the head has started and has read its records.
   bool has_head() const;
 
-  /// Whose code this is: for what programs write down. False in code of a process that has ended.
+  /// Returns whether the process that runs this code is alive. Programs check it before they record anything, because
+  /// the code of a process that has ended still runs to its end.
   static bool alive() { return Process::current() != nullptr && Process::current()->alive(); }
-  /// For programs: as a thread would sleep.
+  /// For programs: lets the calling fibre sleep.
   static void sleep(Duration time) { Process::current()->sleep(time); }
-  /// For programs: what SIGQUIT makes a process do. Whether it was done in that time.
+  /// For programs: lets the process explain its waits as SIGQUIT does. Returns whether that was done within `patience`.
   static bool explain_waits(Duration patience);
-  /// For programs: their process crashes, now.
+  /// For programs: lets the calling process crash at once.
   [[noreturn]] static void crash();
 
  private:
@@ -102,17 +105,18 @@ class Cluster final {
 
   World world_;
   Network network_;
-  SimulatedDisk disk_;  // the head's
+  SimulatedDisk disk_;  // holds the head's records
   const bool durable_;
-  std::list<SimulatedHost> hosts_;  // the nodes, then those that a driver has for itself; outlive their processes
+  // The nodes, then the nodes that drivers have for themselves. A host outlives its process.
+  std::list<SimulatedHost> hosts_;
   std::list<SimulatedHost> old_heads_;
   Kernel kernel_;
   std::size_t nodes_;
   std::vector<Process*> drivers_;
-  std::map<const Process*, std::string> machines_;  // of drivers
+  std::map<const Process*, std::string> machines_;  // machine of each driver
   std::uint64_t looked_at_writes_ = 0;
-  std::uint64_t looked_at_runs_ = 0;      // of all nodes
-  std::optional<TimePoint> twice_since_;  // an exclusive actor runs
+  std::uint64_t looked_at_runs_ = 0;      // sum of Process::runs() of all nodes at the last look
+  std::optional<TimePoint> twice_since_;  // since when an exclusive actor has had two incarnations that run
   std::function<std::string()> look_;
   std::string wrong_;
 };

@@ -24,7 +24,7 @@ using boost::context::stack_context;
 constexpr std::size_t kStackBytes = 256 << 10;
 Fibre* running = nullptr;
 
-/// Stacks are used again: a seed takes a hundred, and a mapping each would be most of its time.
+/// Allocates stacks and keeps them for reuse: a seed needs a hundred, and mapping each would take most of its time.
 class Stacks {
  public:
   explicit Stacks(stack_context* used) : used_{used} {}
@@ -41,10 +41,10 @@ class Stacks {
     static auto* const stacks = new std::vector<stack_context>;
     return *stacks;
   }
-  stack_context* used_;  // where to say which one it is
+  stack_context* used_;  // receives the stack that was allocated
 };
 
-/// The exceptions that a thread is handling, which the language's runtime keeps for each thread.
+/// The exceptions that a thread is handling. The C++ runtime keeps them for each thread.
 struct Exceptions {
   void* caught = nullptr;
   unsigned int uncaught = 0;
@@ -62,8 +62,8 @@ struct Exceptions {
 
 struct Fibre::Context {
   stack_context stack;
-  fiber inside;   // while it does not run
-  fiber outside;  // while it does
+  fiber inside;   // continues the fibre; valid while it does not run
+  fiber outside;  // returns to the caller; valid while the fibre runs
   bool ending = false;
   Exceptions exceptions;
 #ifdef __SANITIZE_ADDRESS__

@@ -12,30 +12,30 @@
 
 namespace pharos::simulator {
 
-/// A thread of a simulated process: runs one piece of work after the other, each until it ends or parks. What code
-/// keeps for each thread (actors::ThreadState, exceptions under way) goes with it.
+/// A thread of a simulated process: runs one piece of work after the other, each until it ends or parks. The state that
+/// code keeps for each thread (actors::ThreadState, exceptions in flight) is switched together with the fibre.
 class Fibre {
  public:
-  /// `number` is what the simulated kernel calls this thread. The node is told which thread waits for what.
+  /// `number` is the simulated kernel's id of this thread. Nodes are told which thread waits, by this number.
   explicit Fibre(pid_t number);
   Fibre(Fibre&&) = delete;
-  /// Only when idle.
+  /// The fibre must be idle.
   ~Fibre();
 
-  /// The one that runs; null outside of all.
+  /// The fibre that runs; null outside of all fibres.
   static Fibre* current();
 
-  // From outside of all fibres.
-  /// Until the work ends or parks.
+  // To be called from outside of all fibres.
+  /// Runs the work until it ends or parks.
   void run(async::Callback work);
-  /// Goes on after park().
+  /// Continues the work after its park().
   void resume();
   bool idle() const { return !work_; }
   bool parked() const { return parked_; }
-  /// Which of its parks this is, or was the last.
+  /// Number of the present park, or of the last one; tells a wake-up that comes too late from one for this park.
   std::uint64_t parks() const { return parks_; }
 
-  // From inside.
+  // To be called from inside of the fibre.
   void park();
 
  private:

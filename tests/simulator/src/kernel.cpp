@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kReapMax = 3ms;  // until a parent knows that its child has ended
+constexpr Duration kReapMax = 3ms;  // longest time until a parent learns that its child has ended
 
 }  // namespace
 

@@ -15,8 +15,8 @@
 
 namespace pharos::simulator {
 
-/// The simulated processes, by number, and whose children they are. The end of one is told to its parent; when that is
-/// gone, to the parent's, as where each node's process takes orphans in.
+/// The simulated processes by number, with their parents. When a process ends, its parent is told. If the parent has
+/// ended, the nearest ancestor that is alive is told, because a node's process adopts orphans.
 class Kernel {
  public:
   Kernel(World& world, Network& network) : world_{world}, network_{network} {}
@@ -27,12 +27,13 @@ class Kernel {
   Network& network() { return network_; }
 
   using Compose = async::UniqueFunction<std::unique_ptr<Program>(Process&)>;
-  /// A process that begins by composing its program, after that time. Named after what it is, and its number.
+  /// Starts a process. After `loading` it calls `compose` to make its program. The process's name is `what` and its
+  /// number.
   Process& start(const std::string& what, Process* parent, Duration loading, Compose compose);
-  /// As by SIGKILL, from wherever.
+  /// Kills the process as SIGKILL does. May be called from inside or outside of any process.
   void kill(pid_t process);
 
-  /// Those of them that are alive, in the order of their start.
+  /// The processes of this kind that are alive, in the order of their start.
   std::vector<Process*> alive(std::string_view what) const;
 
  private:

@@ -7,15 +7,15 @@
 
 namespace pharos::simulator {
 
-/// What a seed draws. The same seed draws the same, on every machine.
+/// The random decisions (lots) of a simulated run. The same seed gives the same lots on every machine.
 class Lots {
  public:
   explicit Lots(std::uint64_t seed) : random_{seed} {}
 
   std::uint64_t next() { return random_(); }
-  /// From 0 on, without `end`.
+  /// Returns a number from 0 to `end`, without `end`.
   std::uint64_t below(std::uint64_t end) { return random_() % end; }
-  /// From `least` to `most`, both included.
+  /// Returns a number from `least` to `most`, both included.
   std::uint64_t between(std::uint64_t least, std::uint64_t most) { return least + below(most - least + 1); }
   bool one_in(std::uint64_t times) { return below(times) == 0; }
   Duration between(Duration least, Duration most) {

@@ -19,7 +19,7 @@ namespace pharos::simulator {
 using wire::FrameHeader;
 using wire::FrameKind;
 
-/// One end of a connection, as the shipped code sees it.
+/// One end of a connection, with the interface that the shipped code uses.
 class Network::SimulatedLink final : public net::Link, public std::enable_shared_from_this<SimulatedLink> {
  public:
   SimulatedLink(Network& network, Process& process, std::shared_ptr<Connection> connection, int side)
@@ -62,7 +62,7 @@ class Network::SimulatedLink final : public net::Link, public std::enable_shared
   void close() override { network_.close(connection_, side_); }
   void drop() override { close(); }
 
-  /// Delivers what has arrived, as soon as a thread comes to it.
+  /// Delivers the segments that have arrived, as soon as a thread of the process runs.
   void come() {
     process_.soon([weak = weak_from_this()] {
       if (const auto link = weak.lock()) link->deliver();
@@ -70,13 +70,13 @@ class Network::SimulatedLink final : public net::Link, public std::enable_shared
   }
 
  private:
-  // As a socket has buffers: so much may be on its way, or there and not read.
+  // Stands for the buffers of a socket: at most this many bytes are on their way or arrived and unread.
   static constexpr std::size_t kUnreadMax = std::size_t{1} << 20;
 
   End& here() const { return connection_->ends[side_]; }
   End& there() const { return connection_->ends[1 - side_]; }
 
-  // In writes of one frame or more.
+  // Joins a random number of frames into each write.
   void write() {
     while (!waiting_.empty() && !here().closed && there().unread < kUnreadMax) {
       Segment write = std::move(waiting_.front());
@@ -99,7 +99,7 @@ class Network::SimulatedLink final : public net::Link, public std::enable_shared
     return true;
   }
 
-  /// The other end has read some.
+  /// Called when the other end has read some bytes and there is room again.
   void write_on() {
     if (waiting_.empty()) return;
     process_.soon([weak = weak_from_this()] {
@@ -139,7 +139,7 @@ class Network::SimulatedLink final : public net::Link, public std::enable_shared
   std::weak_ptr<Handler> handler_;
   std::deque<Segment> waiting_;
   std::size_t queued_ = 0;
-  bool over_full_ = false;  // more than kQueuedMax was queued, and the handler will be told of room
+  bool over_full_ = false;  // more than kQueuedMax was queued; the handler has to be told when there is room
   bool delivering_ = false;
 };
 
@@ -152,7 +152,7 @@ Network::~Network() {
 }
 
 std::pair<Fd, Fd> Network::connect(bool may_break, bool is_patient) {
-  look_after_unopened();  // before their numbers are used again
+  look_after_unopened();  // the new pipes may get the numbers of descriptors that were closed
   const auto connection = std::make_shared<Connection>();
   connection->number = ++last_number_;
   connection->may_break = may_break;
@@ -224,7 +224,7 @@ Duration Network::delay() {
                                      : lots.between(delays_.least, delays_.most);
 }
 
-// After all that came before it.
+// A message arrives after all earlier ones of its connection.
 TimePoint Network::next_arrival(const Connection& connection, int to) {
   TimePoint when = world_.now() + delay();
   const Process* const sender = connection.ends[1 - to].process;
@@ -248,7 +248,7 @@ void Network::transmit(const std::shared_ptr<Connection>& connection, int to, Se
   world_.at(end.last_arrival, [this, connection, to] { arrive(connection, to); });
 }
 
-/// Nothing for calls and replies.
+/// Returns nullopt for calls and replies.
 std::optional<wire::Message> Network::message_in(const Segment& segment) {
   FrameHeader header;
   std::memcpy(&header, segment.bytes.data(), sizeof header);
@@ -283,7 +283,7 @@ void Network::print(const Connection& connection, int to, const Segment& segment
 
 void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
   End& end = connection->ends[to];
-  if (end.on_its_way.empty()) return;  // lost
+  if (end.on_its_way.empty()) return;  // the segment was lost
   Segment segment = std::move(end.on_its_way.front());
   end.on_its_way.pop_front();
   if (end.closed) return;
@@ -298,7 +298,7 @@ void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
   switch (fault_of(*connection, segment)) {
     case Fault::kNone: pass_on(std::move(segment)); break;
     case Fault::kLost:
-      end.on_its_way.clear();  // nothing comes after what is lost
+      end.on_its_way.clear();  // nothing may arrive after a message that was lost
       cut(connection);
       break;
     case Fault::kReplyLost:
@@ -310,7 +310,7 @@ void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
       if (sender != nullptr) sender->kill("killed");
       break;
     case Fault::kReceiverDies:
-      if (end.process == nullptr) return pass_on(std::move(segment));  // nobody's yet
+      if (end.process == nullptr) return pass_on(std::move(segment));  // no process has opened this end
       end.process->kill("killed");
       break;
     case Fault::kTwice: {
@@ -322,7 +322,7 @@ void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
   }
 }
 
-// Nothing more comes to that end.
+// Tells the end, after all segments on their way to it, that nothing more comes.
 void Network::finish(const std::shared_ptr<Connection>& connection, int at, Error why) {
   End& end = connection->ends[at];
   if (end.closed) return;
@@ -407,7 +407,7 @@ void Network::cut_off(const std::string& machine, TimePoint until, MachineOf mac
   if (until - world_.now() > kTimeout) world_.after(kTimeout, [this, machine] { time_out(machine); });
 }
 
-// Either end finds out for itself.
+// Each end notices the timeout at a different time, so the seed draws one for each.
 void Network::time_out(const std::string& machine) {
   const auto connections = connections_;
   for (const auto& connection : connections) {

@@ -20,65 +20,68 @@
 
 namespace pharos::simulator {
 
-/// Connections between simulated processes. Each is ordered and reliable until it is cut: what was on its way then is
-/// lost, from a place on that the seed draws, in each direction.
-/// An end that nobody has opened yet is a descriptor, which travels like one; if it is closed, the connection is.
+/// Connections between simulated processes. A connection is ordered and reliable until it is cut. A cut loses the data
+/// on its way, in each direction from a point on that the seed draws.
+/// An end that no process has opened yet is a real file descriptor, and can be sent in messages. If the descriptor is
+/// closed, the connection is closed too.
 class Network {
  public:
   struct Delays {
     Duration least = std::chrono::microseconds{10};
     Duration most = std::chrono::microseconds{120};
-    std::uint64_t one_in = 50;  ///< then it takes longer
+    std::uint64_t one_in = 50;  ///< one message in this many takes from `most` to `longest`
     Duration longest = std::chrono::milliseconds{8};
   };
-  /// What may happen to a message when it is about to arrive.
+  /// A fault that may strike a message just before it arrives.
   enum class Fault : std::uint8_t {
     kNone,
     kLost,          ///< the connection is cut before it arrives
-    kReplyLost,     ///< it arrives, and the connection is cut before anything comes back
-    kSenderDies,    ///< its sender is killed while it is on its way
-    kReceiverDies,  ///< its receiver is killed when it arrives
-    kTwice,         ///< it arrives twice
+    kReplyLost,     ///< the message arrives, and the connection is cut before any reply
+    kSenderDies,    ///< the sender is killed while the message is on its way
+    kReceiverDies,  ///< the receiver is killed when the message arrives
+    kTwice,         ///< the message arrives twice
   };
-  /// Asked for each control message.
+  /// Chooses the fault for each control message.
   using Choose = async::UniqueFunction<Fault(const wire::Message&)>;
-  /// The same for what is sent between callers and callees. `may_break`: as in connect(); elsewhere nothing is lost.
+  /// Chooses the fault for each frame between a caller and a callee. `may_break` is that of connect(): a connection
+  /// without it loses nothing.
   using ChooseFrame = async::UniqueFunction<Fault(const wire::FrameHeader&, bool may_break)>;
 
   explicit Network(World& world) : world_{world} {}
   Network(Network&&) = delete;
   ~Network();
 
-  /// Both ends of a new connection. `may_break`: its ends are on different machines. `is_patient`: it outlasts a cut of
-  /// more than kTimeout.
+  /// Returns both ends of a new connection. `may_break` is true if the ends are on different machines. A connection
+  /// that `is_patient` outlasts a cut of more than kTimeout.
   std::pair<Fd, Fd> connect(bool may_break, bool is_patient = false);
-  /// Asks, for the end that is this descriptor, whether a process opens the other one. Answered a little later; false:
-  /// nobody will.
+  /// `end` is an unopened end. Calls `then` with true a little after a process has opened the other end, or with false
+  /// if the other end was closed before that.
   void when_other_opens(int end, async::UniqueFunction<void(bool opened)> then);
-  /// Takes an end over, for code in that process.
+  /// Opens an end for code in this process.
   std::shared_ptr<net::Link> open(Fd end, Process& process);
-  /// The process is gone, and its ends are closed.
+  /// Closes all ends of a process that has ended.
   void end_of(Process& process);
-  /// Cuts one of those that may break, if there is one.
+  /// Cuts a random connection that may break. Returns false if there is none.
   bool cut_one();
-  /// Until then nothing passes from processes of the one name to those of the other. It is not lost: it comes later.
+  /// Until `until`, messages from processes named `from` to processes named `to` are delayed. They are not lost.
   void hold(const std::string& from, const std::string& to, TimePoint until);
-  /// Which machine a process is on.
+  /// Returns the machine that a process is on.
   using MachineOf = std::function<std::string(const Process& process)>;
-  /// Until then nothing passes between that machine and the others. Connections that are not patient end after
-  /// kTimeout, at both ends, with what is on its way; what is said on others comes later.
+  /// Until `until`, nothing passes between this machine and the others. If the cut is longer than kTimeout, connections
+  /// that are not patient end after kTimeout at both ends and lose the data on its way. Messages on other connections
+  /// arrive later.
   void cut_off(const std::string& machine, TimePoint until, MachineOf machine_of);
   static constexpr Duration kTimeout = std::chrono::seconds{10};
-  /// When nothing keeps these machines apart.
+  /// The time from which no cut separates these two machines.
   TimePoint cut_off_until(const std::string& one, const std::string& other) const;
-  /// When all that is said between the two passes, in both directions.
+  /// The time from which messages between the two pass in both directions.
   TimePoint held_until(const std::string& one, const std::string& other) const;
-  /// From now on faults strike control messages as `choose` says.
+  /// From now on, faults strike control messages, or frames, as `choose` decides.
   void choose_faults(Choose choose) { choose_ = std::move(choose); }
   void choose_faults(ChooseFrame choose) { choose_frame_ = std::move(choose); }
   void set_delays(const Delays& delays) { delays_ = delays; }
 
-  /// Sees which ends nobody has opened or will. To be called between events.
+  /// Closes the connections whose unopened ends were closed as descriptors. To be called between events.
   void look_after_unopened();
 
  private:
@@ -88,15 +91,15 @@ class Network {
     std::vector<Fd> descriptors;
   };
   struct End {
-    Fd unopened;                 // notices when the descriptor that stands for it is closed
-    Process* process = nullptr;  // once opened
+    Fd unopened;                 // read end of a pipe; its write end is the descriptor that stands for this end
+    Process* process = nullptr;  // the process that has opened this end; null before
     std::weak_ptr<SimulatedLink> link;
-    bool closed = false;             // from here, or told about it
-    std::deque<Segment> on_its_way;  // to here
+    bool closed = false;             // this end has closed the connection, or was told that it ended
+    std::deque<Segment> on_its_way;  // segments that are on their way to this end
     TimePoint last_arrival;
     std::deque<Segment> arrived;
-    std::size_t unread = 0;     // bytes of these two
-    std::optional<Error> over;  // nothing comes after what has arrived
+    std::size_t unread = 0;     // bytes in on_its_way and arrived
+    std::optional<Error> over;  // why nothing follows the segments that have arrived
     async::UniqueFunction<void(bool opened)> waits_for_other;
   };
   struct Connection {
@@ -127,9 +130,9 @@ class Network {
   Choose choose_;
   ChooseFrame choose_frame_;
   std::vector<std::shared_ptr<Connection>> connections_;
-  std::map<int, std::pair<std::shared_ptr<Connection>, int>> unopened_;  // by descriptor
+  std::map<int, std::pair<std::shared_ptr<Connection>, int>> unopened_;  // ends by descriptor
   std::map<std::pair<std::string, std::string>, TimePoint> held_;
-  std::map<std::string, TimePoint> cut_off_;  // machines: until when
+  std::map<std::string, TimePoint> cut_off_;  // until when each machine is cut off
   MachineOf machine_of_;
   std::uint64_t last_number_ = 0;
 };

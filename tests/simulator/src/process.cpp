@@ -16,8 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kHandOffMax = 20us;  // until a thread comes to what is there
-constexpr Duration kLastRound = 1ms;    // passes for the code of a process that has ended
+constexpr Duration kHandOffMax = 20us;  // longest time until a thread starts with work that is ready
+constexpr Duration kLastRound = 1ms;    // how far the clock advances in each round of last_rites()
 constexpr int kLastRoundsMax = 20'000;
 
 Process* running = nullptr;
@@ -92,7 +92,7 @@ bool ProcessExecutor::wait(std::unique_lock<std::mutex>& lock, std::condition_va
   return true;
 }
 
-// ---- what the shipped code stands on
+// ---- The platform of the shipped code
 
 class Process::ProcessSleepers final : public actors::Sleepers {
  public:
@@ -112,7 +112,7 @@ class Process::ProcessSleepers final : public actors::Sleepers {
 
  private:
   Process& process_;
-  std::multimap<const void*, Fibre*> sleeping_;  // looked up, never walked: addresses differ from run to run
+  std::multimap<const void*, Fibre*> sleeping_;  // never iterated: addresses differ from run to run
 };
 
 class Process::ProcessPlatform final : public actors::Platform, public std::enable_shared_from_this<ProcessPlatform> {
@@ -178,7 +178,7 @@ class Process::ProcessPlatform final : public actors::Platform, public std::enab
     std::shared_ptr<async::Callback> ring_;
   };
 
-  /// A strand more; at its end, what was posted runs before.
+  /// Another strand of the process. The destructor waits until all posted callbacks have run.
   class Thread final : public async::Executor {
    public:
     explicit Thread(Process& process) : process_{process}, strand_{process} { process_.threads_.push_back(&strand_); }
@@ -228,7 +228,7 @@ Process* Process::current() {
   return running;
 }
 
-// What happens in a stopped process waits until it goes on.
+// Events of a stopped process wait until it continues.
 void Process::schedule(TimePoint when, async::Callback happen) {
   if (!alive_) return;
   world_.at(when, [this, happen = std::move(happen)]() mutable {
@@ -249,7 +249,7 @@ void Process::soon(async::Callback work) {
   at(world_.now() + world_.lots().between(Duration{0}, kHandOffMax), std::move(work));
 }
 
-// Whatever happens here may be what somebody watches for.
+// The work may make true what a fibre in park_until_something() waits for, so it wakes all of them.
 void Process::run(async::Callback work) {
   const std::vector<Parked> watching = std::exchange(watching_, {});
   auto idle = std::find_if(fibres_.begin(), fibres_.end(), [](const Fibre& fibre) { return fibre.idle(); });
@@ -322,14 +322,15 @@ void Process::kill(std::string_view how) {
   alive_ = false;
   held_.clear();
   network_.end_of(*this);
-  // Its code goes on in the order of addresses, here and there, which no seed draws.
+  // In last_rites() some code runs in the order of addresses, which differs from run to run. Restoring the lots keeps
+  // the rest of the run the same.
   const Lots lots = world_.lots();
   last_rites();
   world_.lots() = lots;
   if (on_end_) std::exchange(on_end_, {})();
 }
 
-// The memory of a process goes with it; here its code has to give it back.
+// The kernel frees the memory of a real process when it ends. Here the code has to run to its end to free it.
 void Process::last_rites() {
   if (program_ != nullptr) run([this] { program_->end(); });
   const auto at_rest = [this] {

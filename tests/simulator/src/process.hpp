@@ -29,7 +29,8 @@ namespace pharos::simulator {
 class Network;
 class Process;
 
-/// A strand of a simulated process. What is posted runs one after the other, a little later each, on its fibres.
+/// A strand of a simulated process. Posted callbacks run one after the other on the process's fibres, each after a
+/// short random delay.
 class ProcessExecutor final : public async::Executor {
  public:
   explicit ProcessExecutor(Process& process) : process_{process} {}
@@ -42,7 +43,7 @@ class ProcessExecutor final : public async::Executor {
   bool wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, async::Deadline deadline,
             async::UniqueFunction<bool()> done) override;
 
-  /// For a process that has ended: runs one callback, if one is left.
+  /// For a process that has ended: runs one callback if there is one left. Returns whether one was run.
   bool run_one_left();
   void drop_timers();
 
@@ -55,32 +56,32 @@ class ProcessExecutor final : public async::Executor {
   std::deque<async::Callback> posted_;
   async::TimerQueue timers_;
   bool running_ = false;
-  bool coming_ = false;  // an event is on its way for what is posted
+  bool coming_ = false;  // an event that runs the next callback is scheduled
 };
 
-/// What runs in a simulated process, as its main() composes it.
+/// The code of a simulated process, composed as the main() of a real one does it.
 class Program {
  public:
   virtual ~Program() = default;
-  /// Its process has ended. On a fibre of it, where nothing reaches anybody any more: whatever can be waited for ends,
-  /// so that all fibres do, and the Program can be destroyed.
+  /// Called on a fibre of the process when the process has ended. Its messages are not delivered any more. Has to end
+  /// everything that fibres wait for, so that all fibres end and the Program can be destroyed.
   virtual void end() = 0;
-  /// What user code in it calls with.
+  /// The caller that user code in this process uses; null if the process runs no user code.
   virtual std::shared_ptr<detail::Caller> caller() { return nullptr; }
-  /// As waitpid() tells it.
+  /// Called with the number and the status of a child that has ended, as waitpid() returns them.
   virtual void on_child_ended(pid_t, int) {}
 };
 
-/// One simulated process: an executor, fibres for threads, a program. It can be killed, stopped and continued at any
+/// One simulated process: an executor, fibres as threads, and a program. It can be killed, stopped and continued at any
 /// moment between two events.
-/// Owned by the kernel; what belongs to it may outlive its end, but not the object.
+/// Owned by the kernel. Other objects may refer to a process that has ended, but none may outlive this object.
 class Process {
  public:
   Process(World& world, Network& network, std::string name, pid_t number, Process* parent);
   Process(Process&&) = delete;
   ~Process();
 
-  /// Whose code runs; null outside.
+  /// The process whose code runs; null outside of all processes.
   static Process* current();
 
   World& world() { return world_; }
@@ -96,33 +97,33 @@ class Process {
   Program* program() { return program_.get(); }
 
   TimePoint now() const { return world_.now() + afterlife_; }
-  /// How often something has happened in it.
+  /// How often code of this process has run. Changes whenever its state may have changed.
   std::uint64_t runs() const { return runs_; }
   bool alive() const { return alive_; }
   bool stopped() const { return stopped_; }
-  /// It exits as soon as what it does now is done.
+  /// Returns whether exit() was called; the process then ends when its present fibre parks or ends.
   bool ending() const { return ending_; }
-  /// Nothing of it happens any more. Not from inside of it.
+  /// Ends the process at once; no more of its events happen. Must not be called from inside of it.
   void kill(std::string_view how);
-  /// From inside: it is killed as soon as this fibre parks or ends. `status` is what its parent hears.
+  /// Called from inside: the process is killed as soon as this fibre parks or ends. The parent is told `status`.
   void exit(int status = 0);
   /// Exit status of a process that has ended.
   int status() const { return status_; }
-  /// What is to happen in it waits until proceed().
+  /// Stops the process: its events wait until proceed().
   void stop();
   void proceed();
-  /// Called once, when it has ended.
+  /// `then` is called once, when the process has ended.
   void on_end(async::Callback then) { on_end_ = std::move(then); }
 
-  /// Lets `work` run on a fibre of it at that time; not if it has ended by then.
+  /// Runs `work` on a fibre of this process at that time, unless the process has ended by then.
   void at(TimePoint when, async::Callback work);
-  /// The same, as soon as a thread of it may come to it.
+  /// Runs `work` on a fibre after the short random delay that a thread needs to start.
   void soon(async::Callback work);
 
-  // For code on a fibre of it.
-  /// Until wake() or the deadline; of a process that has ended, a moment.
+  // For code on a fibre of this process.
+  /// Waits until wake() or the deadline. If the process has ended, returns after a moment in any case.
   void park(async::Deadline deadline);
-  /// Until something else has happened in this process, or the deadline.
+  /// Waits until some other code of this process has run, or until the deadline.
   void park_until_something(async::Deadline deadline);
   void wake(Fibre& fibre, std::uint64_t park);
   void sleep(Duration time);
@@ -145,16 +146,16 @@ class Process {
   bool alive_ = true;
   bool ending_ = false;
   bool stopped_ = false;
-  Duration afterlife_{};              // so that waits end which only the time can end
-  std::deque<async::Callback> held_;  // while stopped
+  Duration afterlife_{};              // added to the clock after the end, so that waits for a time end too
+  std::deque<async::Callback> held_;  // events that wait while the process is stopped
   std::list<Fibre> fibres_;
   struct Parked {
     Fibre* fibre;
     std::uint64_t park;
   };
-  std::vector<Parked> watching_;  // until something happens
+  std::vector<Parked> watching_;  // fibres in park_until_something()
   ProcessExecutor executor_;
-  std::vector<ProcessExecutor*> threads_;  // beside executor_
+  std::vector<ProcessExecutor*> threads_;  // the strands besides executor_
   std::shared_ptr<actors::Platform> platform_;
   std::unique_ptr<Program> program_;
   async::Callback on_end_;

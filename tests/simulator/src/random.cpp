@@ -2,7 +2,7 @@
 
 #include "world.hpp"
 
-// The linker takes these in place of runtime/base's: what nobody can guess would be different in each run.
+// The linker takes these functions instead of those in runtime/base. True random numbers would make each run different.
 namespace pharos {
 
 void fill_random(std::span<std::byte> bytes) {

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 constexpr Duration kWriteMin = 30us;
 constexpr Duration kWriteMax = 2ms;
 constexpr Duration kSlowMax = 40ms;
-constexpr Duration kSayMax = 300us;  // that it is durable
+constexpr Duration kSayMax = 300us;  // longest time from a durable write to its acknowledgement
 constexpr std::uint64_t kSlowOneIn = 30;
 
 }  // namespace

@@ -15,24 +15,24 @@
 
 namespace pharos::simulator {
 
-/// What a head writes down, and finds again when its process has died. A write takes its time: it is lost with the
-/// process, or durable and not acknowledged, as the seed draws. It may fail; then nothing can be written until the
-/// store is opened again.
+/// The records of a head; they outlive the head's process. A write takes time. If the process dies meanwhile, the write
+/// is lost, or durable but not acknowledged, as the seed draws. A write may also fail; all later writes then fail until
+/// the store is opened again.
 class SimulatedDisk final {
  public:
-  /// Opens a store that belongs to this process.
+  /// Opens a store for this process.
   Result<std::unique_ptr<storage::KvStore>> open(Process& process);
 
-  /// Writes are acknowledged before they are durable: what a test should find out.
+  /// From now on, writes are acknowledged before they are durable. The checks of a run should find this out.
   void lie() { lies_ = true; }
-  /// Every so-manieth write fails. 0: none.
+  /// One in `writes` writes fails, as the seed draws. With 0, no write fails.
   void fail_one_in(std::uint64_t writes) { fails_one_in_ = writes; }
-  /// Keys.
+  /// Number of keys that begin with `prefix`.
   std::size_t count(std::string_view prefix) const;
   std::uint64_t writes() const { return writes_; }
   bool lies() const { return lies_; }
-  /// Says in words how its content differs from what is expected: keys, and values where they are given. Records that
-  /// were set aside do not count.
+  /// Describes how the content differs from the expected keys, and from the values where they are given; empty if it
+  /// does not. Records under "aside/" do not count.
   std::string difference_from(const std::map<std::string, std::optional<wire::Message>>& expected) const;
 
  private:

@@ -22,24 +22,24 @@ using namespace std::chrono_literals;
 
 constexpr Duration kLoadMin = 500us;
 constexpr Duration kLoadMax = 8ms;
-constexpr Duration kGreetMin = 100us;  // to connect, and for both to prove themselves
+constexpr Duration kGreetMin = 100us;  // time to connect and for both sides to prove who they are
 constexpr Duration kGreetMax = 3ms;
-constexpr Duration kHearMax = 500us;  // until the other node hears what for
+constexpr Duration kHearMax = 500us;  // longest time until the other node hears the purpose of a connection
 constexpr Duration kDiskMin = 20us;
 constexpr Duration kDiskMax = 5ms;
-constexpr Duration kLookTime = 50ms;  // at whether the sender of an object lives
+constexpr Duration kLookTime = 50ms;  // how often a receiver looks whether the sender of an object lives
 constexpr Duration kStreamTime = 20s;
 constexpr Duration kPullReachTime = 3s;
 constexpr auto kJoinTime = 9s;
-constexpr ByteCount kStoreBytes = 8_MiB;  // it can be full
+constexpr ByteCount kStoreBytes = 8_MiB;  // so small that it can get full
 
-/// Nobody writes anything.
+/// An output to which no process writes.
 class NoOutput final : public node::Host::Output {
  public:
   void drain() override {}
 };
 
-/// Sees the end of a connection on which nothing is ever said.
+/// Calls `ended` when a connection ends on which no message is ever sent.
 class LifeWatch final : public net::Link::Handler {
  public:
   LifeWatch(std::shared_ptr<net::Link> link, async::UniqueFunction<void()> ended)
@@ -62,7 +62,7 @@ std::vector<Fd> some_file() {
   return files;
 }
 
-// ---- The node's process, as the daemon composes it
+// ---- The node's process, composed as the daemon does it
 
 class SimulatedHost::NodeProgram final : public Program {
  public:
@@ -233,7 +233,8 @@ async::Async<Result<Fd>> SimulatedHost::connect(SimulatedHost* self, std::string
   if (other == nullptr || !other->process_.alive() || !self->process_.alive()) {
     co_return Error{ErrorCode::kUnavailable, "nobody listens at " + address};
   }
-  // What is for callers and objects may break; a node whose connection to the head breaks is lost.
+  // Connections for callers and objects may break. The connection with which a node joins may not, because the node
+  // would be lost.
   auto [mine, others] = self->network_.connect(introduction.purpose != node::Introduction::Purpose::kJoin,
                                                introduction.leads_to_leased_worker());
   other->process_.at(self->process_.now() + lots.between(Duration{0}, kHearMax),
@@ -266,7 +267,7 @@ Result<pid_t> SimulatedHost::start_zygote(const wire::RegisterJob& program, int,
   return zygote.number();
 }
 
-// Each machine has every program.
+// Every machine has the executable of every program, so none has to be fetched.
 void SimulatedHost::open_program(const wire::RegisterJob& program,
                                  async::UniqueFunction<void(Result<node::ProgramHere> here)> done) {
   auto here = [folder = program.folder, done = std::move(done)]() mutable {
@@ -297,7 +298,7 @@ void SimulatedHost::run_aside(async::UniqueFunction<void()> work, async::UniqueF
   });
 }
 
-/// Chunks from one node to another, one after the other, until all that are there have come, or the stream breaks.
+/// Copies an object's chunks from one node to another, one by one, until all have arrived or the stream breaks.
 class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
  public:
   Transfer(SimulatedHost& to, SimulatedHost& from, std::shared_ptr<object_store::Chunks> into, Pulled done)
@@ -320,7 +321,7 @@ class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
     offer_ = *std::move(offer);
     next_chunk();
   }
-  // In the sender's process.
+  // Runs in the sender's process.
   void next_chunk() {
     if (lots().one_in(40)) return end(Error{ErrorCode::kUnavailable, "the stream has broken"});
     while (at_ < into_->count() && into_->has(at_)) ++at_;
@@ -338,7 +339,7 @@ class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
     std::copy(chunk.begin(), chunk.end(), into_->room_for(at_).begin());
     into_->arrived(at_, 0);
   }
-  // As a socket's end is seen.
+  // Stands for a socket, whose end the receiver would see.
   void look_after_sender() {
     to_.process_.at(to_.process_.now() + kLookTime, [self = shared_from_this()] {
       if (self->ended_) return;

@@ -14,20 +14,20 @@
 
 namespace pharos::simulator {
 
-/// What stands for an open file in a message that has one.
+/// Returns a descriptor for messages that carry an open file which the simulator does not need.
 std::vector<Fd> some_file();
 
-/// A simulated machine, and the process of its node. Zygotes and workers are processes of the kernel; its object store
-/// is real memory, which they share as they share everything; nobody prints anything.
+/// A simulated machine, and the process of its node. Zygotes and workers are processes of the simulated kernel. The
+/// object store is real memory, which they share because all run in one real process. No process prints anything.
 class SimulatedHost final : public node::Host {
  public:
   struct Settings {
     std::string name;
-    std::uint32_t cpus = 0;         ///< 0: it is there for its driver alone
-    SimulatedHost* head = nullptr;  ///< null: it has the cluster's head
-    SimulatedDisk* disk = nullptr;  ///< where that keeps its records; null: nowhere
+    std::uint32_t cpus = 0;         ///< 0 for a node that serves only its driver
+    SimulatedHost* head = nullptr;  ///< the head's host; null if this one has the head
+    SimulatedDisk* disk = nullptr;  ///< where the head keeps its records; null if it keeps none
   };
-  /// Who is where.
+  /// Returns the host at an address; null if there is none.
   using Find = std::function<SimulatedHost*(const std::string& address)>;
   SimulatedHost(Kernel& kernel, Settings settings, Find find);
   SimulatedHost(SimulatedHost&&) = delete;
@@ -35,20 +35,22 @@ class SimulatedHost final : public node::Host {
   Process& process() { return process_; }
   const Settings& settings() const { return settings_; }
   const std::string& address() const { return settings_.name; }
-  /// A driver's connection. With `it_alone` the node joins first, and ends with that driver.
+  /// Serves a driver over this connection. With `it_alone` the node first joins the cluster, and ends with the driver.
   void serve_driver(Fd socket, bool it_alone);
-  /// What node and head keep of what has ended; empty if nothing, or if they are no more.
+  /// Lists what node and head keep of things that have ended; empty if they keep nothing or their process has ended.
   std::string leftovers() const;
-  /// What is given twice there, or to nobody; empty if nothing, or if they are no more, or as they were last time.
+  /// Describes resources that are given twice or to nobody. Empty if there are none, if the process has ended, or if it
+  /// has not run since the last check.
   std::string check();
-  /// Null: it is no more, or not yet.
+  /// Null before the process has begun and after it has ended.
   const node::Membership* membership() const;
-  /// There is a head whose records are durable, all of them.
+  /// Returns whether there is a head all of whose records are durable.
   bool has_written_all() const;
-  /// How they differ from what it knows; empty if they do not.
+  /// Describes how the records on disk differ from the head's state; empty if they do not.
   std::string wrong_on_disk() const;
   NodeId node_id() const { return node_id_; }
-  /// Its node has ended because it heard that the cluster has given it up. A real one joins as another node then.
+  /// Returns whether the node has ended because it heard that the cluster has given it up. A real node would then join
+  /// again as a new node.
   bool given_up() const { return given_up_; }
 
   Result<net::SocketPair> make_connection() override;
@@ -70,7 +72,7 @@ class SimulatedHost final : public node::Host {
   void kill_worker(int, pid_t pid) override { kill(pid); }
   Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
 
-  std::optional<MemoryUse> memory_use() override { return std::nullopt; }  // there is no end of it
+  std::optional<MemoryUse> memory_use() override { return std::nullopt; }  // memory is unlimited
   ByteCount memory_of(pid_t) override { return {}; }
 
   Result<Life> make_life(async::UniqueFunction<void()> ended) override;
@@ -96,9 +98,9 @@ class SimulatedHost final : public node::Host {
   Network& network_;
   const Settings settings_;
   const Find find_;
-  NodeProgram* program_ = nullptr;  // once its process has begun
-  std::uint64_t checked_runs_ = 0;  // of its process
-  NodeId node_id_;                  // since then
+  NodeProgram* program_ = nullptr;  // null until the process has begun
+  std::uint64_t checked_runs_ = 0;  // runs() of the process at the last check()
+  NodeId node_id_;                  // set when the process has begun
   std::string arrives_from_;        // the machine whose connection is being served
   bool given_up_ = false;
   Process& process_;

@@ -10,15 +10,15 @@
 
 namespace pharos::simulator {
 
-/// What happened, as one number: two runs that differ anywhere have different hashes. Printed line by line where
-/// PHAROS_SIMULATOR_TRACE is set.
+/// A hash of all that happens in a run: runs that differ anywhere have different hashes. If the environment variable
+/// PHAROS_SIMULATOR_TRACE is set, the trace is also printed line by line.
 class Trace {
  public:
   Trace();
 
   void note(TimePoint when, std::string_view who, std::string_view what, std::uint64_t a = 0, std::uint64_t b = 0);
   void note_bytes(std::span<const std::byte> bytes);
-  /// For the reader alone: not part of the hash.
+  /// Returns whether the trace is printed. Text that is only printed is not part of the hash.
   bool printed() const { return printed_; }
 
   std::uint64_t hash() const { return hash_; }

@@ -54,7 +54,7 @@ void WorkerProgram::on_message(net::Peer&, net::Parcel parcel, std::optional<std
   if (request) node_->respond(*request, wire::Done{});
 }
 
-// As actors/src/worker.cpp does.
+// Does the same as actors/src/worker.cpp: the process of an exclusive actor ends when the head is silent.
 void WorkerProgram::watch_head() {
   if (process_.now() - last_beat_ >= kSilenceMax) return process_.exit(1);
   process_.at(process_.now() + kSilenceMax / 16, [this] { watch_head(); });

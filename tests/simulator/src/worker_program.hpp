@@ -11,7 +11,7 @@
 
 namespace pharos::simulator {
 
-/// A worker, as actors::run_worker composes it.
+/// A worker, composed as actors::run_worker does it.
 class WorkerProgram final : public Program, public net::Peer::Owner {
  public:
   WorkerProgram(Process& process, WorkerId worker, Fd node);
@@ -21,9 +21,9 @@ class WorkerProgram final : public Program, public net::Peer::Owner {
   struct Incarnation {
     ActorId actor;
     std::uint32_t number;
-    bool exclusive;  ///< and not at the head's node, which ends with the head
+    bool exclusive;  ///< the actor is exclusive, and not at the head's node, which ends with the head
   };
-  /// That runs in it, if it is an actor's.
+  /// The incarnation that runs in this worker; nullopt if the worker is not an actor's.
   const std::optional<Incarnation>& incarnation() const { return incarnation_; }
 
  private:

@@ -13,16 +13,16 @@
 
 namespace pharos::simulator {
 
-/// One clock, one queue of events, one seed: all that happens in a simulated cluster happens here, one after the other,
-/// by time and then as the seed draws. Time goes on only from event to event.
-/// One at a time in a process, and one thread.
+/// One clock, one queue of events and one seed. All events of a simulated cluster run here one after the other, ordered
+/// by time; the seed draws the order of events at the same time. The clock moves only from event to event.
+/// A real process has one World at a time, and uses it from one thread.
 class World final : public Clock {
  public:
   explicit World(std::uint64_t seed);
   World(World&&) = delete;
   ~World() override;
 
-  /// The one that there is.
+  /// The present World; there must be one.
   static World& of_this_program();
 
   TimePoint now() const override { return now_; }
@@ -35,12 +35,12 @@ class World final : public Clock {
   void at(TimePoint when, async::Callback happen);
   void after(Duration time, async::Callback happen) { at(now_ + time, std::move(happen)); }
 
-  /// Lets the next event happen. False when there is none.
+  /// Runs the next event. Returns false if there is none.
   bool step();
-  /// Until nothing is left or that much time has passed.
+  /// Runs events until none is left or `time` has passed.
   void run_for(Duration time);
   std::uint64_t steps() const { return steps_; }
-  /// Nothing that was to happen will.
+  /// Drops all events that have not run.
   void forget_events() { events_ = {}; }
 
  private:

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 constexpr Duration kForkMin = 100us;
 constexpr Duration kForkMax = 3ms;
-constexpr Duration kStartMax = 500us;  // of a child, until it does something
+constexpr Duration kStartMax = 500us;  // longest time until a forked child begins
 constexpr Duration kDescribeMin = 1ms;
 constexpr Duration kDescribeMax = 30ms;
 
@@ -30,7 +30,7 @@ ZygoteProgram::ZygoteProgram(Process& process, Kernel& kernel, Fd node, const wi
   node_->send(wire::ZygoteReady{build_id, 0, {}});
 }
 
-// One after the other.
+// A zygote forks one worker after the other, so each fork begins after the last one.
 void ZygoteProgram::on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) {
   const auto* const fork = std::get_if<wire::ForkWorker>(&parcel.message);
   if (fork == nullptr) return;

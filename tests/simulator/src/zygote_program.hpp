@@ -9,8 +9,9 @@
 
 namespace pharos::simulator {
 
-/// A zygote as its node sees it: says what it is, and starts workers, each a process of its own. Both sides of the
-/// protocol but one are shipped code: process::run_zygote is about fork(), and tests/cluster is about that.
+/// A zygote (the process that forks a program's workers) as its node sees it: reports its program, and starts workers,
+/// each as a simulated process. This class stands for process::run_zygote, which is about fork() and is tested in
+/// tests/cluster. The node's side of the protocol is shipped code.
 class ZygoteProgram final : public Program, public net::Peer::Owner {
  public:
   ZygoteProgram(Process& process, Kernel& kernel, Fd node, const wire::BuildId& build_id);
