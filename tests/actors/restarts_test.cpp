@@ -221,11 +221,15 @@ TEST_F(RestartsTest, AnActorLivesAsLongAsAnyProcessHasAHandle) {
 TEST_F(RestartsTest, ADetachedActorLivesWithoutHandlesUntilItIsKilled) {
   Runtime runtime;
   int process = 0;
+  int other = 0;
   {
     const auto counter = runtime.spawn<Counter>({.name = "alone", .detached = true}, 3);
+    const auto attached = runtime.spawn<Counter>(3);
     process = counter.call<&Counter::process>().get(soon());
+    other = attached.call<&Counter::process>().get(soon());
   }
-  std::this_thread::sleep_for(100ms);  // long enough for an actor that is not detached to end
+  ASSERT_TRUE(eventually([&] { return ::kill(other, 0) != 0; })) << "an actor without handles ends";
+  EXPECT_EQ(::kill(process, 0), 0);
   const auto again = runtime.actor<Counter>("alone");
   EXPECT_EQ(again.call<&Counter::value>().get(soon()), 3);
   again.kill();
@@ -319,7 +323,7 @@ TEST_F(EndsTest, OneThatDoesNotStopInItsTimeIsKilled) {
   const int process = counter.call<&Counter::process>().get(soon());
   const auto stuck = counter.call<[](Counter&) { return static_cast<int>(::sleep(60)); }>();
   counter.stop(10ms);
-  EXPECT_SAYS(message_of<ActorDied>([&] { stuck.get(soon()); }), "");
+  EXPECT_SAYS(message_of<ActorDied>([&] { stuck.get(soon()); }), "told to stop");
   EXPECT_TRUE(eventually([&] { return ::kill(process, 0) != 0; }));
 }
 

@@ -148,12 +148,10 @@ TEST_F(JoiningTest, APeerThatSaysNothingIsGivenUpInTime) {
   must_end_within(90s);
   const BusyPort mute;
   const auto waited = time_of([&] {
-    try {
-      const Runtime joined{at("127.0.0.1:" + mute.number(), write_token(right_token()))};
-      ADD_FAILURE() << "joined nobody";
-    } catch (const Exception& e) {
-      EXPECT_SAYS(e.what(), mute.number());
-    }
+    EXPECT_SAYS(message_of<DeadlineExceeded>([&] {
+                  const Runtime joined{at("127.0.0.1:" + mute.number(), write_token(right_token()))};
+                }),
+                mute.number());
   });
   EXPECT_LT(waited, 15s) << "nobody should wait a minute for a stranger's first byte";
 }
@@ -169,20 +167,15 @@ TEST_F(JoiningTest, AnAddressThatIsNoneIsInvalid) {
   message_of<InvalidArgument>([&] { const Runtime joined{at("unix:" + std::string(5000, 'p'), file)}; });
 }
 
-TEST_F(JoiningTest, JoiningOverTcpWorksOrSaysThatItCannot) {
+TEST_F(JoiningTest, JoiningOverTcpWorks) {
   BusyPort port;
   port.release();
   const std::string place = "127.0.0.1:" + port.number();
   Runtime cluster{listening(place)};
   const auto token = fs::path{cluster.address().substr(5)}.parent_path() / "token";
   const auto waited = time_of([&] {
-    try {
-      Runtime joined{at(place, token)};
-      EXPECT_EQ(joined.submit<&twice>(2).get(), 4);
-    } catch (const Exception& e) {
-      EXPECT_NE(e.code(), ErrorCode::kDeadlineExceeded) << e.what();
-      EXPECT_NE(e.code(), ErrorCode::kInternal) << e.what();
-    }
+    Runtime joined{at(place, token)};
+    EXPECT_EQ(joined.submit<&twice>(2).get(), 4);
   });
   EXPECT_LT(waited, 5s);
 }
@@ -304,13 +297,7 @@ TEST_F(ListeningTest, APlaceThatIsNoneIsInvalid) {
 }
 
 TEST_F(ListeningTest, AnAddressOfAnotherMachineIsATypedError) {
-  try {
-    const Runtime runtime{listening("192.0.2.1:7000")};
-    ADD_FAILURE() << "listens at an address that is not this machine's";
-  } catch (const Exception& e) {
-    EXPECT_SAYS(e.what(), "192.0.2.1:7000");
-    EXPECT_NE(e.code(), ErrorCode::kDeadlineExceeded);
-  }
+  EXPECT_SAYS(message_of<Unavailable>([] { const Runtime runtime{listening("192.0.2.1:7000")}; }), "192.0.2.1:7000");
 }
 
 }  // namespace
