@@ -148,9 +148,8 @@ TEST_F(JoiningTest, APeerThatSaysNothingIsGivenUpInTime) {
   must_end_within(90s);
   const BusyPort mute;
   const auto waited = time_of([&] {
-    EXPECT_SAYS(message_of<DeadlineExceeded>([&] {
-                  const Runtime joined{at("127.0.0.1:" + mute.number(), write_token(right_token()))};
-                }),
+    EXPECT_SAYS(message_of<DeadlineExceeded>(
+                    [&] { const Runtime joined{at("127.0.0.1:" + mute.number(), write_token(right_token()))}; }),
                 mute.number());
   });
   EXPECT_LT(waited, 15s) << "nobody should wait a minute for a stranger's first byte";

@@ -73,7 +73,7 @@ TEST(TokensFile, OfEachWidthAreWhatNumpyReads) {
     tokens.copy(0, all);
     EXPECT_EQ(all, its.get<std::vector<std::int64_t>>()) << name;
     EXPECT_EQ(tokens[99], name == "wide_tokens.bin" ? 4294967295 : 65535);
-    EXPECT_SAYS(message_of<InvalidArgument>([&] { tokens.copy(99, std::span{all}.first(2)); }), "of 100 tokens");
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { tokens.copy(99, std::span{all}.first(2)); }), "there are 100 tokens");
   }
 }
 
