@@ -140,10 +140,10 @@ void add_tune(Commands& commands) {
       ->capture_default_str();
   exports.add_option("--output,-o", options->output, "The file (default: the standard output)");
   add_folder(add("resume", "Goes on with the sweep, by the command that began it", &resume_sweep));
-  CLI::App& import = add("import", "Makes the folder of a sweep from a study of Optuna's", &import_study);
-  import.add_option("FILE", options->from, "Its database (SQLite) or its journal (JournalFileBackend)")->required();
-  import.add_option("DIR", options->folder, "The sweep's folder, which is made")->required();
-  import.add_option("--study", options->study, "The name of the study, if there are several");
+  CLI::App& imports = add("import", "Makes the folder of a sweep from a study of Optuna's", &import_study);
+  imports.add_option("FILE", options->from, "Its database (SQLite) or its journal (JournalFileBackend)")->required();
+  imports.add_option("DIR", options->folder, "The sweep's folder, which is made")->required();
+  imports.add_option("--study", options->study, "The name of the study, if there are several");
   family.footer(
       "A sweep can be looked at while it runs.\n"
       "Examples:\n"

@@ -492,7 +492,7 @@ struct PendingResult {
     kUnsent,     ///< the call waits for a worker, or for its actor
     kSent,       ///< the call was sent
   };
-  friend constexpr bool pharos_valid(Stage stage) { return stage <= Stage::kSent; }
+  friend constexpr bool pharos_valid(Stage value) { return value <= Stage::kSent; }
   std::int32_t argument_of = -1;  ///< index of the result whose call needs this one; -1 if a thread waits for it
   Stage stage = Stage::kNoCall;
   std::uint32_t function = kNoFunction;
