@@ -128,6 +128,19 @@ class CheckTest(unittest.TestCase):
 
     # --- documents
 
+    # --- namespaces
+
+    def test_namespaces_refuses_a_definition_in_the_namespace_of_another_folder(self):
+        self.write("node/src/a.hpp", "namespace pharos::node {\nint a;\n}\nnamespace pharos {\nnamespace net {\nint b;\n}\n}\n")
+        self.refused("namespaces", "node/src/a.hpp:5", "namespace pharos::net does not belong here")
+        self.write("node/src/a.hpp", "namespace pharos::net {\nnamespace {\nint b;\n}\n}\n")
+        self.refused("namespaces", "node/src/a.hpp:2", "namespace pharos::net does not belong here")
+
+    def test_namespaces_allows_declarations_of_what_another_folder_defines(self):
+        self.write("node/src/a.hpp", "namespace pharos::net {\nclass Link;\ntemplate <class T> struct Box;\n}\n"
+                                     "namespace pharos::node {\nnamespace {\nvoid f() { if (true) {} }\n}\n}\n")
+        self.passes("namespaces")
+
     def test_documents_refuses_what_is_not_there(self):
         self.write("node/src/a.cpp", 'add("--limit"); add("list");\n')
         self.write("docs/page.md", "See [a](../node/src/a.cpp), `node/src/a.cpp`, `node/*/a.cpp`, `a.cpp`, `pharos list --limit 3`.\n"

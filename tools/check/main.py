@@ -9,10 +9,11 @@ from coroutines import check_coroutines
 from documents import check_documents
 from foreign import check_foreign
 from includes import check_includes
+from namespaces import check_namespaces
 from source import Tree
 from words import check_words
 
-NAMES = ["format", "includes", "foreign", "words", "coroutines", "documents", "headers", "tidy"]
+NAMES = ["format", "includes", "foreign", "words", "namespaces", "coroutines", "documents", "headers", "tidy"]
 
 
 def main() -> int:
@@ -33,6 +34,7 @@ def main() -> int:
         "includes": lambda: check_includes(tree),
         "foreign": lambda: check_foreign(tree),
         "words": lambda: check_words(tree),
+        "namespaces": lambda: check_namespaces(tree),
         "coroutines": lambda: check_coroutines(tree),
         "documents": lambda: check_documents(tree),
         "headers": lambda: clang_tools.check_headers(tree),
