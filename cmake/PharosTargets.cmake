@@ -42,10 +42,10 @@ function(pharos_shared_library target)
   endforeach()
 endfunction()
 
-# pharos_test(<name> LABEL fast|cluster|long SOURCES … [DEPS …] [TIMEOUT seconds] [WAITS] [SHARDS n] [TORCH])
+# pharos_test(<name> LABEL fast|thorough|cluster|long SOURCES … [DEPS …] [TIMEOUT seconds] [WAITS] [SHARDS n] [TORCH])
 # Makes a GoogleTest program and one ctest entry, both called <name>. With SHARDS there are n entries, <name>_1 and so on,
 # each of which runs a part of the tests: a long program then does not run alone at the end.
-# Tests with another label than fast start clusters and run one at a time. WAITS says that a test mostly waits, for
+# Tests with the label cluster start clusters and run one at a time, and so do those with the label long. WAITS says that a test mostly waits, for
 # deadlines and deaths, so that ctest may run it beside others.
 # TORCH says that the sources include <torch/torch.h>.
 function(pharos_test name)
@@ -57,6 +57,9 @@ function(pharos_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
   target_link_libraries(${name} PRIVATE pharos_flags ${ARG_DEPS} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(ARG_LABEL STREQUAL "fast")
+    add_dependencies(pharos_fast_tests ${name})
+  endif()
   if(ARG_TORCH)
     pharos_precompile_tests(${name} pharos_torch_test_pch <torch/torch.h> DEPS pharos_torch_cpu)
   else()
@@ -126,7 +129,7 @@ function(pharos_describe_test name label timeout)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout})
   if("WAITS" IN_LIST ARGN)
     set_tests_properties(${name} PROPERTIES PROCESSORS 1)
-  elseif(label STREQUAL "fast")
+  elseif(label MATCHES "^(fast|thorough)$")
     set_tests_properties(${name} PROPERTIES PROCESSORS 2)
   else()
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
