@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include <pharos/base/failpoint.hpp>
+#include <pharos/base/overloaded.hpp>
 
 namespace pharos::node {
 namespace {
@@ -65,18 +67,23 @@ void Exports::on_message(net::Peer& from, net::Parcel parcel, std::optional<std:
                                    [&from](const auto& entry) { return entry.second.link.get() == &from; });
   if (sender == neighbours_.end()) return;
   Neighbour& neighbour = sender->second;
-  if (const auto* const released = std::get_if<wire::ReleaseObject>(&parcel.message)) {
-    return release(neighbour, released->object.id);
-  }
-  const auto* const wanted = std::get_if<wire::ClaimObject>(&parcel.message);
-  if (!request) return;
-  auto claimed = wanted == nullptr ? Error{ErrorCode::kUnsupported, "a node cannot send this request to another node"}
-                                   : claim(neighbour, wanted->object);
-  if (claimed) {
-    from.respond(*request, *claimed);
-  } else {
-    from.respond(*request, std::move(claimed).error());
-  }
+  std::visit(
+      Overloaded{
+          [&](const wire::ReleaseObject& released) { release(neighbour, released.object.id); },
+          [&](const wire::ClaimObject& wanted) {
+            if (!request) return;
+            auto claimed = claim(neighbour, wanted.object);
+            if (claimed) {
+              from.respond(*request, *claimed);
+            } else {
+              from.respond(*request, std::move(claimed).error());
+            }
+          },
+          [&](const auto&) {
+            if (!request) return;
+            from.respond(*request, Error{ErrorCode::kUnsupported, "a node cannot send this request to another node"});
+          }},
+      parcel.message);
 }
 
 // An object that this node has imported can be claimed only at the node that has it, so the answer names that node.
