@@ -35,9 +35,7 @@ void Logs::write(WorkerId worker, std::string_view text) {
   if (found == logs_.end()) return;
   Log& log = found->second;
   // If output comes faster than the disk takes it, its end is kept. The log on disk keeps the end, too.
-  if (log.unwritten.size() + text.size() > kUnwrittenMax) {
-    log.unwritten = "*** " + std::to_string(log.unwritten.size()) + " bytes are missing: the disk was too slow\n";
-  }
+  if (log.unwritten.size() + text.size() > kUnwrittenMax) log.left_out += std::exchange(log.unwritten, {}).size();
   log.unwritten += text;
   write_down(log);
 }
@@ -46,9 +44,12 @@ void Logs::write_down(Log& log) {
   if (log.unwritten.empty() || std::exchange(log.being_written, true)) return;
   const std::uint64_t living = std::max<std::uint64_t>(logs_.size() - ended_.size(), 1);
   const std::uint64_t share = std::min(settings_.worker_max, settings_.total_max / living);
+  std::string text = std::exchange(log.unwritten, {});
+  if (const std::uint64_t left_out = std::exchange(log.left_out, 0); left_out != 0) {
+    text.insert(0, "*** " + std::to_string(left_out) + " bytes are missing: the disk was too slow\n");
+  }
   work_at(
-      log.writer.worker,
-      [file = log.file, text = std::exchange(log.unwritten, {}), share] { file->append(text, share); },
+      log.writer.worker, [file = log.file, text = std::move(text), share] { file->append(text, share); },
       [this](Log* written) {
         if (written == nullptr) return;
         written->being_written = false;

@@ -66,8 +66,9 @@ class Logs {
     pid_t pid = 0;
     std::string reason{};  // how the worker ended; empty: it lives
     std::shared_ptr<LogFile> file;
-    std::uint64_t bytes = 0;  // on disk
-    std::string unwritten{};  // text that waits until the disk has taken the text before
+    std::uint64_t bytes = 0;     // on disk
+    std::string unwritten{};     // text that waits until the disk has taken the text before
+    std::uint64_t left_out = 0;  // bytes of output before it that the disk was too slow for
     bool being_written = false;
   };
   void write_down(Log& log);
