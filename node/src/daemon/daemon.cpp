@@ -190,7 +190,8 @@ class Daemon final {
                    }));
     sigset_t watched;
     ::sigemptyset(&watched);
-    for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&watched, signal);
+    for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) ::sigaddset(&watched, signal);
+    if (!process::ignores(SIGHUP)) ::sigaddset(&watched, SIGHUP);  // under nohup a hangup ends nothing
     ::sigprocmask(SIG_BLOCK, &watched, nullptr);
     signals_ = Fd{::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK)};
     PHAROS_CHECK(signals_, errno);
