@@ -98,16 +98,17 @@ class BareHost final : public Host {
     return Life{Fd{}, watch};
   }
   Result<Fd> make_spill_file(const std::string&) override { return none(); }
-  void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override {
+  void run_blocking(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override {
     executor_.post([work = std::move(work), done = std::move(done)]() mutable {
       work();
       done();
     });
   }
-  void pull(std::string, const object_store::Wish&, std::shared_ptr<object_store::Chunks>, Pulled done) override {
+  void pull(std::string, const object_store::PullRequest&, std::shared_ptr<object_store::Chunks>,
+            Pulled done) override {
     executor_.post([done = std::move(done)]() mutable { done(none()); });
   }
-  void serve_pull(Fd, MakeOffer) override {}
+  void serve_pull(Fd, MakePullAnswer) override {}
 
   bool reachable = false;  ///< whether other nodes can be reached
   std::string machine{};   ///< the machine at the other end of each connection

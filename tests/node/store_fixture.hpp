@@ -26,12 +26,12 @@ class StoreTest : public testing::Test {
 
   StoreTest()
       : store_{NodeStore::make(ByteCount{kCapacity}).value()},
-        work_{store_, [this](auto work, auto done) { host_.run_aside(std::move(work), std::move(done)); }},
+        work_{store_, [this](auto work, auto done) { host_.run_blocking(std::move(work), std::move(done)); }},
         table_{store_->open(CallerId{7}).value()} {}
 
   /// Makes an object of kObjectBytes, which the process holds.
   object_store::Location make_object() {
-    const auto slab = store_->lender.lease(table_, kObjectBytes).value();
+    const auto slab = store_->book.lease(table_, kObjectBytes).value();
     EXPECT_TRUE(store_->provide_slots(slab.first_slot, slab.slots));
     EXPECT_TRUE(store_->objects.allocate(slab.offset, slab.slot_bytes));
     const ObjectId id{CallerId{7}, ++last_number_};

@@ -64,7 +64,7 @@ class RequestsTest : public StoreTest {
 
   Ignores nobody_;
   StoreProcesses processes_;
-  Imports imports_;
+  ImportedObjects imports_;
   IdleMemory idle_;
   Spilling spilling_;
   MemoryRequests requests_;
@@ -116,7 +116,7 @@ TEST_F(RequestsTest, ProcessesAreAskedToReturnWhatTheyDoNotUse) {
   for (std::uint64_t i = 0; i < 4; ++i) requests_.lease(asker(idle, 100 + i), kObjectBytes);
   requests_.lease(asker(process, 200), kObjectBytes);
   ASSERT_TRUE(std::holds_alternative<wire::TrimStore>(idle.wire->sent.back().message));
-  store_->lender.give_back(idle.table, std::get<wire::SlabLeased>(*answer(idle, 100)).first_slot);
+  store_->book.give_back(idle.table, std::get<wire::SlabLeased>(*answer(idle, 100)).first_slot);
   executor_.advance(20ms);
   EXPECT_TRUE(is<wire::SlabLeased>(answer(process, 200)));
 }
@@ -126,7 +126,7 @@ TEST_F(RequestsTest, TheNextProcessWithTheSameTableGetsNoAnswerOfTheOneBefore) {
   for (std::uint64_t i = 0; i < 4; ++i) requests_.lease(asker(before, 100 + i), kObjectBytes);
   requests_.lease(asker(before, 200), kObjectBytes);
   processes_.remove(before.table);
-  static_cast<void>(store_->lender.process_ended(before.table));
+  static_cast<void>(store_->book.process_ended(before.table));
   const Process after = start(CallerId{12});
   ASSERT_EQ(after.table, before.table);
   requests_.serve();

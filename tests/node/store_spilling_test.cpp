@@ -33,7 +33,7 @@ class SpillingTest : public StoreTest {
                   {.left = [this] { ++left_; }, .failed = [this] { ++failed_; }}} {}
 
   Result<void> read_back(const Location& object) {
-    const auto body = store_->lender.begin_return(object.place).value();
+    const auto body = store_->book.begin_return(object.place).value();
     std::optional<Result<void>> read;
     spilling_.read_back(body, [&read](Result<void> result) { read = std::move(result); });
     executor_.run_until_idle();
@@ -129,7 +129,7 @@ class IdleMemoryTest : public StoreTest {
   void end(const Location& object) {
     store_->ledger.let_go(object.place);
     EXPECT_TRUE(store_->ledger.end(object.place.slot));
-    store_->lender.give_back(table_, object.place.slot);
+    store_->book.give_back(table_, object.place.slot);
   }
 
   int released_ = 0;
@@ -138,12 +138,12 @@ class IdleMemoryTest : public StoreTest {
 
 TEST_F(IdleMemoryTest, FreeMemoryGoesBackToTheSystemAfterSomeSeconds) {
   end(make_object());
-  EXPECT_EQ(store_->lender.idle_bytes(), kObjectBytes);
+  EXPECT_EQ(store_->book.idle_bytes(), kObjectBytes);
   idle_.release_later();
   executor_.advance(4s);
-  EXPECT_EQ(store_->lender.memory(), kObjectBytes);
+  EXPECT_EQ(store_->book.memory(), kObjectBytes);
   executor_.advance(1s);
-  EXPECT_EQ(store_->lender.memory(), 0u);
+  EXPECT_EQ(store_->book.memory(), 0u);
   EXPECT_EQ(released_, 1);
 }
 

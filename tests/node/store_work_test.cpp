@@ -15,7 +15,7 @@ class StoreWorkTest : public StoreTest {};
 
 TEST_F(StoreWorkTest, TheResultOfTheWorkComesBackOnTheStrand) {
   std::optional<std::uint64_t> capacity;
-  work_.run([](const NodeStore& store) { return store.lender.capacity().bytes(); },
+  work_.run([](const NodeStore& store) { return store.book.capacity().bytes(); },
             [&capacity](std::uint64_t bytes) { capacity = bytes; });
   EXPECT_FALSE(capacity);
   executor_.run_until_idle();
@@ -24,7 +24,7 @@ TEST_F(StoreWorkTest, TheResultOfTheWorkComesBackOnTheStrand) {
 
 TEST_F(StoreWorkTest, WorkThatOutlivesItIsDoneAndReportsNothing) {
   auto work = std::make_unique<StoreWork>(
-      store_, [this](auto job, auto done) { host_.run_aside(std::move(job), std::move(done)); });
+      store_, [this](auto job, auto done) { host_.run_blocking(std::move(job), std::move(done)); });
   bool ran = false;
   bool reported = false;
   work->run(

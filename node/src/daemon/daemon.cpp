@@ -260,7 +260,7 @@ class Daemon final {
   void end_to_begin_anew() {
     log(LogLevel::kWarn, "the cluster has given this node up; what it ran ends, and it joins as another one",
         {kv("node", id_)});
-    end(serves_one_driver_ ? 1 : kBeginAnew);
+    end(serves_one_driver_ ? 1 : kExitToRestartAsNewNode);
   }
 
   static async::Async<void> start_head(Daemon* self) {

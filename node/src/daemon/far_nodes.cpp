@@ -90,7 +90,7 @@ Result<void> FarNodes::take_in(Number number, const wire::JoinCluster& join, std
       joined->session = session->number();
       peer->respond(request, message);
     } else if (Session::belongs(message)) {
-      session->say(std::move(message));
+      session->send(std::move(message));
     } else if (const auto& link = session->link(); link != nullptr && link->queued() < kQueuedToNodeMax) {
       link->send(message);  // else the output is dropped
     }
@@ -120,7 +120,7 @@ bool FarNodes::resume(Head& head, Number number, const wire::JoinCluster& join, 
   links_[node.peer.get()] = *before;
   log(LogLevel::kInfo, "a node whose connection had ended is back", {kv("node", node.id)});
   node.peer->respond(request,
-                     wire::ClusterJoined{.session = join.session, .resumed = true, .heard = node.session->heard()});
+                     wire::ClusterJoined{.session = join.session, .resumed = true, .heard = node.session->received()});
   node.session->resume(node.peer, join.heard);
   note_heard(*before);
   return true;
@@ -192,13 +192,13 @@ void FarNodes::on_message(net::Peer& from, net::Parcel parcel, std::optional<std
   const FarNode& node = nodes_.at(number);
   if (const auto* const beat = std::get_if<wire::Beat>(&parcel.message)) {
     if (node.session != nullptr) node.session->confirm(beat->heard);
-    from.send(wire::Beat{beat->sent, node.session == nullptr ? 0 : node.session->heard()});
+    from.send(wire::Beat{beat->sent, node.session == nullptr ? 0 : node.session->received()});
     return;
   }
   const auto* const join = std::get_if<wire::JoinCluster>(&parcel.message);
   if (join != nullptr && request && !node.id) return admit(number, *join, *request);
   if (!node.id) return;
-  if (Session::belongs(parcel.message)) node.session->note_heard();
+  if (Session::belongs(parcel.message)) node.session->note_received();
   if (Head* const here = head()) here->on_message(node.id, std::move(parcel.message));
 }
 
@@ -225,7 +225,7 @@ void FarNodes::on_peer_closed(net::Peer& peer, const Error& why) {
 
 void FarNodes::end_all() {
   for (const auto& [number, node] : nodes_) {
-    if (node.session != nullptr) node.session->say(wire::EndNode{});
+    if (node.session != nullptr) node.session->send(wire::EndNode{});
   }
 }
 

@@ -36,7 +36,7 @@ HeadElsewhere::HeadElsewhere(async::Executor& executor, Host& host, Settings set
 
 void HeadElsewhere::tell(wire::Message message) {
   if (Session::belongs(message)) {
-    session_.say(std::move(message));
+    session_.send(std::move(message));
   } else if (link_ != nullptr && state_ != State::kComingBack) {
     link_->send(message);
   }
@@ -65,7 +65,7 @@ async::Async<Result<wire::ClusterJoined>> HeadElsewhere::ask_to_join(HeadElsewhe
     self->session_.begin(link);
   }
   const wire::Beat asked{self->executor_.now()};
-  const std::uint64_t heard_before = self->session_.heard();
+  const std::uint64_t heard_before = self->session_.received();
   wire::Message ask = wire::JoinCluster{.node = self->settings_.node,
                                         .address = self->reached_at_,
                                         .amounts = self->settings_.machine.resources.amounts(),
@@ -99,10 +99,10 @@ void HeadElsewhere::go_on_with(const wire::ClusterJoined& joined, std::uint64_t 
   }
   lasts_ = joined.lasts;
   if (state_ != State::kComingBack) return session_.set_number(joined.session);
-  const std::uint64_t heard = session_.heard() - heard_before;
+  const std::uint64_t heard = session_.received() - heard_before;
   session_ = Session{link_ == nullptr ? 0 : joined.session};
   if (link_ == nullptr) return;
-  for (std::uint64_t i = 0; i < heard; ++i) session_.note_heard();
+  for (std::uint64_t i = 0; i < heard; ++i) session_.note_received();
   session_.begin(link_);
   note_back();
   listener_.on_joined_again(joined);
@@ -208,7 +208,7 @@ void HeadElsewhere::tick_later() {
 
 void HeadElsewhere::tick() {
   if (closing_ || state_ == State::kNotJoined || link_ == nullptr) return;
-  link_->send(wire::Beat{executor_.now(), state_ == State::kComingBack ? 0 : session_.heard()});
+  link_->send(wire::Beat{executor_.now(), state_ == State::kComingBack ? 0 : session_.received()});
   tick_later();
 }
 
@@ -219,7 +219,7 @@ void HeadElsewhere::on_message(net::Peer& from, net::Parcel parcel, std::optiona
     if (state_ != State::kComingBack) session_.confirm(beat->heard);
     return listener_.on_beat(*beat);
   }
-  if (Session::belongs(parcel.message)) session_.note_heard();
+  if (Session::belongs(parcel.message)) session_.note_received();
   listener_.on_head_message(std::move(parcel.message));
 }
 

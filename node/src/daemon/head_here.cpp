@@ -56,8 +56,8 @@ async::Async<Result<std::unique_ptr<storage::KvStore>>> HeadHere::open_records(H
     async::Completion<void> done;
   };
   const auto opening = std::make_shared<Opening>();
-  self->host_.run_aside([opening, open = self->open_records_] { opening->store = open(); },
-                        [opening] { opening->done.complete(); });
+  self->host_.run_blocking([opening, open = self->open_records_] { opening->store = open(); },
+                           [opening] { opening->done.complete(); });
   PHAROS_CO_TRY_VOID(co_await opening->done.wait(async::Deadline::never()));
   co_return std::move(opening->store);
 }
@@ -90,7 +90,7 @@ async::Async<void> HeadHere::replace(HeadHere* self, Error why) {
   self->events_.failed();
   co_await Records::end(std::exchange(self->records_, nullptr));
   for (;;) {
-    self->host_.run_aside([store = std::shared_ptr{std::move(self->store_)}]() mutable { store.reset(); }, [] {});
+    self->host_.run_blocking([store = std::shared_ptr{std::move(self->store_)}]() mutable { store.reset(); }, [] {});
     const auto started = co_await start(self);
     if (started) break;
     if (started.error().code() == ErrorCode::kCancelled) co_return;

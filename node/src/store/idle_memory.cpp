@@ -10,7 +10,7 @@ constexpr auto kIdleTime = std::chrono::seconds{5};  // before free memory goes 
 }  // namespace
 
 void IdleMemory::release(std::uint64_t bytes) {
-  for (const auto& idle : store_->lender.take_idle(bytes)) {
+  for (const auto& idle : store_->book.take_idle(bytes)) {
     releasing_bytes_ += idle.memory;
     work_.run(
         [idle](const NodeStore& store) {
@@ -19,17 +19,17 @@ void IdleMemory::release(std::uint64_t bytes) {
         },
         [this, idle](bool) {
           releasing_bytes_ -= idle.memory;
-          store_->lender.released(idle);
+          store_->book.released(idle);
           released_();
         });
   }
 }
 
 void IdleMemory::release_later() {
-  if (store_->lender.idle_bytes() == 0 || std::exchange(releases_later_, true)) return;
+  if (store_->book.idle_bytes() == 0 || std::exchange(releases_later_, true)) return;
   executor_.run_at(executor_.now() + kIdleTime, [this] {
     releases_later_ = false;
-    release(store_->lender.idle_bytes());
+    release(store_->book.idle_bytes());
   });
 }
 

@@ -38,10 +38,10 @@ void MemoryRequests::bring_for_node(std::uint32_t table, const Location& object,
 
 bool MemoryRequests::bring_ahead(const Place& place) {
   if (!waiting_.empty() || returning_.contains(place)) return false;
-  const auto body = parts_.store->lender.begin_return(place);
+  const auto body = parts_.store->book.begin_return(place);
   if (!body) return false;
   returning_.try_emplace(place);
-  bring_back(*body, Imports::Urgency::kAhead);
+  bring_back(*body, ImportedObjects::Urgency::kAhead);
   return true;
 }
 
@@ -81,11 +81,11 @@ bool MemoryRequests::serve(Waiting& waiting) {
 bool MemoryRequests::serve(Waiting& waiting, std::uint64_t slot_bytes) {
   NodeStore& store = *parts_.store;
   const std::uint32_t table = waiting.requester.process.table;
-  auto slab = store.lender.lease(table, slot_bytes);
+  auto slab = store.book.lease(table, slot_bytes);
   if (slab) {
     auto allocated = store.provide_slots(slab->first_slot, slab->slots);
     if (!allocated) {
-      store.lender.give_back(table, slab->first_slot);
+      store.book.give_back(table, slab->first_slot);
       slab = std::move(allocated).error();
     }
   }
@@ -100,7 +100,7 @@ bool MemoryRequests::serve(Waiting& waiting, const Location& location) {
   NodeStore& store = *parts_.store;
   parts_.imports.is_kept(waiting.requester.process.table, location.place);
   if (!store.ledger.has(location)) {
-    answer(waiting.requester, object_store::lost(location, !store.lender.has_process(location.owner)));
+    answer(waiting.requester, object_store::lost(location, !store.book.has_process(location.owner)));
     return true;
   }
   if (const auto others = returning_.find(location.place); others != returning_.end()) {
@@ -112,19 +112,19 @@ bool MemoryRequests::serve(Waiting& waiting, const Location& location) {
     answer(waiting.requester, wire::Done{});
     return true;
   }
-  const auto body = store.lender.begin_return(location.place);
+  const auto body = store.book.begin_return(location.place);
   // kNotFound: the object is just leaving memory, and Spilling has yet to be told.
   if (!body && body.error().code() == ErrorCode::kNotFound) return false;
   if (!body) return refuse(waiting, body.error());
   returning_[location.place].push_back(std::move(waiting.requester));
-  bring_back(*body, Imports::Urgency::kWaitedFor);
+  bring_back(*body, ImportedObjects::Urgency::kWaitedFor);
   return true;
 }
 
 // A request that memory is too short for is refused only once its time is over, or if it can never fit.
 bool MemoryRequests::refuse(Waiting& waiting, Error error) {
   const auto* const slot_bytes = std::get_if<std::uint64_t>(&waiting.what);
-  const bool too_large = slot_bytes != nullptr && *slot_bytes > parts_.store->lender.capacity().bytes();
+  const bool too_large = slot_bytes != nullptr && *slot_bytes > parts_.store->book.capacity().bytes();
   if (error.code() == ErrorCode::kExhausted && executor_.now() < waiting.until && !too_large) return false;
   const std::optional<Error>& trouble = parts_.spilling.trouble();
   if (error.code() == ErrorCode::kExhausted && !too_large && trouble) {
@@ -151,7 +151,7 @@ void MemoryRequests::make_room() {
   const auto coming = [&] { return parts_.idle.releasing_bytes() + parts_.spilling.leaving_bytes(); };
   const std::uint64_t bytes = memory_for(waiting_.front());
   if (coming() >= bytes) return;
-  if (parts_.store->lender.idle_bytes() != 0) {
+  if (parts_.store->book.idle_bytes() != 0) {
     parts_.idle.release(bytes - coming());
     if (coming() >= bytes) return;
   }
@@ -165,7 +165,7 @@ void MemoryRequests::make_room() {
 
 void MemoryRequests::progress() {
   for (Waiting& waiting : waiting_) waiting.until = executor_.now() + kFullTime;
-  parts_.store->lender.reclaim();
+  parts_.store->book.reclaim();
   serve();
 }
 
@@ -179,7 +179,7 @@ void MemoryRequests::trim_later() {
 
 // ---- Objects that come back
 
-void MemoryRequests::bring_back(const Body& body, Imports::Urgency urgency) {
+void MemoryRequests::bring_back(const Body& body, ImportedObjects::Urgency urgency) {
   auto done = [this, body](const Result<void>& read) { has_returned(body, read); };
   if (parts_.spilling.on_disk(body.location.place)) {
     parts_.spilling.read_back(body, std::move(done));
@@ -196,7 +196,7 @@ void MemoryRequests::has_returned(const Body& body, const Result<void>& read) {
     failpoint(Failpoint::kObjectReturned);
     parts_.store->ledger.note_back(place);
   } else {
-    parts_.store->lender.return_failed(place);
+    parts_.store->book.return_failed(place);
   }
   for (Requester& requester : requesters.mapped()) {
     if (read) {

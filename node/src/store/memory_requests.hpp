@@ -12,7 +12,7 @@
 #include <pharos/async/unique_function.hpp>
 
 #include "store/idle_memory.hpp"
-#include "store/imports.hpp"
+#include "store/imported_objects.hpp"
 #include "store/node_store.hpp"
 #include "store/spilling.hpp"
 #include "store/store_processes.hpp"
@@ -35,7 +35,7 @@ class MemoryRequests {
   struct Parts {
     std::shared_ptr<NodeStore> store;
     StoreProcesses& processes;
-    Imports& imports;
+    ImportedObjects& imports;
     IdleMemory& idle;
     Spilling& spilling;
   };
@@ -61,7 +61,7 @@ class MemoryRequests {
   std::size_t waiting() const { return waiting_.size(); }
 
  private:
-  using Body = object_store::Lender::Body;
+  using Body = object_store::StoreBook::Body;
   /// A process, or this node itself.
   struct Requester {
     Asker process{};  // if the node asks, only the table is set
@@ -85,7 +85,7 @@ class MemoryRequests {
   std::uint64_t memory_for(const Waiting& waiting) const;
   void make_room();
   void trim_later();
-  void bring_back(const Body& body, Imports::Urgency urgency);
+  void bring_back(const Body& body, ImportedObjects::Urgency urgency);
   void has_returned(const Body& body, const Result<void>& read);
 
   async::Executor& executor_;

@@ -32,8 +32,8 @@ Spilling::Spilling(async::Executor& executor, std::shared_ptr<NodeStore> store, 
 // ---- Out of memory
 
 void Spilling::spill_early() {
-  const std::uint64_t capacity = store_->lender.capacity().bytes();
-  const std::uint64_t lent = store_->lender.lent_memory() - std::min(store_->lender.lent_memory(), leaving_bytes_);
+  const std::uint64_t capacity = store_->book.capacity().bytes();
+  const std::uint64_t lent = store_->book.lent_memory() - std::min(store_->book.lent_memory(), leaving_bytes_);
   if (lent <= capacity / 100 * kSpillAbove || executor_.now() < early_again_) return;
   if (!spill(lent - capacity / 100 * kSpillUntil)) early_again_ = executor_.now() + kSpillAgainTime;
 }
@@ -41,7 +41,7 @@ void Spilling::spill_early() {
 bool Spilling::spill(std::uint64_t bytes) {
   if (!settings_.make_file || executor_.now() < again_ || !open_disk()) return false;
   std::uint64_t leaving = 0;
-  for (const Body& body : store_->lender.choose_leaving(bytes, leaving_)) {
+  for (const Body& body : store_->book.choose_leaving(bytes, leaving_)) {
     leaving += body.slot_bytes;
     leaving_bytes_ += body.slot_bytes;
     leaving_.insert(body.location.place);
@@ -108,7 +108,7 @@ void Spilling::has_left(const Body& body, Result<Left> left) {
   leaving_bytes_ -= body.slot_bytes;
   leaving_.erase(body.location.place);
   if (executor_.now() >= again_) trouble_.reset();  // unless another write has failed meanwhile
-  if (left->is_out) store_->lender.left(body.location.place);
+  if (left->is_out) store_->book.left(body.location.place);
   if (left->kept) copies_.emplace(body.location.place, *std::move(left->kept));
   events_.left();
 }
@@ -122,7 +122,7 @@ void Spilling::has_not_left(const Body& body, Error why) {
   again_ = executor_.now() + kDiskTime;
   // The disk needs room more than it needs copies of objects that are in memory.
   end_unused();
-  const std::size_t dropped = drop_copies([&](const Place& place) { return !store_->lender.is_outside(place); });
+  const std::size_t dropped = drop_copies([&](const Place& place) { return !store_->book.is_outside(place); });
   if (dropped != 0) again_ = executor_.now();
   events_.failed();
 }
@@ -152,7 +152,7 @@ void Spilling::read_back(const Body& body, async::UniqueFunction<void(Result<voi
 // ---- Objects that have ended
 
 void Spilling::end_unused() {
-  store_->lender.end_outside();
+  store_->book.end_outside();
   drop_copies([&](const Place& place) {
     static_cast<void>(store_->ledger.end(place.slot));
     const object_store::SlotWord word = store_->ledger.word_of(place.slot);

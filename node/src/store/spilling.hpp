@@ -29,7 +29,7 @@ namespace pharos::node {
 class Spilling {
  public:
   using Place = object_store::Place;
-  using Body = object_store::Lender::Body;
+  using Body = object_store::StoreBook::Body;
   struct Settings {
     std::string folder;                           ///< name of the disk's folder, for messages
     std::function<Result<Fd>()> make_file;        ///< makes the file for objects; empty: objects stay in memory

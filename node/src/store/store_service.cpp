@@ -11,7 +11,7 @@
 #include <pharos/base/failpoint.hpp>
 #include <pharos/base/overloaded.hpp>
 
-#include "store/exports.hpp"
+#include "store/exported_objects.hpp"
 #include "store/idle_memory.hpp"
 #include "store/memory_requests.hpp"
 #include "store/node_store.hpp"
@@ -36,7 +36,8 @@ Fd copy_of(int fd) {
   return Fd{::fcntl(fd, F_DUPFD_CLOEXEC, 0)};
 }
 
-/// The node's own pins are those of two users of the store: one for what Imports keeps, one for what Exports reads.
+/// The node's own pins are those of two users of the store: one for what ImportedObjects keeps, one for what
+/// ExportedObjects reads.
 CallerId keeper_of(NodeId node) {
   return CallerId{node.value()};
 }
@@ -51,7 +52,8 @@ struct StoreService::Parts {
   Parts(StoreService& service, std::shared_ptr<NodeStore> made, NodePins kept, NodePins read)
       : store{std::move(made)},
         own_table{read.table()},
-        work{store, [&host = service.host_](auto job, auto done) { host.run_aside(std::move(job), std::move(done)); }},
+        work{store,
+             [&host = service.host_](auto job, auto done) { host.run_blocking(std::move(job), std::move(done)); }},
         imports{service.executor_, service.host_, service.settings_.node, store, std::move(kept), service.find_},
         idle{service.executor_, store, work, [this] { requests.progress(); }},
         spilling{service.executor_, store, work, spilling_settings(service),
@@ -92,14 +94,14 @@ struct StoreService::Parts {
   const std::shared_ptr<NodeStore> store;
   const std::uint32_t own_table;  // table of the pins with which this node itself reads objects
   StoreWork work;
-  Imports imports;
+  ImportedObjects imports;
   IdleMemory idle;
   Spilling spilling;
   MemoryRequests requests;
-  Exports exports;
+  ExportedObjects exports;
 };
 
-StoreService::StoreService(async::Executor& executor, Host& host, Settings settings, Imports::Find find)
+StoreService::StoreService(async::Executor& executor, Host& host, Settings settings, ImportedObjects::Find find)
     : executor_{executor}, host_{host}, settings_{std::move(settings)}, find_{std::move(find)}, background_{executor} {}
 
 StoreService::~StoreService() = default;
@@ -180,7 +182,7 @@ Result<wire::StoreOpened> StoreService::open(const std::shared_ptr<net::Peer>& p
   PHAROS_TRY(const std::uint32_t table, store.open(caller));
   auto life = host_.make_life([this, table] { process_ended(table); });
   if (!life) {
-    static_cast<void>(store.lender.process_ended(table));
+    static_cast<void>(store.book.process_ended(table));
     return std::move(life).error();
   }
   descriptors.push_back(copy_of(store.ledger_file.fd()));
@@ -194,19 +196,19 @@ Result<wire::StoreOpened> StoreService::open(const std::shared_ptr<net::Peer>& p
 void StoreService::give_back(const net::Peer& from, std::uint32_t first_slot) {
   const auto table = processes_.table_of(from);
   if (!table) return;
-  parts_->store->lender.give_back(*table, first_slot);
+  parts_->store->book.give_back(*table, first_slot);
   look_again();
 }
 
 void StoreService::process_ended(std::uint32_t table) {
   if (!processes_.remove(table)) return;
-  auto unclaimed = parts_->store->lender.process_ended(table);
+  auto unclaimed = parts_->store->book.process_ended(table);
   failpoint(Failpoint::kProcessGone);
   parts_->imports.process_ended(table);
   look_again();
   if (unclaimed.empty()) return;
   executor_.run_at(executor_.now() + kHeirTime, [this, unclaimed = std::move(unclaimed)] {
-    parts_->store->lender.end_unclaimed(unclaimed);
+    parts_->store->book.end_unclaimed(unclaimed);
     look_again();
   });
 }
@@ -228,7 +230,7 @@ void StoreService::import_for(const std::shared_ptr<net::Peer>& from, const Loca
 }
 
 async::Async<void> StoreService::import(StoreService* self, Asker asker, Location object) {
-  auto here = co_await Imports::import(&self->parts_->imports, asker.table, object, Imports::kKeepTime);
+  auto here = co_await ImportedObjects::import(&self->parts_->imports, asker.table, object, ImportedObjects::kKeepTime);
   self->forget_if_ended(asker);
   if (here) {
     self->processes_.answer(asker, wire::ObjectImported{*here});
@@ -240,7 +242,8 @@ async::Async<void> StoreService::import(StoreService* self, Asker asker, Locatio
 
 async::Async<void> StoreService::import_ahead(StoreService* self, Asker asker, Location object) {
   ++self->aheads_;
-  const auto here = co_await Imports::import(&self->parts_->imports, asker.table, object, Imports::kAheadTime);
+  const auto here =
+      co_await ImportedObjects::import(&self->parts_->imports, asker.table, object, ImportedObjects::kAheadTime);
   --self->aheads_;
   self->forget_if_ended(asker);
   if (here && self->parts_->requests.bring_ahead(here->place)) self->look_again_for_readers();
@@ -256,12 +259,12 @@ void StoreService::add_neighbour(NodeId node, Fd socket) {
   if (set_up()) parts_->exports.add_neighbour(node, std::move(socket));
 }
 
-void StoreService::offer(const object_store::Wish& wish, Host::TakeOffer then) {
+void StoreService::answer_pull(const object_store::PullRequest& request, Host::TakePullAnswer then) {
   if (auto there = set_up(); !there) return then(std::move(there).error());
-  parts_->exports.offer(wish, std::move(then));
+  parts_->exports.answer_pull(request, std::move(then));
 }
 
-// ---- What has ended without a word
+// ---- What has ended without a message
 
 void StoreService::look_again_at(TimePoint when) {
   if (when >= next_look_) return;
@@ -279,10 +282,10 @@ void StoreService::look_again_for_readers() {
 
 void StoreService::look_again() {
   parts_->spilling.end_unused();
-  parts_->store->lender.reclaim();
+  parts_->store->book.reclaim();
   parts_->requests.serve();
   parts_->imports.look();
-  const bool readers_remain = parts_->store->lender.waits_for_readers();
+  const bool readers_remain = parts_->store->book.waits_for_readers();
   if (readers_remain || parts_->spilling.copies() != 0 || !parts_->imports.empty()) look_again_for_readers();
   parts_->idle.release_later();
 }
@@ -293,11 +296,11 @@ wire::InspectedStore StoreService::inspect() const {
   wire::InspectedStore inspected;
   if (parts_ == nullptr) return inspected;
   const NodeStore& store = *parts_->store;
-  inspected.capacity = store.lender.capacity().bytes();
-  inspected.used = store.lender.lent_memory();
-  inspected.idle = store.lender.idle_bytes();
+  inspected.capacity = store.book.capacity().bytes();
+  inspected.used = store.book.lent_memory();
+  inspected.idle = store.book.idle_bytes();
   inspected.on_disk = store.disk == nullptr ? 0 : store.disk->bytes();
-  auto all = store.lender.look();
+  auto all = store.book.look();
   inspected.objects = all.size();
   const std::size_t listed = std::min(all.size(), kListedMax);
   std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(listed), all.end(),
@@ -317,7 +320,7 @@ wire::InspectedStore StoreService::inspect() const {
     inspected.largest.push_back(std::move(object));
   }
   for (const std::uint32_t table : processes_.tables()) {
-    inspected.processes.push_back({.caller = store.lender.process_of(table)});
+    inspected.processes.push_back({.caller = store.book.process_of(table)});
   }
   for (const NodeId node : parts_->exports.neighbours()) {
     inspected.processes.push_back({.caller = CallerId{node.value()}, .label = "node " + to_string(node)});
@@ -329,7 +332,7 @@ wire::InspectedStore StoreService::inspect() const {
 
 std::string StoreService::leftovers() const {
   if (parts_ == nullptr) return "";
-  const object_store::Lender::Census census = parts_->store->lender.census();
+  const object_store::StoreBook::Census census = parts_->store->book.census();
   std::string left;
   const auto count = [&](const char* what, std::size_t n) {
     if (n != 0) left += "object store: " + std::string{what} + ": " + std::to_string(n) + '\n';

@@ -14,16 +14,16 @@
 #include <pharos/net/peer.hpp>
 
 #include "node/host.hpp"
-#include "store/imports.hpp"
+#include "store/imported_objects.hpp"
 #include "store/store_processes.hpp"
 
 namespace pharos::node {
 
 /// Serves the node's object store to processes and other nodes. The store is made when one of them first asks for it.
-/// Owned by Node; on its strand, except for work that reads and writes the disk. StoreProcesses are the processes that
-/// use the store, MemoryRequests what they ask for, Spilling the objects on disk, Imports and Exports what this node
-/// and others have of each other. This class puts them together, and looks from time to time for what has ended without
-/// a word.
+/// StoreProcesses are the processes that use the store, MemoryRequests what they ask for, Spilling the objects on disk,
+/// ImportedObjects and ExportedObjects what this node and others have of each other. This class puts them together, and
+/// looks from time to time for objects that have ended without a message.
+/// Owned by Node; on its strand, except for work that reads and writes the disk.
 /// End: close(), then closed() becomes true soon. Work that still runs on other threads when the destructor runs
 /// reports nothing.
 class StoreService {
@@ -36,16 +36,16 @@ class StoreService {
   static constexpr const char* kNoSpilling = "none";
 
   /// `find` returns the address of another node.
-  StoreService(async::Executor& executor, Host& host, Settings settings, Imports::Find find);
+  StoreService(async::Executor& executor, Host& host, Settings settings, ImportedObjects::Find find);
   ~StoreService();
 
   /// Handles a message of a process. Returns false if the message is not for the store.
   bool on_message(const std::shared_ptr<net::Peer>& from, CallerId caller, const net::Parcel& parcel,
                   std::optional<std::uint64_t> request);
-  /// Takes the connection over which another node will claim objects: see Exports::add_neighbour().
+  /// Takes the connection over which another node will claim objects: see ExportedObjects::add_neighbour().
   void add_neighbour(NodeId node, Fd socket);
-  /// Answers a node that wants to pull an object: see Exports::offer().
-  void offer(const object_store::Wish& wish, Host::TakeOffer then);
+  /// Answers a node that wants to pull an object: see ExportedObjects::answer_pull().
+  void answer_pull(const object_store::PullRequest& request, Host::TakePullAnswer then);
   void close();
   bool closed() const;
 
@@ -75,7 +75,7 @@ class StoreService {
   async::Executor& executor_;
   Host& host_;
   const Settings settings_;
-  const Imports::Find find_;
+  const ImportedObjects::Find find_;
   StoreProcesses processes_;
   std::unique_ptr<Parts> parts_;  // null until a process or another node first asks for the store
   std::size_t aheads_ = 0;        // imports under way that nobody waits for

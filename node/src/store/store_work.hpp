@@ -21,7 +21,7 @@ namespace pharos::node {
 /// this object. Work that is under way then still ends, because it shares the store.
 class StoreWork {
  public:
-  /// Runs `work` on another thread, then `done` on the node's strand: Host::run_aside().
+  /// Runs `work` on another thread, then `done` on the node's strand: Host::run_blocking().
   using Run = std::function<void(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done)>;
 
   StoreWork(std::shared_ptr<NodeStore> store, Run run) : store_{std::move(store)}, run_{std::move(run)} {}
