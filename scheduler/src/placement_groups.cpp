@@ -116,7 +116,7 @@ std::vector<Fleet::Node*> Placement::find_places(const Group& group, const Bundl
       return demand.amounts.fits_in(node.ledger.left()) && Fleet::could_fit(node, demand);
     };
     packing.room = [number](const Node& node) {
-      Ledger room = node.ledger;
+      ResourceLedger room = node.ledger;
       for (auto claim = node.claims.begin(); claim != node.claims.end() && claim->first < *number; ++claim) {
         room.take(Allotment{claim->second, {}});
       }
@@ -124,7 +124,7 @@ std::vector<Fleet::Node*> Placement::find_places(const Group& group, const Bundl
     };
   } else {
     packing.may_fit = [](const Node& node, const Demand& demand) { return Fleet::could_fit(node, demand); };
-    packing.room = [](const Node& node) { return Ledger{node.ledger.total()}; };
+    packing.room = [](const Node& node) { return ResourceLedger{node.ledger.total()}; };
   }
   return pack(demands, group.strategy, packing);
 }
@@ -165,7 +165,7 @@ void Placement::drop_plan(Group& group) {
 bool Placement::plan_holds(Group& group) {
   for (const auto& [id, bundles] : group.plan) {
     const Node& node = *fleet_.find(id);
-    Ledger room = node.ledger;
+    ResourceLedger room = node.ledger;
     for (auto claim = node.claims.begin(); claim->first < group.number; ++claim) {
       room.take(Allotment{claim->second, {}});
     }

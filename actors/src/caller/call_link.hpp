@@ -14,7 +14,7 @@
 #include <pharos/actors/ref.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/net/link.hpp>
-#include <pharos/object_store/lessee.hpp>
+#include <pharos/object_store/store_client.hpp>
 #include <pharos/wire/error_codec.hpp>
 #include <pharos/wire/frame.hpp>
 

@@ -8,7 +8,7 @@
 
 #include <pharos/actors/codec_context.hpp>
 #include <pharos/base/error.hpp>
-#include <pharos/object_store/lessee.hpp>
+#include <pharos/object_store/store_client.hpp>
 
 #include "results/pieces.hpp"
 

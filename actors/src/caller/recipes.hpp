@@ -12,7 +12,7 @@
 #include <pharos/actors/ref.hpp>
 #include <pharos/async/async_group.hpp>
 #include <pharos/async/executor.hpp>
-#include <pharos/object_store/lessee.hpp>
+#include <pharos/object_store/store_client.hpp>
 
 #include "results/result_cell.hpp"
 

@@ -12,7 +12,7 @@
 #include <pharos/actors/codec_context.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
-#include <pharos/object_store/lessee.hpp>
+#include <pharos/object_store/store_client.hpp>
 #include <pharos/wire/id_codec.hpp>
 
 namespace pharos {

@@ -14,7 +14,7 @@
 #include <pharos/actors/codec_context.hpp>
 #include <pharos/async/unique_function.hpp>
 #include <pharos/base/error.hpp>
-#include <pharos/object_store/lessee.hpp>
+#include <pharos/object_store/store_client.hpp>
 #include <pharos/wire/bytes.hpp>
 #include <pharos/wire/frame.hpp>
 

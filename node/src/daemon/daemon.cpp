@@ -190,7 +190,8 @@ class Daemon final {
                    }));
     sigset_t watched;
     ::sigemptyset(&watched);
-    for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&watched, signal);
+    for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) ::sigaddset(&watched, signal);
+    if (!process::ignores(SIGHUP)) ::sigaddset(&watched, SIGHUP);  // under nohup a hangup ends nothing
     ::sigprocmask(SIG_BLOCK, &watched, nullptr);
     signals_ = Fd{::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK)};
     PHAROS_CHECK(signals_, errno);
@@ -259,7 +260,7 @@ class Daemon final {
   void end_to_begin_anew() {
     log(LogLevel::kWarn, "the cluster has given this node up; what it ran ends, and it joins as another one",
         {kv("node", id_)});
-    end(serves_one_driver_ ? 1 : kBeginAnew);
+    end(serves_one_driver_ ? 1 : kExitToRestartAsNewNode);
   }
 
   static async::Async<void> start_head(Daemon* self) {

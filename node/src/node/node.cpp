@@ -36,9 +36,9 @@ Node::Node(async::Executor& executor, Host& host, const Settings& settings, Tell
       tell_head_{std::move(tell_head)},
       queued_to_head_{std::move(queued_to_head)},
       leases_{settings.machine.resources, workers_max(whole_cpus(settings.machine.resources)), kIdleWorkerTime},
-      overflow_{
+      remote_requests_{
           [this](scheduler::LeaseRequestId each) { return lease_requests_.contains(each) && !leases_.starts(each); }},
-      logs_{[&host](auto work, auto done) { host.run_aside(std::move(work), std::move(done)); }, settings.logs,
+      logs_{[&host](auto work, auto done) { host.run_blocking(std::move(work), std::move(done)); }, settings.logs,
             settings.id, settings.head_address.empty() ? "head" : "node"},
       store_{executor, host, settings.object_store, [this](NodeId node) { return find_node(this, node); }},
       background_{executor} {}
@@ -81,7 +81,7 @@ std::string Node::leftovers() const {
   count("programs that come", coming_programs_.size());
   count("lease requests", lease_requests_.size());
   count("questions to the head", asked_.size());
-  count("requests that others are asked for", overflow_.asked());
+  count("requests that others are asked for", remote_requests_.asked());
   count("far leases", far_leases_.size());
   count("starting", starting_.size());
   count("hand-overs", waiting_hand_overs_.size() + hand_overs_.under_way());
@@ -285,7 +285,7 @@ void Node::on_head_message(wire::Message message) {
     inspection->second->take_one();
   } else if (auto* const refused = std::get_if<wire::Refused>(&message)) {
     if (const auto asked = asked_.extract(refused->number); !asked.empty()) {
-      if (asked.mapped().waits_here) return overflow_.found_none(asked.mapped().waits_here);
+      if (asked.mapped().waits_here) return remote_requests_.found_none(asked.mapped().waits_here);
       note_found(asked.mapped(), {});
       refuse(asked.mapped(), refused->why);
     }

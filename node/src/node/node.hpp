@@ -26,7 +26,7 @@
 #include <pharos/scheduler/fleet.hpp>
 #include <pharos/scheduler/hand_overs.hpp>
 #include <pharos/scheduler/leases.hpp>
-#include <pharos/scheduler/overflow.hpp>
+#include <pharos/scheduler/remote_requests.hpp>
 
 #include "daemon/machine.hpp"
 #include "logs/logs.hpp"
@@ -69,8 +69,10 @@ class Node final : public net::Peer::Owner {
   /// Serves a connection whose other end has said what it is for: a worker for a caller there, objects or their claims,
   /// an executable, or a user's question. For a worker, the socket becomes the one between caller and worker.
   void serve_far(const Introduction& introduction, Fd socket);
-  /// Answers a node that wants to pull an object: see StoreService::offer().
-  void offer(const object_store::Wish& wish, Host::TakeOffer then) { store_.offer(wish, std::move(then)); }
+  /// Answers a node that wants to pull an object: see StoreService::answer_pull().
+  void answer_pull(const object_store::PullRequest& request, Host::TakePullAnswer then) {
+    store_.answer_pull(request, std::move(then));
+  }
 
   /// Takes the connection of a driver that has proved itself.
   std::shared_ptr<net::Peer> add_driver(Fd socket);
@@ -347,9 +349,9 @@ class Node final : public net::Peer::Owner {
   bool drains_ = false;
   std::optional<TimePoint> recalls_at_;  // when to look next whether leases are to be recalled
   int quiet_looks_ = 0;                  // such looks in a row that recalled nothing, since the last change
-  scheduler::Overflow overflow_;
+  scheduler::RemoteRequests remote_requests_;
   bool looks_elsewhere_ = false;           // a timer for look_elsewhere() is set
-  bool has_rounds_ = false;                // a timer for the next round of the overflow is set
+  bool has_rounds_ = false;                // a timer for the next round of remote requests is set
   std::map<std::uint64_t, Asked> asked_;   // questions to the head, by number
   std::deque<wire::Message> unconfirmed_;  // messages that another head is told again, oldest first
   std::uint64_t confirmed_ = 0;            // how many of these messages the present head has confirmed

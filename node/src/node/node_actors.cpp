@@ -119,9 +119,10 @@ void Node::serve_far(const Introduction& introduction, Fd socket) {
     case Purpose::kServeCaller: return serve_far_caller(introduction, std::move(socket));
     case Purpose::kClaims: return store_.add_neighbour(NodeId{introduction.caller}, std::move(socket));
     case Purpose::kPull:
-      return host_.serve_pull(std::move(socket), [this](const object_store::Wish& wish, Host::TakeOffer then) {
-        offer(wish, std::move(then));
-      });
+      return host_.serve_pull(std::move(socket),
+                              [this](const object_store::PullRequest& request, Host::TakePullAnswer then) {
+                                answer_pull(request, std::move(then));
+                              });
     case Purpose::kAsk: add_client(host_.make_link(std::move(socket), net::Descriptors::kRefused)); return;
     case Purpose::kProgram: return serve_program(JobId{introduction.caller}, std::move(socket));
     case Purpose::kJoin: break;

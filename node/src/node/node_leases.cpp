@@ -237,7 +237,7 @@ std::vector<std::string> Node::names_of(const std::vector<scheduler::GpuShare>& 
 
 void Node::wait_for_room(scheduler::LeaseRequestId request, const scheduler::Demand& demand) {
   if (demand.only || !lease_requests_.contains(request)) return;
-  overflow_.add(demand, request);
+  remote_requests_.add(demand, request);
   begin_rounds();
   if (std::exchange(looks_elsewhere_, true)) return;
   executor_.run_at(executor_.now() + kPatience, [this] {
@@ -250,14 +250,14 @@ void Node::begin_rounds() {
   if (std::exchange(has_rounds_, true)) return;
   executor_.run_at(executor_.now() + kRoundTime, [this] {
     has_rounds_ = false;
-    overflow_.begin_round();
+    remote_requests_.begin_round();
     look_elsewhere();
-    if (!overflow_.empty()) begin_rounds();
+    if (!remote_requests_.empty()) begin_rounds();
   });
 }
 
 void Node::look_elsewhere() {
-  while (const auto id = overflow_.next()) {
+  while (const auto id = remote_requests_.next()) {
     Asked asked = lease_requests_.at(*id);
     const std::uint64_t number = ++last_number_;
     std::get<wire::LeaseWorker>(asked.question).asker.number = number;
@@ -272,7 +272,7 @@ void Node::forget_questions(const std::function<bool(const Client&)>& of) {
   std::erase_if(asked_, [&](const auto& entry) {
     const Asked& asked = entry.second;
     if (!of(asked.client)) return false;
-    if (asked.waits_here) overflow_.forget(asked.waits_here);
+    if (asked.waits_here) remote_requests_.forget(asked.waits_here);
     return true;
   });
 }
@@ -281,7 +281,7 @@ void Node::forget_questions(const std::function<bool(const Client&)>& of) {
 /// of this node.
 bool Node::take_from_elsewhere(const wire::LeaseGranted& granted) {
   const Asked asked = asked_.at(granted.number);
-  overflow_.found_room(asked.waits_here);
+  remote_requests_.found_room(asked.waits_here);
   const bool waited = leaves_line(asked.waits_here);
   const bool for_far = asked.client.peer == nullptr;
   if (!waited || (for_far && !asked.request)) {

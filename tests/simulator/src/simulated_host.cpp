@@ -273,7 +273,7 @@ void SimulatedHost::open_program(const wire::RegisterJob& program,
   auto here = [folder = program.folder, done = std::move(done)]() mutable {
     done(node::ProgramHere{Fd{}, std::move(folder)});
   };
-  run_aside([] {}, std::move(here));
+  run_blocking([] {}, std::move(here));
 }
 
 Result<node::Host::Life> SimulatedHost::make_life(async::UniqueFunction<void()> ended) {
@@ -290,7 +290,7 @@ Result<Fd> SimulatedHost::make_spill_file(const std::string& folder) {
   return file;
 }
 
-void SimulatedHost::run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) {
+void SimulatedHost::run_blocking(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) {
   const Duration later = kernel_.world().lots().between(kDiskMin, kDiskMax);
   process_.at(process_.now() + later, [work = std::move(work), done = std::move(done)]() mutable {
     work();
@@ -304,10 +304,10 @@ class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
   Transfer(SimulatedHost& to, SimulatedHost& from, std::shared_ptr<object_store::Chunks> into, Pulled done)
       : to_{to}, from_{from}, into_{std::move(into)}, done_{std::move(done)} {}
 
-  void begin(const object_store::Wish& wish) {
-    from_.process_.at(to_.process_.now() + lots().between(kGreetMin, kGreetMax), [self = shared_from_this(), wish] {
+  void begin(const object_store::PullRequest& request) {
+    from_.process_.at(to_.process_.now() + lots().between(kGreetMin, kGreetMax), [self = shared_from_this(), request] {
       self->from_.program_->membership().node().offer(
-          wish, [self](Result<Offer> offer) { self->on_offer(std::move(offer)); });
+          request, [self](Result<Offer> offer) { self->on_offer(std::move(offer)); });
     });
     look_after_sender();
   }
@@ -368,7 +368,7 @@ class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
   const TimePoint until_ = to_.process_.now() + kStreamTime;
 };
 
-void SimulatedHost::pull(std::string address, const object_store::Wish& wish,
+void SimulatedHost::pull(std::string address, const object_store::PullRequest& request,
                          std::shared_ptr<object_store::Chunks> into, Pulled done) {
   SimulatedHost* const from = find_(address);
   if (network_.cut_off_until(this->address(), address) > process_.now()) {
@@ -383,7 +383,7 @@ void SimulatedHost::pull(std::string address, const object_store::Wish& wish,
     });
     return;
   }
-  std::make_shared<Transfer>(*this, *from, std::move(into), std::move(done))->begin(wish);
+  std::make_shared<Transfer>(*this, *from, std::move(into), std::move(done))->begin(request);
 }
 
 Result<node::Host::OutputPipe> SimulatedHost::make_output(Output::Ready, Output::Sink) {

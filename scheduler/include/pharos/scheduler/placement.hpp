@@ -179,7 +179,7 @@ class Placement {
     Demand demand;
     NodeId node{};  // unset if the bundle has no place
     Allotment allotment{};
-    std::optional<Ledger> ledger{};
+    std::optional<ResourceLedger> ledger{};
     std::size_t users = 0;
   };
   struct InGroup {

@@ -20,13 +20,13 @@ namespace pharos::scheduler {
 /// head finds no room for a line, the line gets one question in a round; while the head finds room, it gets many at the
 /// same time.
 /// Pure. Owned by the node, which calls it on its strand and decides when a round begins. Bounds: kAskedMax, kAgainMax.
-class Overflow {
+class RemoteRequests {
  public:
   static constexpr std::size_t kAskedMax = 16;  ///< questions under way at the same time
   static constexpr std::size_t kAgainMax = 4;   ///< lines without success that may ask again in one round
 
   /// `waits` returns whether a request still waits.
-  explicit Overflow(std::function<bool(LeaseRequestId)> waits) : waits_{std::move(waits)} {}
+  explicit RemoteRequests(std::function<bool(LeaseRequestId)> waits) : waits_{std::move(waits)} {}
 
   void add(const Demand& demand, LeaseRequestId request);
   /// Returns the request to ask the head for next; nullopt if no question may be asked at this time. The node must

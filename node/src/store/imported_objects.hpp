@@ -33,7 +33,7 @@ namespace pharos::node {
 /// stay valid until the head says that the node is lost or kAwayTime has passed. After that its objects are lost unless
 /// they are in memory here. At most 4 pulls run at once; the others wait.
 /// End: close(), then closed() becomes true soon.
-class Imports final : public net::Peer::Owner {
+class ImportedObjects final : public net::Peer::Owner {
  public:
   static constexpr auto kGraceTime = std::chrono::seconds{10};  ///< before the head is asked whether a node is lost
   /// How long claims outlive the connection over which they were made.
@@ -44,17 +44,18 @@ class Imports final : public net::Peer::Owner {
 
   using Location = object_store::Location;
   using Place = object_store::Place;
-  using Body = object_store::Lender::Body;
+  using Body = object_store::StoreBook::Body;
   /// Returns the address of a node. kNotFound if it is no node of the cluster any more.
   using Find = std::function<async::Async<Result<std::string>>(NodeId node)>;
 
-  Imports(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
-          Find find);
+  ImportedObjects(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
+                  Find find);
 
   /// Claims an object and returns where it lies here. It is kept for `time`; by then the process with this pin table
   /// has to keep it itself. The object may also be one of this node that comes back to it. Fails with kObjectLost if
   /// the object is gone or its node does not answer.
-  static async::Async<Result<Location>> import(Imports* self, std::uint32_t table, Location object, Duration time);
+  static async::Async<Result<Location>> import(ImportedObjects* self, std::uint32_t table, Location object,
+                                               Duration time);
   /// The process with this table keeps the object itself, so the import need not keep it any longer.
   void is_kept(std::uint32_t table, const Place& here);
 
@@ -114,27 +115,29 @@ class Imports final : public net::Peer::Owner {
     Done done;
   };
 
-  static async::Async<void> ask_whether_lost(Imports* self, NodeId node, async::UniqueFunction<void(bool lost)> then);
-  static async::Async<Result<wire::ObjectClaimed>> claim(Imports* self, Location object);
+  static async::Async<void> ask_whether_lost(ImportedObjects* self, NodeId node,
+                                             async::UniqueFunction<void(bool lost)> then);
+  static async::Async<Result<wire::ObjectClaimed>> claim(ImportedObjects* self, Location object);
   Result<Location> take_in(std::uint32_t table, const Location& origin, const wire::ObjectClaimed& claimed,
                            Duration time);
   Result<Location> keep_for(std::uint32_t table, const Location& here, Duration time);
   void release_if_unused(const Location& origin);
 
-  static async::Async<Result<std::string>> find_address(Imports* self, NodeId node);
-  static async::Async<Result<std::shared_ptr<net::Peer>>> reach(Imports* self, NodeId node);
-  static async::Async<Result<std::shared_ptr<net::Peer>>> connect(Imports* self, NodeId node);
-  static async::Async<void> claim_again(Imports* self, NodeId node, std::shared_ptr<net::Peer> link);
-  static async::Async<void> reach_again(Imports* self, NodeId node);
+  static async::Async<Result<std::string>> find_address(ImportedObjects* self, NodeId node);
+  static async::Async<Result<std::shared_ptr<net::Peer>>> reach(ImportedObjects* self, NodeId node);
+  static async::Async<Result<std::shared_ptr<net::Peer>>> connect(ImportedObjects* self, NodeId node);
+  static async::Async<void> claim_again(ImportedObjects* self, NodeId node, std::shared_ptr<net::Peer> link);
+  static async::Async<void> reach_again(ImportedObjects* self, NodeId node);
   void give_up(NodeId node, net::Peer& link);
   bool has_any_of(NodeId node) const;
   void forget_if_unused(NodeId node);
 
-  static async::Async<void> pull(Imports* self, ObjectId id, Body body, Done done);
-  static async::Async<Result<void>> pull_all(Imports* self, ObjectId id, Body body);
-  static async::Async<Result<std::optional<NodeId>>> pull_from(Imports* self, NodeId source, object_store::Wish wish,
+  static async::Async<void> pull(ImportedObjects* self, ObjectId id, Body body, Done done);
+  static async::Async<Result<void>> pull_all(ImportedObjects* self, ObjectId id, Body body);
+  static async::Async<Result<std::optional<NodeId>>> pull_from(ImportedObjects* self, NodeId source,
+                                                               object_store::PullRequest request,
                                                                std::shared_ptr<object_store::Chunks> chunks);
-  static async::Async<Result<void>> provide(Imports* self, Body body);
+  static async::Async<Result<void>> provide(ImportedObjects* self, Body body);
   void ask_anew_where(NodeId node);
   void begin_pulls();
   void begin_pulls(std::deque<Pull>& from, std::size_t pulls_max);

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <utility>
 
-#include <pharos/scheduler/overflow.hpp>
+#include <pharos/scheduler/remote_requests.hpp>
 
 namespace pharos::scheduler {
 
-void Overflow::add(const Demand& demand, LeaseRequestId request) {
+void RemoteRequests::add(const Demand& demand, LeaseRequestId request) {
   Line& line = lines_[demand];
   if (line.waiting.size() >= line.look_through_at) {
     std::erase_if(line.waiting, [this](LeaseRequestId each) { return !waits_(each); });
@@ -14,7 +14,7 @@ void Overflow::add(const Demand& demand, LeaseRequestId request) {
   line.waiting.push_back(request);
 }
 
-std::optional<LeaseRequestId> Overflow::next() {
+std::optional<LeaseRequestId> RemoteRequests::next() {
   for (std::size_t left = lines_.size(); left > 0 && asked_.size() < kAskedMax; --left) {
     auto turn = last_ ? lines_.upper_bound(*last_) : lines_.begin();
     if (turn == lines_.end()) turn = lines_.begin();
@@ -37,19 +37,19 @@ std::optional<LeaseRequestId> Overflow::next() {
   return std::nullopt;
 }
 
-bool Overflow::may_ask(const Line& line) const {
+bool RemoteRequests::may_ask(const Line& line) const {
   if (line.waiting.empty() || line.asked >= line.asked_max) return false;
   return !line.found_none || (line.last_round != round_ && again_ < kAgainMax);
 }
 
-void Overflow::found_room(LeaseRequestId request) {
+void RemoteRequests::found_room(LeaseRequestId request) {
   if (Line* const line = answered(request)) {
     line->asked_max = kAskedMax;
     line->found_none = false;
   }
 }
 
-void Overflow::found_none(LeaseRequestId request) {
+void RemoteRequests::found_none(LeaseRequestId request) {
   if (Line* const line = answered(request)) {
     line->waiting.push_front(request);
     line->asked_max = 1;
@@ -57,11 +57,11 @@ void Overflow::found_none(LeaseRequestId request) {
   }
 }
 
-void Overflow::forget(LeaseRequestId request) {
+void RemoteRequests::forget(LeaseRequestId request) {
   answered(request);
 }
 
-Overflow::Line* Overflow::answered(LeaseRequestId request) {
+RemoteRequests::Line* RemoteRequests::answered(LeaseRequestId request) {
   const auto asked = asked_.extract(request);
   if (asked.empty()) return nullptr;
   Line& line = lines_.at(asked.mapped());
@@ -69,13 +69,13 @@ Overflow::Line* Overflow::answered(LeaseRequestId request) {
   return &line;
 }
 
-std::size_t Overflow::kept() const {
+std::size_t RemoteRequests::kept() const {
   std::size_t all = 0;
   for (const auto& [demand, line] : lines_) all += line.waiting.size();
   return all;
 }
 
-void Overflow::begin_round() {
+void RemoteRequests::begin_round() {
   ++round_;
   again_ = 0;
 }

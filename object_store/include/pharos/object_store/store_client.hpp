@@ -22,12 +22,12 @@
 
 namespace pharos::object_store {
 
-class Lessee;
+class StoreClient;
 
-/// The node, as a Lessee asks it for memory and objects. Calls may wait for the node. Any thread may call.
-class Lessor {
+/// The node, as a StoreClient asks it for memory and objects. Calls may wait for the node. Any thread may call.
+class StoreNode {
  public:
-  virtual ~Lessor() = default;
+  virtual ~StoreNode() = default;
   /// Returns kExhausted, with numbers in the message, if there is no room.
   virtual Result<Slab> lease(std::uint64_t slot_bytes) = 0;
   virtual void give_back(std::uint32_t first_slot) = 0;
@@ -51,9 +51,9 @@ class Object : public std::enable_shared_from_this<Object> {
     kKept,  ///< another process holds the object; a pin keeps it from ending
   };
   /// `bytes` is where the object is while it is in memory. `pin` is set for kKept.
-  Object(std::shared_ptr<Lessee> lessee, Share share, const Location& location, std::span<const std::byte> bytes,
+  Object(std::shared_ptr<StoreClient> client, Share share, const Location& location, std::span<const std::byte> bytes,
          std::optional<std::uint32_t> pin)
-      : lessee_{std::move(lessee)}, location_{location}, bytes_{bytes}, share_{share}, pin_{pin} {}
+      : client_{std::move(client)}, location_{location}, bytes_{bytes}, share_{share}, pin_{pin} {}
   Object(Object&&) = delete;
   ~Object();
 
@@ -81,13 +81,13 @@ class Object : public std::enable_shared_from_this<Object> {
   void hand_over() { handed_over_.store(true); }
 
  private:
-  friend class Lessee;
+  friend class StoreClient;
   friend class View;
 
   Result<std::shared_ptr<const View>> begin_reading(bool& in_memory);
   void end_reading();
 
-  const std::shared_ptr<Lessee> lessee_;
+  const std::shared_ptr<StoreClient> client_;
   const Location location_;
   const std::span<const std::byte> bytes_;
   const Share share_;
@@ -118,9 +118,9 @@ class View {
 class WritableObject {
  public:
   /// `readable` is the same memory, at the address where processes of this node read it.
-  WritableObject(std::shared_ptr<Lessee> lessee, const Location& location, std::span<std::byte> bytes,
+  WritableObject(std::shared_ptr<StoreClient> client, const Location& location, std::span<std::byte> bytes,
                  std::span<const std::byte> readable, bool populated)
-      : lessee_{std::move(lessee)}, location_{location}, bytes_{bytes}, readable_{readable}, populated_{populated} {}
+      : client_{std::move(client)}, location_{location}, bytes_{bytes}, readable_{readable}, populated_{populated} {}
   WritableObject(WritableObject&&) noexcept = default;
   WritableObject& operator=(WritableObject&&) = delete;
   ~WritableObject();
@@ -134,7 +134,7 @@ class WritableObject {
   std::shared_ptr<Object> seal() &&;
 
  private:
-  std::shared_ptr<Lessee> lessee_;  // null when sealed
+  std::shared_ptr<StoreClient> client_;  // null when sealed
   Location location_;
   std::span<std::byte> bytes_;
   std::span<const std::byte> readable_;
@@ -146,7 +146,7 @@ class WritableObject {
 /// Fails with kExhausted if the store is full or this process has kPinsMax pins, with kObjectLost if an object has
 /// ended, and with kOwnerDied if it has ended because its owner has. When the process ends, the node sees the end of
 /// `life` and takes everything back.
-class Lessee final : public std::enable_shared_from_this<Lessee> {
+class StoreClient final : public std::enable_shared_from_this<StoreClient> {
  public:
   /// At most this many bytes of free slots are kept; beyond that slabs without objects go back to the node.
   static constexpr std::uint64_t kKeptBytes = std::uint64_t{256} << 20;
@@ -156,9 +156,9 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
     CallerId caller;
     NodeId node;
   };
-  static std::shared_ptr<Lessee> make(const Self& self, std::uint32_t table, std::unique_ptr<StoreMemory> memory,
-                                      std::weak_ptr<Lessor> lessor, Fd life = {});
-  ~Lessee();
+  static std::shared_ptr<StoreClient> make(const Self& self, std::uint32_t table, std::unique_ptr<StoreMemory> memory,
+                                           std::weak_ptr<StoreNode> node, Fd life = {});
+  ~StoreClient();
 
   /// Makes room for an object. If `heir` is set, the object will be handed over to that process. `label` tells people
   /// where the object comes from.
@@ -198,10 +198,10 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
     std::size_t looked_at = 0;  // the index in `busy` to look at next
   };
 
-  Lessee(const Self& self, std::uint32_t table, std::unique_ptr<StoreMemory> memory, std::weak_ptr<Lessor> lessor,
-         Fd life);
+  StoreClient(const Self& self, std::uint32_t table, std::unique_ptr<StoreMemory> memory, std::weak_ptr<StoreNode> node,
+              Fd life);
 
-  const Ledger& ledger() const { return memory_->ledger(); }
+  const ObjectLedger& ledger() const { return memory_->ledger(); }
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed) || ::getpid() != process_; }
   /// Must be called with the mutex held, like the three functions below it.
   bool take_slot(Slots& slots, std::uint32_t& slot);
@@ -228,7 +228,7 @@ class Lessee final : public std::enable_shared_from_this<Lessee> {
   const Self self_;
   const std::uint32_t table_;
   const std::unique_ptr<StoreMemory> memory_;
-  const std::weak_ptr<Lessor> lessor_;
+  const std::weak_ptr<StoreNode> node_;
   const Fd life_;
   // A child process made by fork() must not use the parent's leases.
   const pid_t process_ = ::getpid();

@@ -13,7 +13,7 @@
 #include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/object_store/extents.hpp>
-#include <pharos/object_store/ledger.hpp>
+#include <pharos/object_store/object_ledger.hpp>
 #include <pharos/object_store/slab.hpp>
 
 namespace pharos::object_store {
@@ -29,10 +29,10 @@ namespace pharos::object_store {
 ///
 /// Fails with kExhausted, and with numbers in the message, if there is no room. A request of a process that makes no
 /// sense is refused and changes nothing.
-class Lender {
+class StoreBook {
  public:
   /// The ledger determines how many slots there are. `addresses` is the length of the file of objects.
-  Lender(const Ledger& ledger, ByteCount capacity, ByteCount addresses);
+  StoreBook(const ObjectLedger& ledger, ByteCount capacity, ByteCount addresses);
 
   /// Registers a process that will use the store, and returns the number of its table. Returns kAlreadyExists if the
   /// process has a table already.
@@ -146,7 +146,7 @@ class Lender {
   void note_idle(const Lent& lent);
   Lent& lent_with(std::uint32_t slot);
 
-  Ledger ledger_;
+  ObjectLedger ledger_;
   const std::uint64_t capacity_;
   Extents addresses_;  // of slabs, in units of kSlabUnit
   Extents slots_;

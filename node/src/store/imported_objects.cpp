@@ -1,4 +1,4 @@
-#include "store/imports.hpp"
+#include "store/imported_objects.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using object_store::Chunks;
 using object_store::PinKind;
-using object_store::Wish;
+using object_store::PullRequest;
 
 constexpr auto kReachTime = 3s;
 constexpr auto kClaimTime = 10s;
@@ -41,9 +41,9 @@ Error lost_with_its_node(const ObjectId& id, const Error& why) {
 
 /// Marks a pull from a node that does not answer, for as long as this object lives. Another pull takes its place among
 /// kPullsAtOnce meanwhile. The pull keeps its memory, so no other pull from that node is begun.
-class Imports::Aside {
+class ImportedObjects::Aside {
  public:
-  Aside(Imports& imports, NodeId node) : imports_{imports}, node_{node} {
+  Aside(ImportedObjects& imports, NodeId node) : imports_{imports}, node_{node} {
     ++imports_.neighbours_[node_].pulls_aside;
     --imports_.pulls_;
     imports_.begin_pulls();
@@ -55,12 +55,12 @@ class Imports::Aside {
   }
 
  private:
-  Imports& imports_;
+  ImportedObjects& imports_;
   const NodeId node_;
 };
 
-Imports::Imports(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
-                 Find find)
+ImportedObjects::ImportedObjects(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store,
+                                 NodePins pins, Find find)
     : executor_{executor},
       host_{host},
       self_{self},
@@ -69,7 +69,7 @@ Imports::Imports(async::Executor& executor, Host& host, NodeId self, std::shared
       find_{std::move(find)},
       background_{executor} {}
 
-void Imports::close() {
+void ImportedObjects::close() {
   background_.cancel();
   for (auto& [node, neighbour] : neighbours_) {
     if (neighbour.link != nullptr) neighbour.link->close();
@@ -79,8 +79,8 @@ void Imports::close() {
 // ---- Places for objects of other nodes
 
 // The node that passed the object on may not be the one that has it. Then it names that one, which is asked next.
-async::Async<Result<object_store::Location>> Imports::import(Imports* self, std::uint32_t table, Location object,
-                                                             Duration time) {
+async::Async<Result<object_store::Location>> ImportedObjects::import(ImportedObjects* self, std::uint32_t table,
+                                                                     Location object, Duration time) {
   for (int hops = 0; hops < kHopsMax; ++hops) {
     if (object.node == self->self_) co_return self->keep_for(table, object, time);
     if (const auto known = self->imports_.find(object.id); known != self->imports_.end()) {
@@ -100,7 +100,7 @@ async::Async<Result<object_store::Location>> Imports::import(Imports* self, std:
   co_return Error{ErrorCode::kUnavailable, "no node says that it has object " + to_string(object.id)};
 }
 
-async::Async<Result<wire::ObjectClaimed>> Imports::claim(Imports* self, Location object) {
+async::Async<Result<wire::ObjectClaimed>> ImportedObjects::claim(ImportedObjects* self, Location object) {
   Result<net::Parcel> answer = Error{ErrorCode::kUnavailable, "no node was asked"};
   const TimePoint until = self->executor_.now() + kAwayTime;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -133,8 +133,8 @@ async::Async<Result<wire::ObjectClaimed>> Imports::claim(Imports* self, Location
   co_return *claimed;
 }
 
-Result<object_store::Location> Imports::take_in(std::uint32_t table, const Location& origin,
-                                                const wire::ObjectClaimed& claimed, Duration time) {
+Result<object_store::Location> ImportedObjects::take_in(std::uint32_t table, const Location& origin,
+                                                        const wire::ObjectClaimed& claimed, Duration time) {
   if (const auto known = imports_.find(origin.id); known != imports_.end()) {  // another import was faster
     auto kept = keep_for(table, known->second.here, time);
     if (kept || !object_store::is_lost(kept.error())) return kept;
@@ -142,11 +142,11 @@ Result<object_store::Location> Imports::take_in(std::uint32_t table, const Locat
     imports_.erase(known);
   }
   if (claimed.size >= kWarmMin) {  // an object that has ended meanwhile may leave its memory to this one
-    store_->lender.end_outside();
-    store_->lender.reclaim();
+    store_->book.end_outside();
+    store_->book.reclaim();
     look();
   }
-  auto place = store_->lender.lend_outside(origin.id, claimed.size, claimed.label);
+  auto place = store_->book.lend_outside(origin.id, claimed.size, claimed.label);
   if (!place) {
     release_if_unused(origin);
     return std::move(place).error();
@@ -160,9 +160,9 @@ Result<object_store::Location> Imports::take_in(std::uint32_t table, const Locat
   return kept;
 }
 
-Result<object_store::Location> Imports::keep_for(std::uint32_t table, const Location& here, Duration time) {
+Result<object_store::Location> ImportedObjects::keep_for(std::uint32_t table, const Location& here, Duration time) {
   PHAROS_TRY(const auto pin, pins_.take(PinKind::kKeep, here));
-  if (!pin) return object_store::lost(here, !store_->lender.has_process(here.owner));
+  if (!pin) return object_store::lost(here, !store_->book.has_process(here.owner));
   const std::uint64_t number = ++last_kept_;
   kept_.emplace(number, Kept{here.place, table, pin->number});
   executor_.run_at(executor_.now() + time, [this, number] {
@@ -171,7 +171,7 @@ Result<object_store::Location> Imports::keep_for(std::uint32_t table, const Loca
   return here;
 }
 
-void Imports::is_kept(std::uint32_t table, const Place& here) {
+void ImportedObjects::is_kept(std::uint32_t table, const Place& here) {
   std::erase_if(kept_, [&](const auto& entry) {
     const Kept& kept = entry.second;
     if (kept.table != table || kept.here != here) return false;
@@ -180,29 +180,29 @@ void Imports::is_kept(std::uint32_t table, const Place& here) {
   });
 }
 
-void Imports::process_ended(std::uint32_t table) {
+void ImportedObjects::process_ended(std::uint32_t table) {
   std::erase_if(kept_, [&](const auto& entry) {
     if (entry.second.table == table) pins_.drop(entry.second.pin);
     return entry.second.table == table;
   });
 }
 
-std::optional<object_store::Location> Imports::find(const ObjectId& id) const {
+std::optional<object_store::Location> ImportedObjects::find(const ObjectId& id) const {
   const auto found = imports_.find(id);
   return found == imports_.end() ? std::nullopt : std::optional{found->second.here};
 }
 
-const object_store::Location* Imports::origin_of(const Place& here) const {
+const object_store::Location* ImportedObjects::origin_of(const Place& here) const {
   const auto found = by_place_.find(here);
   return found == by_place_.end() ? nullptr : &imports_.at(found->second).origin;
 }
 
-bool Imports::is_elsewhere(const Place& here) const {
+bool ImportedObjects::is_elsewhere(const Place& here) const {
   const auto found = by_place_.find(here);
   return found != by_place_.end() && imports_.at(found->second).claimed;
 }
 
-void Imports::look() {
+void ImportedObjects::look() {
   for (auto each = imports_.begin(); each != imports_.end();) {
     const Import& import = each->second;
     if (import.coming != nullptr || store_->ledger.has(import.here)) {
@@ -217,7 +217,7 @@ void Imports::look() {
 }
 
 // An object that is being claimed anew must not be released.
-void Imports::release_if_unused(const Location& origin) {
+void ImportedObjects::release_if_unused(const Location& origin) {
   if (imports_.contains(origin.id) || claiming_.contains(origin.id)) return;
   const auto neighbour = neighbours_.find(origin.node);
   if (neighbour == neighbours_.end() || neighbour->second.link == nullptr) return;  // the claim there ends by itself
@@ -226,7 +226,7 @@ void Imports::release_if_unused(const Location& origin) {
 
 // ---- Nodes that have the objects
 
-async::Async<Result<std::string>> Imports::find_address(Imports* self, NodeId node) {
+async::Async<Result<std::string>> ImportedObjects::find_address(ImportedObjects* self, NodeId node) {
   if (const auto known = self->neighbours_.find(node); known != self->neighbours_.end()) {
     if (!known->second.address.empty()) co_return known->second.address;
   }
@@ -236,7 +236,7 @@ async::Async<Result<std::string>> Imports::find_address(Imports* self, NodeId no
 }
 
 // The first caller connects. Those that come meanwhile wait for its connection.
-async::Async<Result<std::shared_ptr<net::Peer>>> Imports::reach(Imports* self, NodeId node) {
+async::Async<Result<std::shared_ptr<net::Peer>>> ImportedObjects::reach(ImportedObjects* self, NodeId node) {
   Neighbour& there = self->neighbours_[node];
   if (there.link != nullptr) co_return there.link;
   if (std::exchange(there.connecting, true)) {
@@ -263,7 +263,7 @@ async::Async<Result<std::shared_ptr<net::Peer>>> Imports::reach(Imports* self, N
   co_return link;
 }
 
-async::Async<Result<std::shared_ptr<net::Peer>>> Imports::connect(Imports* self, NodeId node) {
+async::Async<Result<std::shared_ptr<net::Peer>>> ImportedObjects::connect(ImportedObjects* self, NodeId node) {
   auto address = co_await find_address(self, node);
   if (!address && address.error().code() == ErrorCode::kDeadlineExceeded) co_return std::move(address).error();
   if (!address) co_return not_reached(node, address.error());
@@ -280,7 +280,7 @@ async::Async<Result<std::shared_ptr<net::Peer>>> Imports::connect(Imports* self,
 
 // The node has not heard of releases while there was no connection. So all claims are made again, and then the node is
 // told to drop the others.
-async::Async<void> Imports::claim_again(Imports* self, NodeId node, std::shared_ptr<net::Peer> link) {
+async::Async<void> ImportedObjects::claim_again(ImportedObjects* self, NodeId node, std::shared_ptr<net::Peer> link) {
   std::vector<Location> theirs;
   for (const auto& [id, import] : self->imports_) {
     if (import.origin.node == node) theirs.push_back(import.origin);
@@ -299,7 +299,7 @@ async::Async<void> Imports::claim_again(Imports* self, NodeId node, std::shared_
   link->send(wire::ReleaseObject{});
 }
 
-void Imports::on_peer_closed(net::Peer& peer, const Error&) {
+void ImportedObjects::on_peer_closed(net::Peer& peer, const Error&) {
   for (auto& [node, neighbour] : neighbours_) {
     if (neighbour.link.get() != &peer) continue;
     neighbour.link = nullptr;
@@ -309,20 +309,20 @@ void Imports::on_peer_closed(net::Peer& peer, const Error&) {
 }
 
 // Closes a connection over which no answer comes, unless it has ended by itself.
-void Imports::give_up(NodeId node, net::Peer& link) {
+void ImportedObjects::give_up(NodeId node, net::Peer& link) {
   const auto neighbour = neighbours_.find(node);
   if (neighbour == neighbours_.end() || neighbour->second.link.get() != &link) return;
   link.close();
   on_peer_closed(link, Error{ErrorCode::kUnavailable, "the node does not answer"});
 }
 
-bool Imports::has_any_of(NodeId node) const {
+bool ImportedObjects::has_any_of(NodeId node) const {
   return std::any_of(imports_.begin(), imports_.end(),
                      [node](const auto& entry) { return entry.second.origin.node == node; });
 }
 
 // That node keeps the claims for kAwayTime, so this one tries to connect for as long.
-async::Async<void> Imports::reach_again(Imports* self, NodeId node) {
+async::Async<void> ImportedObjects::reach_again(ImportedObjects* self, NodeId node) {
   const TimePoint until = self->executor_.now() + kAwayTime;
   while (self->executor_.now() < until && self->has_any_of(node)) {
     const auto link = co_await reach(self, node);
@@ -337,18 +337,19 @@ async::Async<void> Imports::reach_again(Imports* self, NodeId node) {
   self->forget_if_unused(node);
 }
 
-void Imports::ask_whether_lost(NodeId node, async::UniqueFunction<void(bool lost)> then) {
+void ImportedObjects::ask_whether_lost(NodeId node, async::UniqueFunction<void(bool lost)> then) {
   background_.spawn(ask_whether_lost(this, node, std::move(then)));
 }
 
-async::Async<void> Imports::ask_whether_lost(Imports* self, NodeId node, async::UniqueFunction<void(bool lost)> then) {
+async::Async<void> ImportedObjects::ask_whether_lost(ImportedObjects* self, NodeId node,
+                                                     async::UniqueFunction<void(bool lost)> then) {
   const auto address = co_await self->find_(node);
   if (!address && address.error().code() == ErrorCode::kCancelled) co_return;  // this node ends
   then(!address && address.error().code() == ErrorCode::kNotFound);
 }
 
 // Nodes come and go, above all those that belong to one program. So a node that is not used is forgotten.
-void Imports::forget_if_unused(NodeId node) {
+void ImportedObjects::forget_if_unused(NodeId node) {
   const auto found = neighbours_.find(node);
   if (found == neighbours_.end() || found->second.link != nullptr) return;
   if (!found->second.connecting && found->second.pulls_aside == 0) neighbours_.erase(found);
@@ -356,13 +357,13 @@ void Imports::forget_if_unused(NodeId node) {
 
 // ---- Bytes
 
-void Imports::bring(const Body& body, Urgency urgency, Done done) {
+void ImportedObjects::bring(const Body& body, Urgency urgency, Done done) {
   const ObjectId id = by_place_.at(body.location.place);
   (urgency == Urgency::kAhead ? ahead_ : waiting_).push_back({id, body, std::move(done)});
   executor_.post([this] { begin_pulls(); });
 }
 
-void Imports::hurry(const Place& here) {
+void ImportedObjects::hurry(const Place& here) {
   const auto ahead =
       std::find_if(ahead_.begin(), ahead_.end(), [&](const Pull& pull) { return pull.body.location.place == here; });
   if (ahead == ahead_.end()) return;
@@ -371,12 +372,12 @@ void Imports::hurry(const Place& here) {
   executor_.post([this] { begin_pulls(); });
 }
 
-void Imports::begin_pulls() {
+void ImportedObjects::begin_pulls() {
   begin_pulls(waiting_, kPullsAtOnce);
   begin_pulls(ahead_, kAheadAtOnce);
 }
 
-void Imports::begin_pulls(std::deque<Pull>& from, std::size_t pulls_max) {
+void ImportedObjects::begin_pulls(std::deque<Pull>& from, std::size_t pulls_max) {
   while (pulls_ < pulls_max) {
     const auto next = std::find_if(from.begin(), from.end(), [this](const Pull& pull) {
       const auto node = neighbours_.find(imports_.at(pull.id).origin.node);
@@ -389,14 +390,14 @@ void Imports::begin_pulls(std::deque<Pull>& from, std::size_t pulls_max) {
   }
 }
 
-void Imports::begin_pull(Pull next) {
+void ImportedObjects::begin_pull(Pull next) {
   ++pulls_;
   const auto memory = store_->bytes();
   if (memory) imports_.at(next.id).coming = Chunks::none_of(memory->subspan(next.body.offset, next.body.size), store_);
   background_.spawn(pull(this, next.id, next.body, std::move(next.done)));
 }
 
-async::Async<void> Imports::pull(Imports* self, ObjectId id, Body body, Done done) {
+async::Async<void> ImportedObjects::pull(ImportedObjects* self, ObjectId id, Body body, Done done) {
   auto pulled = co_await pull_all(self, id, body);
   Import& import = self->imports_.at(id);  // look() keeps an import that is being pulled
   if (!pulled && import.coming != nullptr) {
@@ -416,7 +417,7 @@ async::Async<void> Imports::pull(Imports* self, ObjectId id, Body body, Done don
 
 // Pulls from the object's own node, or from the node that this one names; when that stream breaks off, from the own
 // node again. If the own node is lost, the nodes that were named are tried last. Chunks that have come stay.
-async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body body) {
+async::Async<Result<void>> ImportedObjects::pull_all(ImportedObjects* self, ObjectId id, Body body) {
   PHAROS_CO_TRY_VOID(self->store_->bytes());
   PHAROS_CO_TRY_VOID(co_await provide(self, body));
   const Location origin = self->imports_.at(id).origin;
@@ -434,7 +435,7 @@ async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body bo
       PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));  // the head waits for that node, or is away
       continue;
     }
-    const auto pulled = co_await pull_from(self, source, Wish{origin, self->self_, insists}, chunks);
+    const auto pulled = co_await pull_from(self, source, PullRequest{origin, self->self_, insists}, chunks);
     if (pulled && !*pulled) co_return {};
     if (pulled && !insists) {
       auto& others = self->imports_.at(id).others;
@@ -458,7 +459,7 @@ async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body bo
     PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
   }
   for (const NodeId other : std::vector<NodeId>{self->imports_.at(id).others}) {
-    const auto pulled = co_await pull_from(self, other, Wish{origin, self->self_, true}, chunks);
+    const auto pulled = co_await pull_from(self, other, PullRequest{origin, self->self_, true}, chunks);
     if (pulled && !*pulled) co_return {};
   }
   if (object_store::is_lost(*why)) co_return *why;
@@ -466,16 +467,17 @@ async::Async<Result<void>> Imports::pull_all(Imports* self, ObjectId id, Body bo
 }
 
 /// Forgets the address of a node, unless there is a connection to the node, which shows that the address is right.
-void Imports::ask_anew_where(NodeId node) {
+void ImportedObjects::ask_anew_where(NodeId node) {
   const auto found = neighbours_.find(node);
   if (found != neighbours_.end() && found->second.link == nullptr) found->second.address.clear();
 }
 
-async::Async<Result<std::optional<NodeId>>> Imports::pull_from(Imports* self, NodeId source, Wish wish,
-                                                               std::shared_ptr<Chunks> chunks) {
+async::Async<Result<std::optional<NodeId>>> ImportedObjects::pull_from(ImportedObjects* self, NodeId source,
+                                                                       PullRequest request,
+                                                                       std::shared_ptr<Chunks> chunks) {
   PHAROS_CO_TRY(std::string address, co_await find_address(self, source));
   async::Completion<std::optional<NodeId>> pulled;
-  self->host_.pull(std::move(address), wish, std::move(chunks), [pulled](Result<std::optional<NodeId>> end) mutable {
+  self->host_.pull(std::move(address), request, std::move(chunks), [pulled](Result<std::optional<NodeId>> end) mutable {
     if (end) {
       pulled.complete(*end);
     } else {
@@ -485,11 +487,11 @@ async::Async<Result<std::optional<NodeId>>> Imports::pull_from(Imports* self, No
   co_return co_await pulled.wait(async::Deadline::never());
 }
 
-async::Async<Result<void>> Imports::provide(Imports* self, Body body) {
+async::Async<Result<void>> ImportedObjects::provide(ImportedObjects* self, Body body) {
   if (self->store_->ledger.provided(body.location.place.slot) >= body.slot_bytes) co_return {};
   async::Completion<void> provided;
   auto result = std::make_shared<Result<void>>();
-  self->host_.run_aside(
+  self->host_.run_blocking(
       [store = self->store_, body, result] { *result = store->objects.allocate(body.offset, body.slot_bytes); },
       [provided, result]() mutable {
         if (*result) {
@@ -501,14 +503,14 @@ async::Async<Result<void>> Imports::provide(Imports* self, Body body) {
   co_return co_await provided.wait(async::Deadline::never());
 }
 
-std::shared_ptr<Chunks> Imports::begin_relay(const ObjectId& id) {
+std::shared_ptr<Chunks> ImportedObjects::begin_relay(const ObjectId& id) {
   const auto found = imports_.find(id);
   if (found == imports_.end() || found->second.coming == nullptr) return nullptr;
   if (found->second.relays++ == 0) found->second.no_relays = {};
   return found->second.coming;
 }
 
-void Imports::end_relay(const ObjectId& id) {
+void ImportedObjects::end_relay(const ObjectId& id) {
   Import& import = imports_.at(id);
   if (--import.relays == 0) import.no_relays.complete();
 }

@@ -12,32 +12,32 @@
 #include <pharos/net/peer.hpp>
 
 #include "node/host.hpp"
-#include "store/imports.hpp"
+#include "store/imported_objects.hpp"
 #include "store/node_store.hpp"
 
 namespace pharos::node {
 
 /// Objects of this node that processes of other nodes use. Each of these nodes claims the objects that its processes
 /// use, and this node holds a pin for each claim. When the connection of a node breaks, its claims stay until the head
-/// says that the node is lost or Imports::kAwayTime has passed. Then all of them are released.
+/// says that the node is lost or ImportedObjects::kAwayTime has passed. Then all of them are released.
 /// Also serves pulls: of this node's objects, of complete objects that this node has imported, and of the chunks that
 /// are here of an object that is still being imported. A node that wants an object which another node is pulling
 /// already is sent on to that node, so the pulls form a chain.
 ///
 /// Owned by StoreService. Everything is on the node's strand. End: close().
-class Exports final : public net::Peer::Owner {
+class ExportedObjects final : public net::Peer::Owner {
  public:
   using Location = object_store::Location;
   /// Brings an object of this node to memory. The object is pinned to be read.
   using Bring = std::function<void(const Location& here, async::UniqueFunction<void(Result<void>)> then)>;
 
-  Exports(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
-          Imports& imports, Bring bring);
+  ExportedObjects(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
+                  ImportedObjects& imports, Bring bring);
 
   /// Takes the connection over which another node will claim objects. It replaces an earlier connection of that node.
   void add_neighbour(NodeId node, Fd socket);
   /// Answers a pull: `then` gets chunks, the node to ask instead, or an error (kUnavailable if the object is not here).
-  void offer(const object_store::Wish& wish, Host::TakeOffer then);
+  void answer_pull(const object_store::PullRequest& request, Host::TakePullAnswer then);
 
   /// The number of claims of all other nodes.
   std::size_t claims() const;
@@ -69,9 +69,9 @@ class Exports final : public net::Peer::Owner {
   bool is_away(NodeId node, std::uint64_t connection) const;
   void drop_if_lost(NodeId node, std::uint64_t connection, TimePoint until);
   void drop(NodeId node);
-  Result<Host::Offer> whole(const object_store::Wish& wish, const NodePins::Pin& pin);
-  void note_begun(const object_store::Wish& wish);
-  void note_ended(const object_store::Wish& wish);
+  Result<Host::PullAnswer> whole(const object_store::PullRequest& request, const NodePins::Pin& pin);
+  void note_begun(const object_store::PullRequest& request);
+  void note_ended(const object_store::PullRequest& request);
 
   void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
   void on_peer_closed(net::Peer& peer, const Error& why) override;
@@ -81,7 +81,7 @@ class Exports final : public net::Peer::Owner {
   const NodeId self_;
   const std::shared_ptr<NodeStore> store_;
   NodePins pins_;  // on objects that are being sent
-  Imports& imports_;
+  ImportedObjects& imports_;
   const Bring bring_;
   std::map<NodeId, Neighbour> neighbours_;
   std::map<ObjectId, Chain> chains_;

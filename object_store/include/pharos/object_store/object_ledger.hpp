@@ -90,7 +90,7 @@ struct alignas(64) SlotHeader {
   std::atomic<std::uint64_t> maker;
   std::atomic<std::uint64_t> number;
   std::atomic<std::uint64_t> size;
-  std::atomic<std::uint32_t> used;  // when the object was last read, by the clock of Ledger::advance()
+  std::atomic<std::uint32_t> used;  // when the object was last read, by the clock of ObjectLedger::advance()
   // Describe the slot; written by the node before the slot is leased. `pages` is also written by the leaseholder.
   std::atomic<std::uint32_t> pages;  // how many pages from the slot's beginning have storage, at least
   std::atomic<std::uint64_t> offset;
@@ -117,13 +117,13 @@ static_assert(sizeof(PinTable) == 524'288);
 
 /// The ledger as this process has mapped it. A value that is cheap to copy and does not own the memory. Any thread may
 /// call it. Slots and tables are numbered from 0; a number that is too large aborts the process.
-class Ledger {
+class ObjectLedger {
  public:
   static std::size_t bytes_for(std::uint32_t slots, std::uint32_t tables);
   /// Writes an empty ledger into zeroed memory of at least bytes_for(slots, tables). Called once, by the node.
-  static Ledger format(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t tables);
+  static ObjectLedger format(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t tables);
   /// Attaches to a ledger that another process has formatted. Returns kCorrupt if the memory holds none.
-  static Result<Ledger> attach(std::span<std::byte> memory);
+  static Result<ObjectLedger> attach(std::span<std::byte> memory);
 
   std::uint32_t slots() const { return slots_; }
   std::uint32_t tables() const { return tables_; }
@@ -205,7 +205,7 @@ class Ledger {
 
  private:
   struct Head;
-  Ledger(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t tables);
+  ObjectLedger(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t tables);
   PinTable& table(std::uint32_t number) const;
   std::uint32_t tables_used() const;
   bool pinned(std::uint32_t slot) const;
@@ -235,7 +235,7 @@ constexpr std::uint32_t slot_of_pin(std::uint64_t word) {
 }  // namespace detail
 
 template <class F>
-void Ledger::for_each_pin(F&& function) const {
+void ObjectLedger::for_each_pin(F&& function) const {
   for (std::uint32_t t = 0; t < tables_used(); ++t) {
     const PinTable& pins = table(t);
     const std::uint32_t used = std::min(pins.used.load(), kPinsMax);

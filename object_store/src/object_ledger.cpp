@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include <pharos/base/check.hpp>
-#include <pharos/object_store/ledger.hpp>
+#include <pharos/object_store/object_ledger.hpp>
 
 namespace pharos::object_store {
 namespace {
@@ -33,7 +33,7 @@ SlotWord unpacked(std::uint64_t word) {
 
 }  // namespace
 
-struct alignas(64) Ledger::Head {
+struct alignas(64) ObjectLedger::Head {
   std::uint64_t magic;
   std::uint32_t slots;
   std::uint32_t tables;
@@ -41,12 +41,12 @@ struct alignas(64) Ledger::Head {
   std::atomic<std::uint32_t> now;
 };
 
-std::size_t Ledger::bytes_for(std::uint32_t slots, std::uint32_t tables) {
+std::size_t ObjectLedger::bytes_for(std::uint32_t slots, std::uint32_t tables) {
   return kPage + whole_pages(slots * sizeof(SlotHeader)) + whole_pages(slots * sizeof(SlotLabel)) +
          tables * sizeof(PinTable);
 }
 
-Ledger::Ledger(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t tables)
+ObjectLedger::ObjectLedger(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t tables)
     : head_{reinterpret_cast<Head*>(memory.data())},
       first_slot_{reinterpret_cast<SlotHeader*>(memory.data() + kPage)},
       first_label_{reinterpret_cast<SlotLabel*>(memory.data() + kPage + whole_pages(slots * sizeof(SlotHeader)))},
@@ -54,16 +54,16 @@ Ledger::Ledger(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t t
       slots_{slots},
       tables_{tables} {}
 
-Ledger Ledger::format(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t tables) {
+ObjectLedger ObjectLedger::format(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t tables) {
   PHAROS_CHECK(memory.size() >= bytes_for(slots, tables), memory.size(), slots, tables);
-  const Ledger ledger{memory, slots, tables};
+  const ObjectLedger ledger{memory, slots, tables};
   ledger.head_->magic = kMagic;
   ledger.head_->slots = slots;
   ledger.head_->tables = tables;
   return ledger;
 }
 
-Result<Ledger> Ledger::attach(std::span<std::byte> memory) {
+Result<ObjectLedger> ObjectLedger::attach(std::span<std::byte> memory) {
   const auto* const head = reinterpret_cast<const Head*>(memory.data());
   if (memory.size() < kPage || head->magic != kMagic) {
     return Error{ErrorCode::kCorrupt, "the shared memory does not contain a ledger of the object store"};
@@ -73,24 +73,24 @@ Result<Ledger> Ledger::attach(std::span<std::byte> memory) {
   if (memory.size() < bytes_for(slots, tables)) {
     return Error{ErrorCode::kCorrupt, "the object store's ledger is smaller than it says"};
   }
-  return Ledger{memory, slots, tables};
+  return ObjectLedger{memory, slots, tables};
 }
 
-SlotHeader& Ledger::slot(std::uint32_t number) const {
+SlotHeader& ObjectLedger::slot(std::uint32_t number) const {
   PHAROS_CHECK(number < slots_, number, slots_);
   return first_slot_[number];
 }
 
-PinTable& Ledger::table(std::uint32_t number) const {
+PinTable& ObjectLedger::table(std::uint32_t number) const {
   PHAROS_CHECK(number < tables_, number, tables_);
   return first_table_[number];
 }
 
-SlotWord Ledger::word_of(std::uint32_t number) const {
+SlotWord ObjectLedger::word_of(std::uint32_t number) const {
   return unpacked(slot(number).word.load());
 }
 
-bool Ledger::has(const Location& location) const {
+bool ObjectLedger::has(const Location& location) const {
   const Place& place = location.place;
   if (place.slot >= slots_) return false;
   const SlotWord word = word_of(place.slot);
@@ -100,11 +100,11 @@ bool Ledger::has(const Location& location) const {
          header.number.load(std::memory_order_relaxed) == location.id.number;
 }
 
-std::uint32_t Ledger::tables_used() const {
+std::uint32_t ObjectLedger::tables_used() const {
   return std::min(head_->tables_used.load(), tables_);
 }
 
-bool Ledger::pinned(std::uint32_t slot) const {
+bool ObjectLedger::pinned(std::uint32_t slot) const {
   for (std::uint32_t t = 0; t < tables_used(); ++t) {
     const PinTable& pins = table(t);
     const std::uint32_t used = std::min(pins.used.load(), kPinsMax);
@@ -116,7 +116,7 @@ bool Ledger::pinned(std::uint32_t slot) const {
   return false;
 }
 
-bool Ledger::change(const Place& place, SlotState from, SlotState to) const {
+bool ObjectLedger::change(const Place& place, SlotState from, SlotState to) const {
   auto& atomic = slot(place.slot).word;
   std::uint64_t seen = atomic.load();
   for (;;) {
@@ -127,7 +127,7 @@ bool Ledger::change(const Place& place, SlotState from, SlotState to) const {
   }
 }
 
-bool Ledger::end_as(std::uint32_t number, SlotState end) const {
+bool ObjectLedger::end_as(std::uint32_t number, SlotState end) const {
   auto& atomic = slot(number).word;
   std::uint64_t seen = atomic.load();
   const SlotWord word = unpacked(seen);
@@ -135,34 +135,34 @@ bool Ledger::end_as(std::uint32_t number, SlotState end) const {
   return atomic.compare_exchange_strong(seen, packed({.generation = word.generation + 1, .state = end}));
 }
 
-bool Ledger::end(std::uint32_t number) const {
+bool ObjectLedger::end(std::uint32_t number) const {
   const SlotWord word = word_of(number);
   if (word.state == SlotState::kFree) return true;
   return word.has_object() && word.state != SlotState::kOut && end_as(number, SlotState::kFree);
 }
 
-bool Ledger::end_outside(const Place& place) const {
+bool ObjectLedger::end_outside(const Place& place) const {
   const SlotWord word = word_of(place.slot);
   return word.generation == place.generation && word.state == SlotState::kOut && end_as(place.slot, SlotState::kGone);
 }
 
-std::uint64_t Ledger::provided(std::uint32_t number) const {
+std::uint64_t ObjectLedger::provided(std::uint32_t number) const {
   return slot(number).pages.load(std::memory_order_relaxed) * std::uint64_t{kPage};
 }
 
-void Ledger::note_provided(std::uint32_t number, std::uint64_t bytes) const {
+void ObjectLedger::note_provided(std::uint32_t number, std::uint64_t bytes) const {
   slot(number).pages.store(static_cast<std::uint32_t>(whole_pages(bytes) / kPage), std::memory_order_relaxed);
 }
 
-void Ledger::lend(std::uint32_t number, std::uint64_t offset, std::uint64_t provided) const {
+void ObjectLedger::lend(std::uint32_t number, std::uint64_t offset, std::uint64_t provided) const {
   SlotHeader& header = slot(number);
   header.offset.store(offset);
   note_provided(number, provided);
   header.word.store(packed({.generation = word_of(number).generation, .state = SlotState::kFree}));
 }
 
-Place Ledger::begin(std::uint32_t number, const ObjectId& id, std::uint64_t size, CallerId heir,
-                    std::string_view label) const {
+Place ObjectLedger::begin(std::uint32_t number, const ObjectId& id, std::uint64_t size, CallerId heir,
+                          std::string_view label) const {
   SlotHeader& header = slot(number);
   const SlotWord word = unpacked(header.word.load());
   PHAROS_CHECK(word.state == SlotState::kFree, number, static_cast<int>(word.state));
@@ -182,7 +182,7 @@ Place Ledger::begin(std::uint32_t number, const ObjectId& id, std::uint64_t size
   return {number, word.generation};
 }
 
-std::string Ledger::label_of(std::uint32_t number) const {
+std::string ObjectLedger::label_of(std::uint32_t number) const {
   PHAROS_CHECK(number < slots_, number, slots_);
   std::array<std::uint64_t, 8> words{};
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -194,17 +194,17 @@ std::string Ledger::label_of(std::uint32_t number) const {
   return label;
 }
 
-void Ledger::seal(const Place& place) const {
+void ObjectLedger::seal(const Place& place) const {
   slot(place.slot).word.store(packed({.generation = place.generation, .state = SlotState::kSealed}));
 }
 
-void Ledger::abandon(const Place& place) const {
+void ObjectLedger::abandon(const Place& place) const {
   std::uint64_t writing = packed({.generation = place.generation, .state = SlotState::kWriting});
   const std::uint64_t free = packed({.generation = place.generation + 1, .state = SlotState::kFree});
   slot(place.slot).word.compare_exchange_strong(writing, free);
 }
 
-void Ledger::let_go(const Place& place) const {
+void ObjectLedger::let_go(const Place& place) const {
   auto& atomic = slot(place.slot).word;
   std::uint64_t seen = atomic.load();
   for (;;) {
@@ -215,19 +215,19 @@ void Ledger::let_go(const Place& place) const {
   }
 }
 
-bool Ledger::take_over(const Location& location, CallerId heir) const {
+bool ObjectLedger::take_over(const Location& location, CallerId heir) const {
   SlotHeader& header = slot(location.place.slot);
   std::uint64_t maker = location.id.maker.value();
   return header.holder.compare_exchange_strong(maker, heir.value());
 }
 
-bool Ledger::disown(const Place& place, CallerId holder) const {
+bool ObjectLedger::disown(const Place& place, CallerId holder) const {
   std::uint64_t held_by = holder.value();
   return slot(place.slot).holder.compare_exchange_strong(held_by, 0);
 }
 
-std::optional<Ledger::Pinned> Ledger::pin(std::uint32_t number, std::uint32_t pin, PinKind kind,
-                                          const Location& location) const {
+std::optional<ObjectLedger::Pinned> ObjectLedger::pin(std::uint32_t number, std::uint32_t pin, PinKind kind,
+                                                      const Location& location) const {
   const Place& place = location.place;
   if (place.slot >= slots_) return std::nullopt;
   PinTable& pins = table(number);
@@ -258,34 +258,34 @@ std::optional<Ledger::Pinned> Ledger::pin(std::uint32_t number, std::uint32_t pi
   return std::nullopt;
 }
 
-void Ledger::unpin(std::uint32_t number, std::uint32_t pin) const {
+void ObjectLedger::unpin(std::uint32_t number, std::uint32_t pin) const {
   table(number).pins[pin].store(0);
 }
 
-void Ledger::open_table(std::uint32_t number) const {
+void ObjectLedger::open_table(std::uint32_t number) const {
   if (head_->tables_used.load() <= number) head_->tables_used.store(number + 1);
 }
 
-void Ledger::clear_table(std::uint32_t number) const {
+void ObjectLedger::clear_table(std::uint32_t number) const {
   PinTable& pins = table(number);
   const std::uint32_t used = std::min(pins.used.load(), kPinsMax);
   for (std::uint32_t i = 0; i < used; ++i) pins.pins[i].store(0);
   pins.used.store(0);
 }
 
-void Ledger::advance() const {
+void ObjectLedger::advance() const {
   head_->now.fetch_add(1, std::memory_order_relaxed);
 }
 
-Ledger::Stretch Ledger::stretch_of_slots(std::uint32_t first, std::uint32_t count) const {
+ObjectLedger::Stretch ObjectLedger::stretch_of_slots(std::uint32_t first, std::uint32_t count) const {
   return {kPage + first * sizeof(SlotHeader), count * sizeof(SlotHeader)};
 }
 
-Ledger::Stretch Ledger::stretch_of_labels(std::uint32_t first, std::uint32_t count) const {
+ObjectLedger::Stretch ObjectLedger::stretch_of_labels(std::uint32_t first, std::uint32_t count) const {
   return {kPage + whole_pages(slots_ * sizeof(SlotHeader)) + first * sizeof(SlotLabel), count * sizeof(SlotLabel)};
 }
 
-Ledger::Stretch Ledger::stretch_of_pins(std::uint32_t number, std::uint32_t pins) const {
+ObjectLedger::Stretch ObjectLedger::stretch_of_pins(std::uint32_t number, std::uint32_t pins) const {
   return {bytes_for(slots_, number), offsetof(PinTable, pins) + pins * sizeof(std::uint64_t)};
 }
 

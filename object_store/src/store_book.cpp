@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include <pharos/base/check.hpp>
-#include <pharos/object_store/lender.hpp>
+#include <pharos/object_store/store_book.hpp>
 
 namespace pharos::object_store {
 namespace {
@@ -16,7 +16,7 @@ std::uint64_t units(std::uint64_t bytes) {
 
 }  // namespace
 
-Lender::Lender(const Ledger& ledger, ByteCount capacity, ByteCount addresses)
+StoreBook::StoreBook(const ObjectLedger& ledger, ByteCount capacity, ByteCount addresses)
     : ledger_{ledger},
       capacity_{capacity.bytes()},
       addresses_{addresses.bytes() / kSlabUnit},
@@ -27,7 +27,7 @@ Lender::Lender(const Ledger& ledger, ByteCount capacity, ByteCount addresses)
 
 // ---- Processes
 
-Result<std::uint32_t> Lender::open(CallerId process) {
+Result<std::uint32_t> StoreBook::open(CallerId process) {
   PHAROS_CHECK(process);
   if (has_process(process)) {
     return Error{ErrorCode::kAlreadyExists, "process " + to_string(process) + " uses the object store already"};
@@ -44,7 +44,7 @@ Result<std::uint32_t> Lender::open(CallerId process) {
   return table;
 }
 
-std::vector<Lender::Unclaimed> Lender::process_ended(std::uint32_t table) {
+std::vector<StoreBook::Unclaimed> StoreBook::process_ended(std::uint32_t table) {
   std::vector<Unclaimed> unclaimed;
   const CallerId process = process_of(table);
   if (!process) return unclaimed;
@@ -73,7 +73,7 @@ std::vector<Lender::Unclaimed> Lender::process_ended(std::uint32_t table) {
   return unclaimed;
 }
 
-void Lender::end_unclaimed(const std::vector<Unclaimed>& results) {
+void StoreBook::end_unclaimed(const std::vector<Unclaimed>& results) {
   for (const auto& [place, maker] : results) {
     const SlotWord word = ledger_.word_of(place.slot);
     if (!word.has_object() || word.generation != place.generation) continue;
@@ -82,17 +82,17 @@ void Lender::end_unclaimed(const std::vector<Unclaimed>& results) {
   reclaim();
 }
 
-bool Lender::has_process(CallerId process) const {
+bool StoreBook::has_process(CallerId process) const {
   return std::find(processes_.begin(), processes_.end(), process) != processes_.end();
 }
 
-CallerId Lender::process_of(std::uint32_t table) const {
+CallerId StoreBook::process_of(std::uint32_t table) const {
   return table < processes_.size() ? processes_[table] : CallerId{};
 }
 
 // ---- Slabs
 
-Error Lender::full(std::uint64_t bytes) const {
+Error StoreBook::full(std::uint64_t bytes) const {
   const std::uint64_t lent = lent_memory();
   return {ErrorCode::kExhausted,
           "the object store is full: of " + to_string(ByteCount{capacity_}) + ", " +
@@ -103,7 +103,7 @@ Error Lender::full(std::uint64_t bytes) const {
 
 // Takes a free slab of the same size from idle_. A slab may have lost the memory of some slots, so the rest is counted
 // anew and must have room.
-std::optional<Lender::Idle> Lender::take_warm(const Slab& slab) {
+std::optional<StoreBook::Idle> StoreBook::take_warm(const Slab& slab) {
   const std::uint64_t bytes = slab.bytes();
   const auto warm = std::find_if(idle_.rbegin(), idle_.rend(), [&](const Idle& idle) { return idle.bytes == bytes; });
   if (warm == idle_.rend() || !has_room(bytes - warm->memory)) return std::nullopt;
@@ -116,7 +116,7 @@ std::optional<Lender::Idle> Lender::take_warm(const Slab& slab) {
 }
 
 // Takes a free slab of the same size, or else new addresses.
-std::optional<Lender::Idle> Lender::take_memory(const Slab& slab) {
+std::optional<StoreBook::Idle> StoreBook::take_memory(const Slab& slab) {
   const std::uint64_t bytes = slab.bytes();
   if (auto warm = take_warm(slab)) return warm;
   if (!has_room(bytes)) return std::nullopt;
@@ -129,7 +129,7 @@ std::optional<Lender::Idle> Lender::take_memory(const Slab& slab) {
 
 // To be called for a slab without objects. It is kept with the memory that it has; if it has none, its addresses become
 // free.
-void Lender::note_idle(const Lent& lent) {
+void StoreBook::note_idle(const Lent& lent) {
   const Slab& slab = lent.slab;
   if (lent.away == slab.slots) return addresses_.give_back(slab.offset / kSlabUnit, units(slab.bytes()));
   Idle idle{.offset = slab.offset,
@@ -145,7 +145,7 @@ void Lender::note_idle(const Lent& lent) {
   idle_bytes_ += idle.memory;
 }
 
-Result<Slab> Lender::lease(std::uint32_t table, std::uint64_t slot_bytes) {
+Result<Slab> StoreBook::lease(std::uint32_t table, std::uint64_t slot_bytes) {
   if (!process_of(table) || !is_slot_size(slot_bytes)) {
     return Error{ErrorCode::kInvalidArgument,
                  "a process asked for an invalid lease: perhaps it runs another version of Pharos"};
@@ -173,7 +173,7 @@ Result<Slab> Lender::lease(std::uint32_t table, std::uint64_t slot_bytes) {
   return slab;
 }
 
-void Lender::give_back(std::uint32_t table, std::uint32_t first_slot) {
+void StoreBook::give_back(std::uint32_t table, std::uint32_t first_slot) {
   const auto found = slabs_.find(first_slot);
   if (found == slabs_.end() || found->second.table != table) return;
   found->second.table = kNobody;
@@ -182,14 +182,14 @@ void Lender::give_back(std::uint32_t table, std::uint32_t first_slot) {
 }
 
 // Ends all objects of the slab that can be ended. Without a leaseholder only the node does that.
-bool Lender::ended(const Slab& slab) const {
+bool StoreBook::ended(const Slab& slab) const {
   for (std::uint32_t slot = slab.first_slot; slot < slab.first_slot + slab.slots; ++slot) {
     if (ledger_.word_of(slot).state != SlotState::kGone && !ledger_.end(slot)) return false;
   }
   return true;
 }
 
-bool Lender::reclaim() {
+bool StoreBook::reclaim() {
   if (orphans_ == 0) return false;
   bool any = false;
   for (auto each = slabs_.begin(); each != slabs_.end();) {
@@ -208,7 +208,7 @@ bool Lender::reclaim() {
   return any;
 }
 
-Lender::Lent& Lender::lent_with(std::uint32_t slot) {
+StoreBook::Lent& StoreBook::lent_with(std::uint32_t slot) {
   const auto after = slabs_.upper_bound(slot);
   PHAROS_CHECK(after != slabs_.begin(), slot);
   Lent& lent = std::prev(after)->second;
@@ -218,7 +218,7 @@ Lender::Lent& Lender::lent_with(std::uint32_t slot) {
 
 // ---- Memory
 
-std::vector<Lender::Idle> Lender::take_idle(std::uint64_t bytes) {
+std::vector<StoreBook::Idle> StoreBook::take_idle(std::uint64_t bytes) {
   std::vector<Idle> taken;
   std::uint64_t sum = 0;
   for (; sum < bytes && !idle_.empty(); idle_.pop_front()) {
@@ -238,7 +238,7 @@ std::vector<Lender::Idle> Lender::take_idle(std::uint64_t bytes) {
   return taken;
 }
 
-void Lender::released(const Idle& idle) {
+void StoreBook::released(const Idle& idle) {
   releasing_bytes_ -= idle.memory;
   memory_ -= idle.memory;
   if (idle.waiting) {
@@ -253,13 +253,13 @@ void Lender::released(const Idle& idle) {
 
 // ---- Objects that are out on disk
 
-Lender::Body Lender::body_of(const Place& place, std::uint64_t slot_bytes) const {
+StoreBook::Body StoreBook::body_of(const Place& place, std::uint64_t slot_bytes) const {
   const SlotHeader& header = ledger_.slot(place.slot);
   const ObjectId id{CallerId{header.maker.load()}, header.number.load()};
   return {{id, place, CallerId{header.holder.load()}}, header.offset.load(), header.size.load(), slot_bytes};
 }
 
-std::vector<Lender::Body> Lender::choose_leaving(std::uint64_t bytes, const std::set<Place>& busy) {
+std::vector<StoreBook::Body> StoreBook::choose_leaving(std::uint64_t bytes, const std::set<Place>& busy) {
   struct Candidate {
     std::uint64_t used;
     std::uint32_t slot;
@@ -305,14 +305,14 @@ std::vector<Lender::Body> Lender::choose_leaving(std::uint64_t bytes, const std:
   return leaving;
 }
 
-void Lender::left(const Place& place) {
+void StoreBook::left(const Place& place) {
   Lent& lent = lent_with(place.slot);
   ++lent.away;
   memory_ -= lent.slab.slot_bytes;
   outside_.insert_or_assign(place.slot, place);
 }
 
-Result<Lender::Body> Lender::begin_return(const Place& place) {
+Result<StoreBook::Body> StoreBook::begin_return(const Place& place) {
   const auto found = outside_.find(place.slot);
   if (found == outside_.end() || found->second != place) {
     return Error{ErrorCode::kNotFound, "no object is out there"};
@@ -332,12 +332,12 @@ Result<Lender::Body> Lender::begin_return(const Place& place) {
   return body_of(place, bytes);
 }
 
-void Lender::return_failed(const Place& place) {
+void StoreBook::return_failed(const Place& place) {
   left(place);
 }
 
 // The slot gets a slab of its own, which no process leases.
-Result<Place> Lender::lend_outside(const ObjectId& id, std::uint64_t size, std::string_view label) {
+Result<Place> StoreBook::lend_outside(const ObjectId& id, std::uint64_t size, std::string_view label) {
   Slab slab{.offset = 0, .slot_bytes = slot_bytes_for(size), .first_slot = 0, .slots = 1};
   const auto first = slots_.take(1);
   if (!first) return full(slab.bytes());
@@ -363,7 +363,7 @@ Result<Place> Lender::lend_outside(const ObjectId& id, std::uint64_t size, std::
   return place;
 }
 
-std::vector<Place> Lender::end_outside() {
+std::vector<Place> StoreBook::end_outside() {
   std::vector<Place> ended;
   for (auto each = outside_.begin(); each != outside_.end();) {
     if (!ledger_.end_outside(each->second)) {
@@ -376,7 +376,7 @@ std::vector<Place> Lender::end_outside() {
   return ended;
 }
 
-std::vector<Lender::Seen> Lender::look() const {
+std::vector<StoreBook::Seen> StoreBook::look() const {
   std::vector<Seen> all;
   std::unordered_map<std::uint32_t, std::size_t> by_slot;
   for (const auto& [first, lent] : slabs_) {
@@ -401,12 +401,12 @@ std::vector<Lender::Seen> Lender::look() const {
   return all;
 }
 
-bool Lender::is_outside(const Place& place) const {
+bool StoreBook::is_outside(const Place& place) const {
   const auto found = outside_.find(place.slot);
   return found != outside_.end() && found->second == place;
 }
 
-Lender::Census Lender::census() const {
+StoreBook::Census StoreBook::census() const {
   Census census;
   census.processes =
       static_cast<std::size_t>(std::count_if(processes_.begin(), processes_.end(), [](CallerId p) { return bool{p}; }));

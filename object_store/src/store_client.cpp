@@ -4,7 +4,7 @@
 
 #include <pharos/base/check.hpp>
 #include <pharos/base/failpoint.hpp>
-#include <pharos/object_store/lessee.hpp>
+#include <pharos/object_store/store_client.hpp>
 
 namespace pharos::object_store {
 namespace {
@@ -26,7 +26,7 @@ Error child_of_fork() {
 }  // namespace
 
 Object::~Object() {
-  lessee_->let_go(*this);
+  client_->let_go(*this);
 }
 
 // With the pin set, the memory stays, or will stay where the object is brought back to, as long as the view exists.
@@ -35,14 +35,14 @@ Result<std::shared_ptr<const View>> Object::begin_reading(bool& in_memory) {
     const std::lock_guard lock{mutex_};
     in_memory = true;
     if (auto view = view_.lock()) return view;
-    if (lessee_->abandoned()) return child_of_fork();
+    if (client_->abandoned()) return child_of_fork();
     if (!pin_) {
-      PHAROS_TRY(pin_, lessee_->take_pin());
+      PHAROS_TRY(pin_, client_->take_pin());
     }
     ++readings_;
   }
   auto view = std::make_shared<const View>(shared_from_this());
-  const auto pinned = lessee_->ledger().pin(lessee_->table_, *pin_, PinKind::kRead, location_);
+  const auto pinned = client_->ledger().pin(client_->table_, *pin_, PinKind::kRead, location_);
   PHAROS_CHECK(pinned, location_.place.slot, location_.place.generation);  // this share keeps the object from ending
   in_memory = pinned->in_memory;
   const std::lock_guard lock{mutex_};
@@ -61,60 +61,62 @@ Result<std::shared_ptr<const View>> Object::read() {
   bool in_memory = false;
   PHAROS_TRY(auto view, begin_reading(in_memory));
   if (in_memory) return view;
-  const auto lessor = lessee_->lessor_.lock();
-  if (lessor == nullptr) return node_is_gone();
+  const auto node = client_->node_.lock();
+  if (node == nullptr) return node_is_gone();
   failpoint(Failpoint::kObjectAskedFor);
-  PHAROS_TRY_VOID(lessor->bring(location_));
+  PHAROS_TRY_VOID(node->bring(location_));
   const std::lock_guard lock{mutex_};
   view_ = view;
   return view;
 }
 
 bool Object::in_memory() const {
-  return lessee_->ledger().word_of(location_.place.slot).state != SlotState::kOut;
+  return client_->ledger().word_of(location_.place.slot).state != SlotState::kOut;
 }
 
 NodeId Object::nearest() const {
   const NodeId origin = origin_.load();
-  return origin && !in_memory() ? origin : lessee_->self_.node;
+  return origin && !in_memory() ? origin : client_->self_.node;
 }
 
 void Object::end_reading() {
-  if (lessee_->abandoned()) return;
+  if (client_->abandoned()) return;
   const std::lock_guard lock{mutex_};
   if (--readings_ != 0) return;
   if (share_ == Share::kKept) {
-    lessee_->ledger().pin(lessee_->table_, *pin_, PinKind::kKeep, location_);
+    client_->ledger().pin(client_->table_, *pin_, PinKind::kKeep, location_);
   } else {
-    lessee_->drop_pin(*std::exchange(pin_, std::nullopt));
+    client_->drop_pin(*std::exchange(pin_, std::nullopt));
   }
 }
 
 WritableObject::~WritableObject() {
-  if (lessee_ != nullptr) lessee_->give_up(location_.place);
+  if (client_ != nullptr) client_->give_up(location_.place);
 }
 
 std::shared_ptr<Object> WritableObject::seal() && {
-  lessee_->note_populated(location_.place,
+  client_->note_populated(location_.place,
                           bytes_.size());  // all of it was written, so all its pages are in the page tables
-  const auto lessee = std::exchange(lessee_, nullptr);
-  return lessee->seal(location_, readable_);
+  const auto client = std::exchange(client_, nullptr);
+  return client->seal(location_, readable_);
 }
 
-std::shared_ptr<Lessee> Lessee::make(const Self& self, std::uint32_t table, std::unique_ptr<StoreMemory> memory,
-                                     std::weak_ptr<Lessor> lessor, Fd life) {
-  return std::shared_ptr<Lessee>{new Lessee{self, table, std::move(memory), std::move(lessor), std::move(life)}};
+std::shared_ptr<StoreClient> StoreClient::make(const Self& self, std::uint32_t table,
+                                               std::unique_ptr<StoreMemory> memory, std::weak_ptr<StoreNode> node,
+                                               Fd life) {
+  return std::shared_ptr<StoreClient>{
+      new StoreClient{self, table, std::move(memory), std::move(node), std::move(life)}};
 }
 
-Lessee::Lessee(const Self& self, std::uint32_t table, std::unique_ptr<StoreMemory> memory, std::weak_ptr<Lessor> lessor,
-               Fd life)
-    : self_{self}, table_{table}, memory_{std::move(memory)}, lessor_{std::move(lessor)}, life_{std::move(life)} {}
+StoreClient::StoreClient(const Self& self, std::uint32_t table, std::unique_ptr<StoreMemory> memory,
+                         std::weak_ptr<StoreNode> node, Fd life)
+    : self_{self}, table_{table}, memory_{std::move(memory)}, node_{std::move(node)}, life_{std::move(life)} {}
 
-Lessee::~Lessee() = default;
+StoreClient::~StoreClient() = default;
 
 // ---- Writing
 
-Result<WritableObject> Lessee::create(std::uint64_t bytes, CallerId heir, std::string_view label) {
+Result<WritableObject> StoreClient::create(std::uint64_t bytes, CallerId heir, std::string_view label) {
   if (abandoned()) return child_of_fork();
   const std::uint64_t slot_bytes = slot_bytes_for(bytes);
   for (;;) {
@@ -156,7 +158,7 @@ Result<WritableObject> Lessee::create(std::uint64_t bytes, CallerId heir, std::s
   }
 }
 
-void Lessee::note_populated(const Place& place, std::size_t bytes) {
+void StoreClient::note_populated(const Place& place, std::size_t bytes) {
   const std::lock_guard lock{mutex_};
   Leased* const leased = leased_with(place.slot);
   auto& populated = leased->populated[place.slot - leased->slab.first_slot];
@@ -165,7 +167,7 @@ void Lessee::note_populated(const Place& place, std::size_t bytes) {
 
 std::span<std::byte> WritableObject::bytes() {
   if (!populated_) {
-    lessee_->populate(bytes_);
+    client_->populate(bytes_);
     populated_ = true;
   }
   return bytes_;
@@ -173,18 +175,18 @@ std::span<std::byte> WritableObject::bytes() {
 
 void WritableObject::write(std::byte* to, const void* from, std::size_t count) {
   const auto* const source = static_cast<const std::byte*>(from);
-  lessee_->spare_core_.run((count + kCopiedAtOnce - 1) / kCopiedAtOnce, [&](std::size_t piece) {
+  client_->spare_core_.run((count + kCopiedAtOnce - 1) / kCopiedAtOnce, [&](std::size_t piece) {
     const std::size_t begin = piece * kCopiedAtOnce;
     const std::size_t size = std::min(kCopiedAtOnce, count - begin);
-    if (!populated_) lessee_->populate({to + begin, size});
+    if (!populated_) client_->populate({to + begin, size});
     copy_streaming(to + begin, source + begin, size);
   });
 }
 
-Result<void> Lessee::lease(std::uint64_t slot_bytes) {
-  const auto lessor = lessor_.lock();
-  if (lessor == nullptr) return node_is_gone();
-  PHAROS_TRY(const Slab slab, lessor->lease(slot_bytes));
+Result<void> StoreClient::lease(std::uint64_t slot_bytes) {
+  const auto node = node_.lock();
+  if (node == nullptr) return node_is_gone();
+  PHAROS_TRY(const Slab slab, node->lease(slot_bytes));
   failpoint(Failpoint::kSlabLeased);
   if (slab.slot_bytes != slot_bytes || slab.slots == 0 || slab.first_slot >= ledger().slots() ||
       slab.slots > ledger().slots() - slab.first_slot || slab.slots > memory_->objects().size() / slot_bytes ||
@@ -193,7 +195,7 @@ Result<void> Lessee::lease(std::uint64_t slot_bytes) {
   }
   auto memory = memory_->open(slab);
   if (!memory) {
-    lessor->give_back(slab.first_slot);
+    node->give_back(slab.first_slot);
     return std::move(memory).error();
   }
   const std::lock_guard lock{mutex_};
@@ -204,7 +206,7 @@ Result<void> Lessee::lease(std::uint64_t slot_bytes) {
   return {};
 }
 
-bool Lessee::take_slot(Slots& slots, std::uint32_t& slot) {
+bool StoreClient::take_slot(Slots& slots, std::uint32_t& slot) {
   if (!slots.free.empty()) {
     slot = slots.free.back();
     slots.free.pop_back();
@@ -224,36 +226,36 @@ bool Lessee::take_slot(Slots& slots, std::uint32_t& slot) {
   return false;
 }
 
-Lessee::Leased* Lessee::leased_with(std::uint32_t slot) {
+StoreClient::Leased* StoreClient::leased_with(std::uint32_t slot) {
   const auto after = slabs_.upper_bound(slot);
   if (after == slabs_.begin()) return nullptr;
   Leased& leased = std::prev(after)->second;
   return slot < leased.slab.first_slot + leased.slab.slots ? &leased : nullptr;
 }
 
-std::shared_ptr<Object> Lessee::seal(const Location& location, std::span<const std::byte> readable) {
+std::shared_ptr<Object> StoreClient::seal(const Location& location, std::span<const std::byte> readable) {
   failpoint(Failpoint::kObjectWritten);
   ledger().seal(location.place);
   failpoint(Failpoint::kObjectSealed);
   return add(Object::Share::kHeld, location, readable);
 }
 
-void Lessee::give_up(const Place& place) {
+void StoreClient::give_up(const Place& place) {
   if (abandoned()) return;
   ledger().abandon(place);
   const std::lock_guard lock{mutex_};
   slot_is_free(place.slot);
 }
 
-std::shared_ptr<Object> Lessee::add(Object::Share share, const Location& location, std::span<const std::byte> bytes,
-                                    std::optional<std::uint32_t> pin) {
+std::shared_ptr<Object> StoreClient::add(Object::Share share, const Location& location,
+                                         std::span<const std::byte> bytes, std::optional<std::uint32_t> pin) {
   auto object = std::make_shared<Object>(shared_from_this(), share, location, bytes, pin);
   const std::lock_guard lock{mutex_};
   objects_.emplace(bytes.data(), object.get());
   return object;
 }
 
-std::shared_ptr<Object> Lessee::object_with(std::span<const std::byte> bytes) {
+std::shared_ptr<Object> StoreClient::object_with(std::span<const std::byte> bytes) {
   if (abandoned()) return nullptr;
   const std::byte* const begin = bytes.data();
   const std::lock_guard lock{mutex_};
@@ -269,14 +271,14 @@ std::shared_ptr<Object> Lessee::object_with(std::span<const std::byte> bytes) {
 
 // ---- Letting go
 
-void Lessee::slot_is_free(std::uint32_t slot) {
+void StoreClient::slot_is_free(std::uint32_t slot) {
   Leased* const leased = leased_with(slot);
   of_size_[leased->slab.slot_bytes].free.push_back(slot);
   free_bytes_ += leased->slab.slot_bytes;
   if (free_bytes_ > kKeptBytes) give_back_if_idle(*leased);
 }
 
-void Lessee::let_go(const Object& object) {
+void StoreClient::let_go(const Object& object) {
   if (abandoned()) return;
   {
     const std::lock_guard lock{mutex_};
@@ -299,7 +301,7 @@ void Lessee::let_go(const Object& object) {
   }
 }
 
-bool Lessee::give_back_if_idle(Leased& leased) {
+bool StoreClient::give_back_if_idle(Leased& leased) {
   const Slab slab = leased.slab;
   const auto its = [&slab](std::uint32_t slot) {
     return slot >= slab.first_slot && slot < slab.first_slot + slab.slots;
@@ -319,11 +321,11 @@ bool Lessee::give_back_if_idle(Leased& leased) {
   memory_->close(slab);
   slabs_.erase(slab.first_slot);
   failpoint(Failpoint::kSlabGivenUp);
-  if (const auto lessor = lessor_.lock()) lessor->give_back(slab.first_slot);
+  if (const auto node = node_.lock()) node->give_back(slab.first_slot);
   return true;
 }
 
-void Lessee::trim() {
+void StoreClient::trim() {
   const std::lock_guard lock{mutex_};
   std::vector<std::uint32_t> firsts;
   for (const auto& [first, leased] : slabs_) firsts.push_back(first);
@@ -332,7 +334,7 @@ void Lessee::trim() {
 
 // ---- Reading
 
-Result<std::uint32_t> Lessee::take_pin() {
+Result<std::uint32_t> StoreClient::take_pin() {
   constexpr std::uint32_t kProvided = 4088;  // at once; after that many a page of the table ends
   const std::lock_guard lock{mutex_};
   if (!free_pins_.empty()) {
@@ -353,14 +355,14 @@ Result<std::uint32_t> Lessee::take_pin() {
   return pins_++;
 }
 
-void Lessee::drop_pin(std::uint32_t pin) {
+void StoreClient::drop_pin(std::uint32_t pin) {
   ledger().unpin(table_, pin);
   const std::lock_guard lock{mutex_};
   free_pins_.push_back(pin);
 }
 
 // Returns nullopt if the object has ended.
-Result<std::optional<Lessee::Kept>> Lessee::keep(const Location& location) {
+Result<std::optional<StoreClient::Kept>> StoreClient::keep(const Location& location) {
   PHAROS_TRY(const std::uint32_t pin, take_pin());
   const auto pinned = ledger().pin(table_, pin, PinKind::kKeep, location);
   failpoint(Failpoint::kObjectKept);
@@ -372,7 +374,7 @@ Result<std::optional<Lessee::Kept>> Lessee::keep(const Location& location) {
   return Error{ErrorCode::kCorrupt, "object " + to_string(location.id) + " lies outside of the object store"};
 }
 
-Result<std::shared_ptr<Object>> Lessee::borrow_here(const Location& location) {
+Result<std::shared_ptr<Object>> StoreClient::borrow_here(const Location& location) {
   PHAROS_CHECK(is_here(location), location.node, self_.node);
   if (abandoned()) return child_of_fork();
   PHAROS_TRY(const auto kept, keep(location));
@@ -384,20 +386,20 @@ Result<std::shared_ptr<Object>> Lessee::borrow_here(const Location& location) {
   return add(Object::Share::kKept, location, kept->bytes, kept->pin);
 }
 
-Result<std::shared_ptr<Object>> Lessee::borrow(const Location& location) {
+Result<std::shared_ptr<Object>> StoreClient::borrow(const Location& location) {
   if (abandoned()) return child_of_fork();
-  const auto lessor = lessor_.lock();
+  const auto node = node_.lock();
   if (is_here(location)) {
     auto object = borrow_here(location);
     if (object || object.error().code() != ErrorCode::kObjectLost) return object;
-    if (lessor == nullptr) return node_is_gone();
-    auto why = lessor->bring(location);
+    if (node == nullptr) return node_is_gone();
+    auto why = node->bring(location);
     if (!why) return std::move(why).error();
     return object;
   }
-  if (lessor == nullptr) return node_is_gone();
+  if (node == nullptr) return node_is_gone();
   for (int attempt = 1;; ++attempt) {
-    PHAROS_TRY(const Location here, lessor->import(location));
+    PHAROS_TRY(const Location here, node->import(location));
     if (!is_here(here)) return Error{ErrorCode::kCorrupt, "the node answered with an object of another node"};
     auto object = borrow_here(here);
     if (object) (*object)->note_origin(location.node);
@@ -406,7 +408,7 @@ Result<std::shared_ptr<Object>> Lessee::borrow(const Location& location) {
   }
 }
 
-Result<std::shared_ptr<Object>> Lessee::take_over(const Location& location) {
+Result<std::shared_ptr<Object>> StoreClient::take_over(const Location& location) {
   if (abandoned()) return child_of_fork();
   PHAROS_TRY(const auto kept, keep(location));
   if (!kept) return lost(location);
