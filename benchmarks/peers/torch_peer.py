@@ -21,9 +21,9 @@ BUCKETS_MB = (1, 5, 25, 100)  # PyTorch's default is 25
 
 
 def slowest(seconds: float) -> float:
-    time_of_all = torch.tensor([seconds], dtype=torch.float64)
-    dist.all_reduce(time_of_all, op=dist.ReduceOp.MAX)
-    return time_of_all.item()
+    longest = torch.tensor([seconds], dtype=torch.float64)
+    dist.all_reduce(longest, op=dist.ReduceOp.MAX)
+    return longest.item()
 
 
 def time_of_all(work) -> float:
