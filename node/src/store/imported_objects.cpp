@@ -15,7 +15,6 @@ using object_store::Chunks;
 using object_store::PinKind;
 using object_store::PullRequest;
 
-constexpr auto kReachTime = 3s;
 constexpr auto kClaimTime = 10s;
 constexpr auto kAgainTime = 200ms;       // between attempts
 constexpr int kAttempts = 4;             // in a row that bring not a single byte
@@ -23,12 +22,6 @@ constexpr std::size_t kPullsAtOnce = 4;  // each may fill the wire
 constexpr std::size_t kAheadAtOnce = 2;  // a pull that nobody waits for begins below this many
 constexpr std::uint64_t kWarmMin = std::uint64_t{4} << 20;
 constexpr int kHopsMax = 4;  // nodes that are asked one after the other, because each names another one
-
-// Keeps kNotFound, which says that there is no such node any more.
-Error not_reached(NodeId node, const Error& why) {
-  return {why.code() == ErrorCode::kNotFound ? why.code() : ErrorCode::kUnavailable,
-          "node " + to_string(node) + " cannot be reached: " + why.message()};
-}
 
 /// The error for a caller that wants the object and will not get it.
 Error lost_with_its_node(const ObjectId& id, const Error& why) {
@@ -44,13 +37,13 @@ Error lost_with_its_node(const ObjectId& id, const Error& why) {
 class ImportedObjects::Aside {
  public:
   Aside(ImportedObjects& imports, NodeId node) : imports_{imports}, node_{node} {
-    ++imports_.neighbours_[node_].pulls_aside;
+    ++imports_.pulls_aside_[node_];
     --imports_.pulls_;
     imports_.begin_pulls();
   }
   Aside(Aside&&) = delete;
   ~Aside() {
-    --imports_.neighbours_[node_].pulls_aside;
+    if (--imports_.pulls_aside_[node_] == 0) imports_.pulls_aside_.erase(node_);
     ++imports_.pulls_;
   }
 
@@ -66,14 +59,24 @@ ImportedObjects::ImportedObjects(async::Executor& executor, Host& host, NodeId s
       self_{self},
       store_{std::move(store)},
       pins_{std::move(pins)},
-      find_{std::move(find)},
+      find_{find},
+      links_{executor, host, self, std::move(find), link_events()},
       background_{executor} {}
+
+NodeLinks::Events ImportedObjects::link_events() {
+  return {.connected = [this](NodeId node,
+                              NodeLinks::Link link) { background_.spawn(claim_again(this, node, std::move(link))); },
+          .ended =
+              [this](NodeId node) {
+                const bool needed = has_any_of(node);
+                if (needed) background_.spawn(reach_again(this, node));
+                return needed;
+              }};
+}
 
 void ImportedObjects::close() {
   background_.cancel();
-  for (auto& [node, neighbour] : neighbours_) {
-    if (neighbour.link != nullptr) neighbour.link->close();
-  }
+  links_.close();
 }
 
 // ---- Places for objects of other nodes
@@ -105,7 +108,7 @@ async::Async<Result<wire::ObjectClaimed>> ImportedObjects::claim(ImportedObjects
   const TimePoint until = self->executor_.now() + kAwayTime;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt != 0) PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
-    auto link = co_await reach(self, object.node);
+    auto link = co_await NodeLinks::reach(&self->links_, object.node);
     if (!link) {
       answer = std::move(link).error();
       if (answer.error().code() == ErrorCode::kNotFound) break;
@@ -119,7 +122,7 @@ async::Async<Result<wire::ObjectClaimed>> ImportedObjects::claim(ImportedObjects
                                        async::Deadline::after(kClaimTime, self->executor_.now()));
     if (answer) break;
     const bool is_silent = answer.error().code() == ErrorCode::kDeadlineExceeded;
-    if (is_silent) self->give_up(object.node, **link);  // it may have ended unnoticed
+    if (is_silent) self->links_.give_up(object.node, **link);  // it may have ended unnoticed
     if (!is_silent && answer.error().code() != ErrorCode::kUnavailable) break;
   }
   if (!answer) {
@@ -219,68 +222,15 @@ void ImportedObjects::look() {
 // An object that is being claimed anew must not be released.
 void ImportedObjects::release_if_unused(const Location& origin) {
   if (imports_.contains(origin.id) || claiming_.contains(origin.id)) return;
-  const auto neighbour = neighbours_.find(origin.node);
-  if (neighbour == neighbours_.end() || neighbour->second.link == nullptr) return;  // the claim there ends by itself
-  neighbour->second.link->send(wire::ReleaseObject{origin});
+  // Without a connection the claim there ends by itself.
+  if (const auto link = links_.link_to(origin.node)) link->send(wire::ReleaseObject{origin});
 }
 
 // ---- Nodes that have the objects
 
-async::Async<Result<std::string>> ImportedObjects::find_address(ImportedObjects* self, NodeId node) {
-  if (const auto known = self->neighbours_.find(node); known != self->neighbours_.end()) {
-    if (!known->second.address.empty()) co_return known->second.address;
-  }
-  PHAROS_CO_TRY(std::string address, co_await self->find_(node));
-  self->neighbours_[node].address = address;
-  co_return std::move(address);
-}
-
-// The first caller connects. Those that come meanwhile wait for its connection.
-async::Async<Result<std::shared_ptr<net::Peer>>> ImportedObjects::reach(ImportedObjects* self, NodeId node) {
-  Neighbour& there = self->neighbours_[node];
-  if (there.link != nullptr) co_return there.link;
-  if (std::exchange(there.connecting, true)) {
-    async::Completion<std::shared_ptr<net::Peer>> connected;
-    there.waiting.push_back(connected);
-    co_return co_await connected.wait(async::Deadline::after(2 * kReachTime, self->executor_.now()));
-  }
-  auto link = co_await connect(self, node);
-  Neighbour& neighbour = self->neighbours_[node];
-  neighbour.connecting = false;
-  if (link) {
-    self->background_.spawn(claim_again(self, node, *link));
-  } else {
-    neighbour.address.clear();  // the node may have another address by now
-  }
-  for (auto& waiting : std::exchange(neighbour.waiting, {})) {
-    if (link) {
-      waiting.complete(*link);
-    } else {
-      waiting.fail(link.error());
-    }
-  }
-  self->forget_if_unused(node);
-  co_return link;
-}
-
-async::Async<Result<std::shared_ptr<net::Peer>>> ImportedObjects::connect(ImportedObjects* self, NodeId node) {
-  auto address = co_await find_address(self, node);
-  if (!address && address.error().code() == ErrorCode::kDeadlineExceeded) co_return std::move(address).error();
-  if (!address) co_return not_reached(node, address.error());
-  const Introduction introduction{.purpose = Introduction::Purpose::kClaims, .caller = self->self_.value()};
-  auto socket =
-      co_await self->host_.reach(*address, introduction, async::Deadline::after(kReachTime, self->executor_.now()));
-  if (!socket) co_return not_reached(node, socket.error());
-  const auto link = self->host_.make_link(*std::move(socket), net::Descriptors::kRefused);
-  auto peer = net::Peer::make(self->executor_, link, *self);
-  self->neighbours_[node].link = peer;  // before on_peer_closed() can be called for it
-  link->start(peer);
-  co_return peer;
-}
-
 // The node has not heard of releases while there was no connection. So all claims are made again, and then the node is
 // told to drop the others.
-async::Async<void> ImportedObjects::claim_again(ImportedObjects* self, NodeId node, std::shared_ptr<net::Peer> link) {
+async::Async<void> ImportedObjects::claim_again(ImportedObjects* self, NodeId node, NodeLinks::Link link) {
   std::vector<Location> theirs;
   for (const auto& [id, import] : self->imports_) {
     if (import.origin.node == node) theirs.push_back(import.origin);
@@ -291,29 +241,12 @@ async::Async<void> ImportedObjects::claim_again(ImportedObjects* self, NodeId no
     wire::Message ask = wire::ClaimObject{origin};
     const auto claimed = co_await link->request(std::move(ask), std::vector<Fd>{},
                                                 async::Deadline::after(kClaimTime, self->executor_.now()));
-    if (!claimed && !object_store::is_lost(claimed.error())) co_return self->give_up(node, *link);
+    if (!claimed && !object_store::is_lost(claimed.error())) co_return self->links_.give_up(node, *link);
     const auto still = self->imports_.find(origin.id);
     if (still != self->imports_.end()) still->second.claimed = claimed.ok();
     if (still == self->imports_.end()) self->release_if_unused(origin);
   }
   link->send(wire::ReleaseObject{});
-}
-
-void ImportedObjects::on_peer_closed(net::Peer& peer, const Error&) {
-  for (auto& [node, neighbour] : neighbours_) {
-    if (neighbour.link.get() != &peer) continue;
-    neighbour.link = nullptr;
-    if (has_any_of(node)) return background_.spawn(reach_again(this, node));
-    return forget_if_unused(NodeId{node});
-  }
-}
-
-// Closes a connection over which no answer comes, unless it has ended by itself.
-void ImportedObjects::give_up(NodeId node, net::Peer& link) {
-  const auto neighbour = neighbours_.find(node);
-  if (neighbour == neighbours_.end() || neighbour->second.link.get() != &link) return;
-  link.close();
-  on_peer_closed(link, Error{ErrorCode::kUnavailable, "the node does not answer"});
 }
 
 bool ImportedObjects::has_any_of(NodeId node) const {
@@ -325,7 +258,7 @@ bool ImportedObjects::has_any_of(NodeId node) const {
 async::Async<void> ImportedObjects::reach_again(ImportedObjects* self, NodeId node) {
   const TimePoint until = self->executor_.now() + kAwayTime;
   while (self->executor_.now() < until && self->has_any_of(node)) {
-    const auto link = co_await reach(self, node);
+    const auto link = co_await NodeLinks::reach(&self->links_, node);
     if (link) co_return;
     if (link.error().code() == ErrorCode::kNotFound) break;
     const auto slept = co_await async::sleep(kAgainTime);
@@ -334,7 +267,7 @@ async::Async<void> ImportedObjects::reach_again(ImportedObjects* self, NodeId no
   for (auto& [id, import] : self->imports_) {
     if (import.origin.node == node) import.claimed = false;
   }
-  self->forget_if_unused(node);
+  self->links_.forget_if_unused(node);
 }
 
 void ImportedObjects::ask_whether_lost(NodeId node, async::UniqueFunction<void(bool lost)> then) {
@@ -346,13 +279,6 @@ async::Async<void> ImportedObjects::ask_whether_lost(ImportedObjects* self, Node
   const auto address = co_await self->find_(node);
   if (!address && address.error().code() == ErrorCode::kCancelled) co_return;  // this node ends
   then(!address && address.error().code() == ErrorCode::kNotFound);
-}
-
-// Nodes come and go, above all those that belong to one program. So a node that is not used is forgotten.
-void ImportedObjects::forget_if_unused(NodeId node) {
-  const auto found = neighbours_.find(node);
-  if (found == neighbours_.end() || found->second.link != nullptr) return;
-  if (!found->second.connecting && found->second.pulls_aside == 0) neighbours_.erase(found);
 }
 
 // ---- Bytes
@@ -380,8 +306,7 @@ void ImportedObjects::begin_pulls() {
 void ImportedObjects::begin_pulls(std::deque<Pull>& from, std::size_t pulls_max) {
   while (pulls_ < pulls_max) {
     const auto next = std::find_if(from.begin(), from.end(), [this](const Pull& pull) {
-      const auto node = neighbours_.find(imports_.at(pull.id).origin.node);
-      return node == neighbours_.end() || node->second.pulls_aside == 0;
+      return !pulls_aside_.contains(imports_.at(pull.id).origin.node);
     });
     if (next == from.end()) return;
     Pull pull = std::move(*next);
@@ -429,7 +354,7 @@ async::Async<Result<void>> ImportedObjects::pull_all(ImportedObjects* self, Obje
   const TimePoint until = self->executor_.now() + kAwayTime;
   for (int attempts = 0; attempts < kAttempts;) {
     const std::size_t before = chunks->arrived();
-    const auto address = co_await find_address(self, source);
+    const auto address = co_await NodeLinks::find_address(&self->links_, source);
     if (!address && address.error().code() == ErrorCode::kDeadlineExceeded && self->executor_.now() < until) {
       if (!aside) aside.emplace(*self, origin.node);
       PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));  // the head waits for that node, or is away
@@ -453,7 +378,7 @@ async::Async<Result<void>> ImportedObjects::pull_all(ImportedObjects* self, Obje
       continue;
     }
     if (object_store::is_lost(*why) || why->code() == ErrorCode::kNotFound) break;
-    self->ask_anew_where(origin.node);
+    self->links_.ask_anew_where(origin.node);
     if (!aside) aside.emplace(*self, origin.node);
     attempts = chunks->arrived() == before ? attempts + 1 : 0;
     PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
@@ -466,16 +391,10 @@ async::Async<Result<void>> ImportedObjects::pull_all(ImportedObjects* self, Obje
   co_return lost_with_its_node(id, *why);
 }
 
-/// Forgets the address of a node, unless there is a connection to the node, which shows that the address is right.
-void ImportedObjects::ask_anew_where(NodeId node) {
-  const auto found = neighbours_.find(node);
-  if (found != neighbours_.end() && found->second.link == nullptr) found->second.address.clear();
-}
-
 async::Async<Result<std::optional<NodeId>>> ImportedObjects::pull_from(ImportedObjects* self, NodeId source,
                                                                        PullRequest request,
                                                                        std::shared_ptr<Chunks> chunks) {
-  PHAROS_CO_TRY(std::string address, co_await find_address(self, source));
+  PHAROS_CO_TRY(std::string address, co_await NodeLinks::find_address(&self->links_, source));
   async::Completion<std::optional<NodeId>> pulled;
   self->host_.pull(std::move(address), request, std::move(chunks), [pulled](Result<std::optional<NodeId>> end) mutable {
     if (end) {

@@ -2,12 +2,9 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
-#include <unordered_map>
 #include <vector>
 
 #include <pharos/async/async.hpp>
@@ -15,10 +12,10 @@
 #include <pharos/async/completion.hpp>
 #include <pharos/async/executor.hpp>
 #include <pharos/async/unique_function.hpp>
-#include <pharos/net/peer.hpp>
 #include <pharos/object_store/transfer.hpp>
 
 #include "node/host.hpp"
+#include "store/node_links.hpp"
 #include "store/node_store.hpp"
 
 namespace pharos::node {
@@ -33,7 +30,7 @@ namespace pharos::node {
 /// stay valid until the head says that the node is lost or kAwayTime has passed. After that its objects are lost unless
 /// they are in memory here. At most 4 pulls run at once; the others wait.
 /// End: close(), then closed() becomes true soon.
-class ImportedObjects final : public net::Peer::Owner {
+class ImportedObjects {
  public:
   static constexpr auto kGraceTime = std::chrono::seconds{10};  ///< before the head is asked whether a node is lost
   /// How long claims outlive the connection over which they were made.
@@ -45,8 +42,7 @@ class ImportedObjects final : public net::Peer::Owner {
   using Location = object_store::Location;
   using Place = object_store::Place;
   using Body = object_store::StoreBook::Body;
-  /// Returns the address of a node. kNotFound if it is no node of the cluster any more.
-  using Find = std::function<async::Async<Result<std::string>>(NodeId node)>;
+  using Find = NodeLinks::Find;
 
   ImportedObjects(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
                   Find find);
@@ -100,13 +96,6 @@ class ImportedObjects final : public net::Peer::Owner {
     async::Completion<void> no_relays{};
     std::vector<NodeId> others{};  // other nodes that have pulled it or were about to
   };
-  struct Neighbour {
-    std::string address;
-    std::shared_ptr<net::Peer> link;  // null while there is no connection
-    bool connecting = false;
-    std::vector<async::Completion<std::shared_ptr<net::Peer>>> waiting;
-    std::size_t pulls_aside = 0;  // pulls from this node that wait because it does not answer
-  };
   class Aside;
   using Done = async::UniqueFunction<void(Result<void>)>;
   struct Pull {
@@ -123,14 +112,10 @@ class ImportedObjects final : public net::Peer::Owner {
   Result<Location> keep_for(std::uint32_t table, const Location& here, Duration time);
   void release_if_unused(const Location& origin);
 
-  static async::Async<Result<std::string>> find_address(ImportedObjects* self, NodeId node);
-  static async::Async<Result<std::shared_ptr<net::Peer>>> reach(ImportedObjects* self, NodeId node);
-  static async::Async<Result<std::shared_ptr<net::Peer>>> connect(ImportedObjects* self, NodeId node);
-  static async::Async<void> claim_again(ImportedObjects* self, NodeId node, std::shared_ptr<net::Peer> link);
+  NodeLinks::Events link_events();
+  static async::Async<void> claim_again(ImportedObjects* self, NodeId node, NodeLinks::Link link);
   static async::Async<void> reach_again(ImportedObjects* self, NodeId node);
-  void give_up(NodeId node, net::Peer& link);
   bool has_any_of(NodeId node) const;
-  void forget_if_unused(NodeId node);
 
   static async::Async<void> pull(ImportedObjects* self, ObjectId id, Body body, Done done);
   static async::Async<Result<void>> pull_all(ImportedObjects* self, ObjectId id, Body body);
@@ -138,13 +123,9 @@ class ImportedObjects final : public net::Peer::Owner {
                                                                object_store::PullRequest request,
                                                                std::shared_ptr<object_store::Chunks> chunks);
   static async::Async<Result<void>> provide(ImportedObjects* self, Body body);
-  void ask_anew_where(NodeId node);
   void begin_pulls();
   void begin_pulls(std::deque<Pull>& from, std::size_t pulls_max);
   void begin_pull(Pull pull);
-
-  void on_message(net::Peer&, net::Parcel, std::optional<std::uint64_t>) override {}
-  void on_peer_closed(net::Peer& peer, const Error& why) override;
 
   async::Executor& executor_;
   Host& host_;
@@ -163,10 +144,11 @@ class ImportedObjects final : public net::Peer::Owner {
   };
   std::map<std::uint64_t, Kept> kept_;  // objects that are kept for the processes that have asked, oldest first
   std::uint64_t last_kept_ = 0;
-  std::unordered_map<NodeId, Neighbour> neighbours_;
-  std::size_t pulls_ = 0;     // pulls under way, without those that are aside
-  std::deque<Pull> waiting_;  // queued pulls that a caller waits for
-  std::deque<Pull> ahead_;    // queued pulls of objects that may be needed soon
+  NodeLinks links_;
+  std::map<NodeId, std::size_t> pulls_aside_;  // pulls from a node that wait because it does not answer
+  std::size_t pulls_ = 0;                      // pulls under way, without those that are aside
+  std::deque<Pull> waiting_;                   // queued pulls that a caller waits for
+  std::deque<Pull> ahead_;                     // queued pulls of objects that may be needed soon
 
   async::AsyncGroup background_;
 };
