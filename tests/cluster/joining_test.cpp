@@ -203,7 +203,8 @@ TEST_F(JoiningTest, StrangersWhoSayNonsenseOrNothingDoNotHarmTheCluster) {
     EXPECT_TRUE(eventually([&] {
       const ssize_t n = ::recv(sockets[i], &one, 1, MSG_DONTWAIT);
       return n == 0 || (n < 0 && errno == ECONNRESET);
-    })) << "stranger " << i;
+    })) << "stranger "
+        << i;
   }
   for (const int socket : sockets) ::close(socket);
 }
