@@ -134,10 +134,10 @@ function(pharos_describe_test name label timeout)
   else()
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
-  # RocksDB and the other libraries of the system are not instrumented. Workers that crash on purpose must die of the
+  # RocksDB, libtorch and the other libraries are not instrumented; thread_sanitizer.txt says what follows. Workers that crash on purpose must die of the
   # signal, and workers that end must not wait for late reports.
   set_tests_properties(${name} PROPERTIES ENVIRONMENT
-    "TSAN_OPTIONS=ignore_noninstrumented_modules=1:die_after_fork=0:second_deadlock_stack=1:atexit_sleep_ms=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0;ASAN_OPTIONS=handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0;UBSAN_OPTIONS=print_stacktrace=1")
+    "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/thread_sanitizer.txt:ignore_noninstrumented_modules=1:die_after_fork=0:second_deadlock_stack=1:atexit_sleep_ms=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0;ASAN_OPTIONS=handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0;UBSAN_OPTIONS=print_stacktrace=1")
 endfunction()
 
 # pharos_fuzzer(<name> SOURCES … [DEPS …] [CORPUS folder])

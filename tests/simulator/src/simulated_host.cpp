@@ -109,7 +109,8 @@ class SimulatedHost::NodeProgram final : public Program {
             .address = {},
             .head_address = host.settings_.head == nullptr ? "" : host.settings_.head->address(),
             .machine = machine,
-            .object_store = {.node = id, .capacity = kStoreBytes, .spill_folder = "memory"}};
+            .object_store = {.node = id, .capacity = kStoreBytes, .spill_folder = "memory"},
+            .logs = {.folder = {}, .own = "/dev/null"}};
   }
 
   static async::Async<Result<void>> join(NodeProgram* self) {

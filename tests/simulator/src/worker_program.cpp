@@ -37,6 +37,11 @@ void WorkerProgram::on_message(net::Peer&, net::Parcel parcel, std::optional<std
     node_->respond(*request, calls_.inspect());
     return;
   }
+  if (std::holds_alternative<wire::Explain>(parcel.message) && request) {
+    return calls_.caller()->explain(
+        calls_.inspect().workers.front(),
+        [node = node_, number = *request](auto explained) { node->respond(number, std::move(explained)); });
+  }
   if (std::holds_alternative<wire::EndWorker>(parcel.message)) {
     calls_.stop();
     return process_.exit();
