@@ -40,7 +40,7 @@ class LeaseBookTest : public PartsTest {
                  [this] { seen.push_back("settled"); }};
 };
 
-TEST_F(LeaseBookTest, AnEffectThatLeadsToMoreIsCarriedOutFirst) {
+TEST_F(LeaseBookTest, WhatAnEffectLeadsToIsCarriedOutAfterIt) {
   request(1, CallerId{1});
   EXPECT_EQ(seen, (Names{"start 1", "started", "grant 1", "settled"}));
 }

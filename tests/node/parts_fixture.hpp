@@ -107,7 +107,8 @@ class FakeHost final : public Host {
 
 class PartsTest : public testing::Test, public net::Peer::Owner {
  protected:
-  ~PartsTest() override {
+  /// Ends the coroutines before the parts that they use.
+  void TearDown() override {
     background.cancel();
     executor.run_until_idle();
   }

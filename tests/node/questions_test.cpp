@@ -12,6 +12,11 @@ class QuestionsTest : public PartsTest {
     job->id = JobId{3};
     return {new_peer(), job, nullptr, CallerId{4}};
   }
+  static wire::FindActor find_a() {
+    wire::FindActor find;
+    find.name = "a";
+    return find;
+  }
   Names answers() const { return host.links.back()->names(); }
   std::uint64_t number() { return asker_of_last().number; }
   const wire::Asker& asker_of_last() { return std::get<wire::FindActor>(told.back()).asker; }
@@ -21,13 +26,13 @@ class QuestionsTest : public PartsTest {
 };
 
 TEST_F(QuestionsTest, TheHeadIsToldWhoAsks) {
-  questions.pass_on(client(), wire::FindActor{.name = "a"}, 1);
+  questions.pass_on(client(), find_a(), 1);
   EXPECT_EQ(asker_of_last().job, JobId{3});
   EXPECT_EQ(asker_of_last().caller, CallerId{4});
 }
 
 TEST_F(QuestionsTest, AnAnswerGoesToTheCallerOnce) {
-  questions.pass_on(client(), wire::FindActor{.name = "a"}, 1);
+  questions.pass_on(client(), find_a(), 1);
   const std::uint64_t asked = number();
   questions.on_found({ActorId{5}, "a", asked});
   questions.on_found({ActorId{5}, "a", asked});
@@ -37,7 +42,7 @@ TEST_F(QuestionsTest, AnAnswerGoesToTheCallerOnce) {
 }
 
 TEST_F(QuestionsTest, ARefusalGoesToTheCaller) {
-  questions.pass_on(client(), wire::FindActor{.name = "a"}, 1);
+  questions.pass_on(client(), find_a(), 1);
   questions.on_refused(*questions.take(number()), Error{ErrorCode::kNotFound, "there is no such actor"});
   EXPECT_EQ(answers(), (Names{"Failure"}));
 }
@@ -49,7 +54,7 @@ TEST_F(QuestionsTest, ARefusalOfACallerElsewhereGoesByWayOfTheHead) {
 }
 
 TEST_F(QuestionsTest, AnotherHeadIsAskedWhatIsNotAnswered) {
-  questions.pass_on(client(), wire::FindActor{.name = "a"}, 1);
+  questions.pass_on(client(), find_a(), 1);
   take_told();
   questions.ask_again();
   EXPECT_EQ(take_told(), (Names{"FindActor"}));
@@ -70,7 +75,7 @@ TEST_F(QuestionsTest, ABrokenPromiseTakesItsQuestionBack) {
 }
 
 TEST_F(QuestionsTest, WhoForgetsItsQuestionsIsNotAnswered) {
-  questions.pass_on(client(), wire::FindActor{.name = "a"}, 1);
+  questions.pass_on(client(), find_a(), 1);
   questions.forget_if([](const Client& each) { return each.caller == CallerId{4}; });
   questions.on_found({ActorId{5}, "a", number()});
   EXPECT_EQ(answers(), Names{});

@@ -7,57 +7,15 @@
 #include <chrono>
 #include <map>
 
-#include "parts_fixture.hpp"
 #include "workers/memory_guard.hpp"
+#include "workers_fixture.hpp"
 
 namespace pharos::node {
 namespace {
 
 using namespace std::chrono_literals;
 
-class WorkersTest : public PartsTest, public Workers::Owner {
- protected:
-  wire::JobRegistered registration_of(const Job& of, CallerId caller) const override {
-    return {.job = of.id, .caller = caller};
-  }
-  void on_worker_forking() override { ++forks; }
-  std::string why_kernel_killed() override { return kernel_killed; }
-  void on_worker_ended(const Worker&, const std::string& reason) override { ends.push_back(reason); }
-
-  WorkersTest() {
-    job->id = JobId{1};
-    job->program_life.on(ProgramEvent::kLoaded);
-    job->zygote.peer = new_peer();
-    zygote = host.links.back();
-  }
-  static async::Async<void> start_into(WorkersTest* test, std::uint64_t actor) {
-    test->started = co_await test->workers.start(test->job, ActorId{actor}, "w", 1, {});
-  }
-  std::shared_ptr<Worker> start(std::uint64_t actor = 0) {
-    background.spawn(start_into(this, actor));
-    executor.run_until_idle();
-    return *started ? **started : nullptr;
-  }
-  /// The process is known, with this number.
-  void forked(Worker& worker, pid_t pid) { workers.on_forked(worker, pid, Fd{::dup(0)}); }
-
-  std::shared_ptr<Job> job = std::make_shared<Job>();
-  std::shared_ptr<FakeLink> zygote;
-  int forks = 0;
-  std::string kernel_killed;
-  Names ends;
-  std::optional<Result<std::shared_ptr<Worker>>> started;
-  Clients clients{executor, host, *this};
-  JobOutput output{site.head, [] { return std::size_t{0}; }};
-  Logs logs{[](auto work, auto done) {
-              work();
-              done();
-            },
-            {},
-            NodeId{1},
-            "node"};
-  Workers workers{site, clients, output, logs, *this};
-};
+class WorkersTest : public WorkersFixture {};
 
 TEST_F(WorkersTest, AWorkerIsForkedFromTheZygoteAndToldWhoItIs) {
   const auto worker = start();
@@ -70,7 +28,7 @@ TEST_F(WorkersTest, AWorkerIsForkedFromTheZygoteAndToldWhoItIs) {
 TEST_F(WorkersTest, AWorkerThatDoesNotProveItselfFailsAndIsConcluded) {
   host.proof = Error{ErrorCode::kUnavailable, "its connection ended"};
   start();
-  EXPECT_EQ(started->error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(started->error().code(), ErrorCode::kWorkerDied);
   executor.advance(1s);
   EXPECT_EQ(ends.size(), 1U);
   EXPECT_TRUE(workers.all().empty());
@@ -139,7 +97,7 @@ TEST_F(WorkersTest, AnIncarnationIsFoundByItsNumber) {
   EXPECT_EQ(workers.find(ActorId{9}, 2), nullptr);
 }
 
-class MemoryGuardTest : public WorkersTest {
+class MemoryGuardTest : public WorkersFixture {
  protected:
   static Host::MemoryUse use(std::uint64_t percent, std::uint64_t kills = 0) {
     return {.used = ByteCount{percent}, .total = ByteCount{100}, .least = ByteCount{100}, .kills = kills};
