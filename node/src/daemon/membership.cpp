@@ -8,7 +8,7 @@ namespace pharos::node {
 
 Membership::Membership(async::Executor& executor, Host& host, Settings settings, Ends ends)
     : ends_{std::move(ends)},
-      far_nodes_{executor, host, [this] { return find_head(); }},
+      joined_nodes_{executor, host, [this] { return find_head(); }},
       node_{executor, host, settings.node, [this](wire::Message message) { tell_head(std::move(message)); },
             [this] { return queued_to_head(); }} {
   node_.when_told_to_end([this] { end_all(); });
@@ -36,7 +36,7 @@ std::unique_ptr<HeadHere> Membership::make_head_here(async::Executor& executor, 
                                 if (joined_) node_.return_to_head();
                                 note_joined();
                               },
-                          .failed = [this] { far_nodes_.forget_all(); }};
+                          .failed = [this] { joined_nodes_.forget_all(); }};
   return std::make_unique<HeadHere>(executor, host, std::move(own_node), std::move(open_records), std::move(events));
 }
 
@@ -77,7 +77,7 @@ void Membership::note_joined() {
 }
 
 void Membership::end_all() {
-  far_nodes_.end_all();
+  joined_nodes_.end_all();
   if (ends_.told_to) ends_.told_to();
 }
 
@@ -102,7 +102,7 @@ void Membership::close() {
   node_.close();
   if (here_ != nullptr) here_->close();
   if (elsewhere_ != nullptr) elsewhere_->close();
-  far_nodes_.close();
+  joined_nodes_.close();
 }
 
 }  // namespace pharos::node

@@ -12,19 +12,18 @@
 #include <pharos/async/deadline.hpp>
 #include <pharos/async/executor.hpp>
 
-#include "daemon/far_nodes.hpp"
 #include "daemon/head_elsewhere.hpp"
 #include "daemon/head_here.hpp"
+#include "daemon/joined_nodes.hpp"
 #include "node/host.hpp"
 #include "node/node.hpp"
 
 namespace pharos::node {
 
 /// Connects a node with its cluster. The node is either beside the head (HeadHere), which other nodes join here
-/// (FarNodes), or it has joined a head elsewhere (HeadElsewhere). Neither Head nor Node hears of a connection that ends
-/// and is replaced by another one in time.
-/// Owned by the daemon. Everything runs on one strand.
-/// End: close(); then the executor has to run what is posted until closed() is true.
+/// (JoinedNodes), or it has joined a head elsewhere (HeadElsewhere). Neither Head nor Node hears of a connection that
+/// ends and is replaced by another one in time. Owned by the daemon. Everything runs on one strand. End: close(); then
+/// the executor has to run what is posted until closed() is true.
 class Membership final : public HeadElsewhere::Listener {
  public:
   using OpenRecords = HeadHere::OpenRecords;
@@ -58,7 +57,7 @@ class Membership final : public HeadElsewhere::Listener {
     return HeadElsewhere::join(self->elsewhere_.get(), std::move(reached_at), deadline);
   }
   /// Takes the connection of a node that wants to join (Introduction::Purpose::kJoin).
-  void add_node(Fd socket) { far_nodes_.add(std::move(socket)); }
+  void add_node(Fd socket) { joined_nodes_.add(std::move(socket)); }
   /// Takes the connection of a driver that has proved itself. It waits until the node has joined. At most kWaitingMax
   /// drivers wait; the connection of the next one is closed.
   void add_driver(Fd socket);
@@ -92,7 +91,7 @@ class Membership final : public HeadElsewhere::Listener {
   const Ends ends_;
   std::unique_ptr<HeadHere> here_;            // null if the head is elsewhere
   std::unique_ptr<HeadElsewhere> elsewhere_;  // null if the head is here
-  FarNodes far_nodes_;
+  JoinedNodes joined_nodes_;
   Node node_;
   bool joined_ = false;
   std::vector<Fd> waiting_;  // connections of drivers that wait until the node has joined
