@@ -19,7 +19,7 @@ NAMESPACES = {
     "object_store": ["pharos::object_store", "pharos::object_store::detail"],
     "scheduler": ["pharos::scheduler"],
     "actors": [*PUBLIC, "pharos::actors"],
-    "node": ["pharos::node"],
+    "node": ["pharos::node", "pharos::node::detail"],
     "console": ["pharos::console"],
     "ml": ML,
     "ml/train": [*ML, "torch::nn"],  # torch::nn: ModuleHolder of our modules
