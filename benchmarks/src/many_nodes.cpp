@@ -134,7 +134,7 @@ class ManyNodes::Host final : public node::Host {
   Result<Fd> make_spill_file(const std::string&) override { return nothing_of_that(); }
   void pull(std::string, const pharos::object_store::PullRequest&, std::shared_ptr<pharos::object_store::Chunks>,
             Pulled) override {}
-  void serve_pull(Fd, MakeOffer) override {}
+  void serve_pull(Fd, MakePullAnswer) override {}
 
  private:
   OneThread& executor_;

@@ -308,7 +308,7 @@ class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
   void begin(const object_store::PullRequest& request) {
     from_.process_.at(to_.process_.now() + lots().between(kGreetMin, kGreetMax), [self = shared_from_this(), request] {
       self->from_.program_->membership().node().offer(
-          request, [self](Result<Offer> offer) { self->on_offer(std::move(offer)); });
+          request, [self](Result<PullAnswer> offer) { self->on_offer(std::move(offer)); });
     });
     look_after_sender();
   }
@@ -316,7 +316,7 @@ class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
  private:
   Lots& lots() { return to_.kernel_.world().lots(); }
 
-  void on_offer(Result<Offer> offer) {
+  void on_offer(Result<PullAnswer> offer) {
     if (!offer) return end(offer.error());
     if (offer->instead) return end(std::optional{offer->instead});
     offer_ = *std::move(offer);
@@ -363,7 +363,7 @@ class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
   SimulatedHost& from_;
   const std::shared_ptr<object_store::Chunks> into_;
   Pulled done_;
-  Offer offer_;
+  PullAnswer offer_;
   std::size_t at_ = 0;
   bool ended_ = false;
   const TimePoint until_ = to_.process_.now() + kStreamTime;
