@@ -19,6 +19,7 @@ NAMESPACES = {
     "object_store": ["pharos::object_store", "pharos::object_store::detail"],
     "scheduler": ["pharos::scheduler"],
     "actors": [*PUBLIC, "pharos::actors"],
+    "node/src/head": ["pharos::node", "pharos::node::head"],
     "node": ["pharos::node", "pharos::node::detail"],
     "console": ["pharos::console"],
     "ml": ML,

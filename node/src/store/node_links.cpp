@@ -8,7 +8,7 @@
 namespace pharos::node {
 namespace {
 
-constexpr auto kConnectTime = std::chrono::seconds{3};
+constexpr auto kClaimConnectTime = std::chrono::seconds{3};
 
 // Keeps kNotFound, which says that there is no such node any more.
 Error not_reached(NodeId node, const Error& why) {
@@ -59,7 +59,7 @@ async::Async<Result<NodeLinks::Link>> NodeLinks::reach(NodeLinks* self, NodeId n
   if (std::exchange(there.connecting, true)) {
     async::Completion<Link> connected;
     there.waiting.push_back(connected);
-    co_return co_await connected.wait(async::Deadline::after(2 * kConnectTime, self->executor_.now()));
+    co_return co_await connected.wait(async::Deadline::after(2 * kClaimConnectTime, self->executor_.now()));
   }
   auto link = co_await connect(self, node);
   Neighbour& neighbour = self->neighbours_[node];
@@ -86,7 +86,7 @@ async::Async<Result<NodeLinks::Link>> NodeLinks::connect(NodeLinks* self, NodeId
   if (!address) co_return not_reached(node, address.error());
   const Introduction introduction{.purpose = Introduction::Purpose::kClaims, .caller = self->self_.value()};
   auto socket =
-      co_await self->host_.reach(*address, introduction, async::Deadline::after(kConnectTime, self->executor_.now()));
+      co_await self->host_.reach(*address, introduction, async::Deadline::after(kClaimConnectTime, self->executor_.now()));
   if (!socket) co_return not_reached(node, socket.error());
   const auto link = self->host_.make_link(*std::move(socket), net::Descriptors::kRefused);
   auto peer = net::Peer::make(self->executor_, link, *self);

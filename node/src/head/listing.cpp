@@ -1,23 +1,20 @@
-// Answers to users' questions: the head's nodes, actors, groups and jobs as rows of texts, and what the actors of a
-// program do.
+#include "head/listing.hpp"
 
 #include <algorithm>
 #include <limits>
-#include <set>
+#include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
-#include "head/head.hpp"
 #include "head/rows.hpp"
+#include "head/wait_reasons.hpp"
 #include "node/demands.hpp"
 #include "node/descriptions.hpp"
 
-namespace pharos::node {
+namespace pharos::node::head {
 namespace {
 
-constexpr std::size_t kUsesMax = 32;        // demands that are explained; each costs a look at all placed actors
-constexpr std::size_t kBundlesToldMax = 3;  // kinds of bundles that are explained for one group
-constexpr std::size_t kHoldersToldMax = 5;  // actors that are named as holders of what others wait for
 // Actors of a program in one answer, and as many more that wait: the size of a message is bounded.
 constexpr std::size_t kInspectedMax = 4096;
 
@@ -33,26 +30,6 @@ std::string text_of(const scheduler::Resources& resources) {
   return resources.empty() ? "" : resources.to_string();
 }
 
-std::string text_of(Strategy strategy) {
-  switch (strategy) {
-    case Strategy::kPack: return "pack";
-    case Strategy::kSpread: return "spread";
-    case Strategy::kStrictPack: return "strict pack";
-    case Strategy::kStrictSpread: return "strict spread";
-  }
-  return "";
-}
-
-std::string text_of(const std::vector<scheduler::Demand>& bundles) {
-  std::vector<std::string> parts;
-  for (const scheduler::Demand& bundle : bundles) parts.push_back(bundle.to_string());
-  return listed(parts);
-}
-
-bool is_placed(const std::vector<NodeId>& nodes) {
-  return std::all_of(nodes.begin(), nodes.end(), [](NodeId node) { return bool{node}; });
-}
-
 /// Returns "alive" for "it is alive".
 std::string state_of(std::string_view sentence) {
   for (const std::string_view begin : {"it is ", "it "}) {
@@ -65,7 +42,7 @@ std::string state_of(std::string_view sentence) {
 
 // Rows are filtered before they are cut. Without a filter only the rows that remain are made: to make those of 100 000
 // actors would take longer than a head may be silent.
-Result<wire::Rows> Head::list(const wire::ListRows& asked) const {
+Result<wire::Rows> Listing::list(const wire::ListRows& asked) const {
   const std::size_t first =
       asked.filters.empty() ? std::min(asked.limit, kRowsMax) : std::numeric_limits<std::size_t>::max();
   wire::Rows all;
@@ -88,9 +65,9 @@ Result<wire::Rows> Head::list(const wire::ListRows& asked) const {
   return select_rows(std::move(all), asked);
 }
 
-wire::Rows Head::list_nodes() const {
+wire::Rows Listing::list_nodes() const {
   wire::Rows all{{"id", "address", "state", "has", "actors_have", "tasks_have", "labels"}, {}, 0, 0};
-  for (const auto& [id, node] : nodes_) {
+  for (const auto& [id, node] : nodes_.all()) {
     const scheduler::Fleet::Node* const known = placement_.fleet().find(id);
     if (known == nullptr) continue;  // a program's own node, which offers no resources
     scheduler::Resources taken = known->ledger.total();
@@ -98,33 +75,16 @@ wire::Rows Head::list_nodes() const {
     std::vector<std::string> labels;
     for (const auto& [name, value] : known->labels) labels.push_back(name + "=" + value);
     all.rows.push_back({to_string(id), node.address.empty() ? "the head's" : node.address,
-                        away_.contains(id) ? "silent"
-                        : known->closed    ? "drains"
-                                           : "alive",
+                        nodes_.is_silent(id) ? "silent"
+                        : known->closed      ? "drains"
+                                             : "alive",
                         text_of(known->ledger.total()), text_of(taken), text_of(known->tasks), listed(labels)});
   }
   return all;
 }
 
-std::string Head::reason_of(const wire::StartActor& making, Uses& known) const {
-  const scheduler::Demand demand = demand_of(making.demand);
-  if (!making.demand.group) return "it waits for " + demand.to_string() + use_of(demand, making.asker.job, known);
-  std::string reason = "it waits for " + demand.amounts.to_string() + " of its group";
-  if (const auto group = groups_.find(making.demand.group); group != groups_.end()) {
-    reason += " \"" + group->second.label + '"' + (is_placed(group->second.nodes) ? "" : ", which waits for room");
-  }
-  return reason;
-}
-
-/// Returns a text like ": 1 of 1 GPUs are in use, by actor "a""; empty once kUsesMax demands have been explained.
-const std::string& Head::use_of(const scheduler::Demand& demand, JobId asker, Uses& known) const {
-  const auto [entry, is_new] = known.try_emplace({asker, demand});
-  if (is_new && known.size() <= kUsesMax) entry->second = ": " + describe_use(demand, asker);
-  return entry->second;
-}
-
-wire::Rows Head::list_actors(std::size_t first) const {
-  Uses uses;
+wire::Rows Listing::list_actors(std::size_t first) const {
+  WaitReasons reasons{placement_, incarnations_, groups_};
   wire::Rows all{
       {"id", "name", "namespace", "state", "node", "job", "incarnation", "restarts", "has", "why"}, {}, 0, 0};
   auto actors = actors_.look();
@@ -133,47 +93,53 @@ wire::Rows Head::list_actors(std::size_t first) const {
     keep_first(actors, first, [](const auto& a, const auto& b) { return a.actor < b.actor; });
   }
   for (const auto& seen : actors) {
-    const auto making = makings_.find(seen.actor);
-    const auto running = running_.find(seen.actor);
+    const wire::StartActor* const making = incarnations_.find_making(seen.actor);
+    const auto* const running = incarnations_.running().find(seen.actor);
     std::string why = seen.why == nullptr ? "" : seen.why->message();
-    if (unplaced_.contains(seen.actor) && making != makings_.end()) why = reason_of(making->second, uses);
+    if (incarnations_.unplaced().contains(seen.actor) && making != nullptr) why = reasons.of_actor(*making);
     all.rows.push_back({to_string(seen.actor), seen.spec->label, seen.spec->name.empty() ? "" : seen.spec->name_space,
-                        state_of(seen.state), running == running_.end() ? "" : to_string(running->second.node),
+                        state_of(seen.state), running == nullptr ? "" : to_string(running->node),
                         to_string(seen.spec->job), std::to_string(seen.incarnation), std::to_string(seen.restarts),
-                        making == makings_.end() ? "" : text_of(demand_of(making->second.demand).amounts), why});
+                        making == nullptr ? "" : text_of(demand_of(making->demand).amounts), why});
   }
   return all;
 }
 
-wire::Rows Head::list_groups() const {
+wire::Rows Listing::list_groups() const {
   wire::Rows all{{"id", "name", "strategy", "state", "bundles", "nodes", "job"}, {}, 0, 0};
-  for (const auto& [id, group] : groups_) {
+  for (const auto& [id, group] : groups_.all()) {
     std::vector<std::string> nodes;
     for (const NodeId node : group.nodes) nodes.push_back(node ? to_string(node) : "none");
-    const bool placed = is_placed(group.nodes);
-    const std::string state = !placed ? "waits for room" : group.unheld.empty() ? "ready" : "waits for tasks to end";
-    all.rows.push_back({to_string(id), group.label, text_of(group.strategy), state, text_of(group.bundles),
+    const std::string state = !group.has_places()    ? "waits for room"
+                              : group.unheld.empty() ? "ready"
+                                                     : "waits for tasks to end";
+    all.rows.push_back({to_string(id), group.label, head::text_of(group.strategy), state, head::text_of(group.bundles),
                         listed(nodes), to_string(group.asker.job)});
   }
   return all;
 }
 
-wire::Rows Head::list_jobs() const {
+wire::Rows Listing::list_jobs() const {
   wire::Rows all{{"id", "program", "state", "node"}, {}, 0, 0};
-  for (const auto& [id, job] : jobs_) {
+  for (const auto& [id, job] : jobs_.all()) {
     const char* const state = !job.node ? "has ended; its detached actors continue" : job.stopping ? "stops" : "runs";
     all.rows.push_back({to_string(id), job.program.executable, state, job.node ? to_string(job.node) : ""});
   }
   return all;
 }
 
-wire::Rows Head::list_pending(std::size_t first) const {
+wire::Rows Listing::list_pending(std::size_t first) const {
   wire::Rows all{{"what", "why", "job"}, {}, 0, 0};
-  Uses uses;
-  list_waiting_groups(all, uses);
+  WaitReasons reasons{placement_, incarnations_, groups_};
+  for (const auto& [id, group] : groups_.all()) {
+    if (group.has_places() && group.unheld.empty()) continue;
+    all.rows.push_back({"group \"" + group.label + '"', reasons.of_group(group), to_string(group.asker.job)});
+  }
   list_waiting_tasks(all);
   std::vector<const wire::StartActor*> waiting;
-  for (const auto& [actor, incarnation] : unplaced_) waiting.push_back(&makings_.at(actor));
+  for (const auto& [actor, incarnation] : incarnations_.unplaced()) {
+    waiting.push_back(incarnations_.find_making(actor));
+  }
   if (first < waiting.size()) {
     all.matching = all.rows.size() + waiting.size();
     keep_first(waiting, first, [](const auto* a, const auto* b) {
@@ -181,29 +147,13 @@ wire::Rows Head::list_pending(std::size_t first) const {
     });
   }
   for (const wire::StartActor* const making : waiting) {
-    all.rows.push_back({"actor \"" + making->label + '"', reason_of(*making, uses), to_string(making->asker.job)});
+    all.rows.push_back({"actor \"" + making->label + '"', reasons.of_actor(*making), to_string(making->asker.job)});
   }
   return all;
 }
 
-void Head::list_waiting_groups(wire::Rows& to, Uses& uses) const {
-  for (const auto& [id, group] : groups_) {
-    const bool placed = is_placed(group.nodes);
-    if (placed && group.unheld.empty()) continue;
-    std::string why = (placed ? "it waits for tasks to leave " : "it waits for ") + text_of(group.bundles) + " (" +
-                      text_of(group.strategy) + ")";
-    std::set<scheduler::Demand> kinds;
-    for (std::size_t i = 0; i < group.bundles.size() && kinds.size() < kBundlesToldMax; ++i) {
-      if (!group.nodes[i] && kinds.insert(group.bundles[i]).second) {
-        why += use_of(group.bundles[i], group.asker.job, uses);
-      }
-    }
-    to.rows.push_back({"group \"" + group.label + '"', std::move(why), to_string(group.asker.job)});
-  }
-}
-
-void Head::list_waiting_tasks(wire::Rows& to) const {
-  for (const auto& [id, node] : nodes_) {
+void Listing::list_waiting_tasks(wire::Rows& to) const {
+  for (const auto& [id, node] : nodes_.all()) {
     const scheduler::Fleet::Node* const known = placement_.fleet().find(id);
     if (known == nullptr) continue;
     scheduler::Resources left = known->ledger.left();
@@ -217,19 +167,18 @@ void Head::list_waiting_tasks(wire::Rows& to) const {
   }
 }
 
-void Head::describe_actors(NodeId from, const wire::Asker& asker) {
+wire::Inspected Listing::inspect(NodeId from, const wire::Asker& asker) const {
   wire::Inspected answer{.cluster = placement_.fleet().total().amounts(), .number = asker.number};
-  Uses uses;
-  for (const auto& [actor, making] : makings_) {
+  WaitReasons reasons{placement_, incarnations_, groups_};
+  for (const auto& [actor, making] : incarnations_.makings()) {
     if (making.asker.job != asker.job) continue;
-    const bool waits = unplaced_.contains(actor);
+    const bool waits = incarnations_.unplaced().contains(actor);
     if (answer.workers.size() >= (waits ? 2 * kInspectedMax : kInspectedMax)) continue;
     wire::InspectedWorker told{.actor = actor, .label = making.label, .state = std::string{actors_.describe(actor)}};
-    if (waits) told.state = reason_of(making, uses);
-    if (const auto running = running_.find(actor); running != running_.end()) {
-      const NodeId node = running->second.node;
+    if (waits) told.state = reasons.of_actor(making);
+    if (const auto* const running = incarnations_.running().find(actor)) {
       told.amounts = making.demand.amounts;
-      if (node != from) told.elsewhere = describe_node(node, address_of(node));
+      if (running->node != from) told.elsewhere = describe_node(running->node, nodes_.address_of(running->node));
     }
     answer.workers.push_back(std::move(told));
   }
@@ -237,27 +186,7 @@ void Head::describe_actors(NodeId from, const wire::Asker& asker) {
     answer.workers.push_back(
         {.actor = actor, .label = actors_.find_spec(actor)->label, .state = std::string{actors_.describe(actor)}});
   }
-  tell(from, std::move(answer));
+  return answer;
 }
 
-std::string Head::describe_use(const scheduler::Demand& demand, JobId asker) const {
-  auto [text, holders] = placement_.shortage_of(demand);
-  std::size_t told = 0;
-  for (const ActorId holder : holders) {
-    if (++told > kHoldersToldMax) break;
-    text += told == 1 ? ", by " : ", ";
-    if (const auto other = makings_.find(holder); other == makings_.end()) {
-      text += "an actor that ends";
-    } else if (other->second.asker.job != asker) {
-      text += "an actor of another program";
-    } else {
-      text += "actor \"" + other->second.label + '"';
-    }
-  }
-  if (holders.size() > kHoldersToldMax) {
-    text += " and " + std::to_string(holders.size() - kHoldersToldMax) + " other actors";
-  }
-  return text;
-}
-
-}  // namespace pharos::node
+}  // namespace pharos::node::head

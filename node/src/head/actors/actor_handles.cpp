@@ -1,0 +1,58 @@
+#include "head/actors/actor_handles.hpp"
+
+#include <chrono>
+
+#include <pharos/base/log.hpp>
+
+namespace pharos::node::head {
+namespace {
+
+constexpr Duration kLetGoTime = std::chrono::milliseconds{20};  // before the release of a handle counts
+
+}  // namespace
+
+void ActorHandles::find_for(NodeId from, const wire::FindActor& asked) {
+  const auto found = find(asked);
+  if (!found) return events_.tell(from, wire::Refused{asked.asker.number, found.error()});
+  events_.tell(from, wire::ActorFound{*found, actors_.find_spec(*found)->label, asked.asker.number});
+}
+
+// Calls name functions by numbers that hold within one build only, so the caller has to be of the actor's build.
+Result<ActorId> ActorHandles::find(const wire::FindActor& find) {
+  PHAROS_TRY(const ActorId found, actors_.find(find.name_space, find.name, find.type, find.asker.caller));
+  const JobTable::Job* const asking = jobs_.find(find.asker.job);
+  const JobTable::Job* const its = jobs_.find(actors_.find_spec(found)->job);
+  if (asking == nullptr || its == nullptr || asking->program.build_id == its->program.build_id) return found;
+  effects_.apply(actors_.hold(found, find.asker.caller, -1));
+  return Error{
+      ErrorCode::kFailedPrecondition,
+      "actor \"" + find.name + "\" belongs to another build of the program, which runs from " + its->program.executable,
+      "Stop the actor and start it from this build, or call it from a program of its own build."};
+}
+
+void ActorHandles::hold(const wire::HoldActor& hold) {
+  const auto count = [this, hold] { effects_.apply(actors_.hold(hold.actor, hold.asker.caller, hold.count)); };
+  if (hold.count >= 0) return count();
+  // A handle may be passed on and then released before the message of its new holder has come.
+  events_.run_later(kLetGoTime, count);
+}
+
+void ActorHandles::restore_hold(const wire::Report::Hold& hold) {
+  effects_.apply(actors_.restore_hold(hold.actor, hold.caller, hold.count));
+}
+
+void ActorHandles::kill(const wire::KillActor& kill) {
+  const auto* const spec = actors_.find_spec(kill.actor);
+  if (spec == nullptr) return;
+  if (spec->job != kill.asker.job && !spec->detached) {
+    // The asker does not wait for an answer, so the refusal goes to the log.
+    log(LogLevel::kWarn, "a program tried to end an actor of another program; the actor goes on",
+        {kv("actor", spec->label), kv("program", kill.asker.job), kv("its_program", spec->job)});
+    return;
+  }
+  if (!kill.gently) return effects_.apply(actors_.kill(kill.actor, "its program ended it"));
+  effects_.apply(actors_.stop(kill.actor, kill.why.empty() ? "was told to stop" : kill.why,
+                              std::chrono::milliseconds{kill.grace_ms}));
+}
+
+}  // namespace pharos::node::head

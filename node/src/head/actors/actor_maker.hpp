@@ -1,0 +1,46 @@
+#pragma once
+
+#include <pharos/base/id.hpp>
+#include <pharos/scheduler/actor_table.hpp>
+#include <pharos/wire/message.hpp>
+
+#include "head/actors/actor_connections.hpp"
+#include "head/actors/incarnations.hpp"
+#include "head/effects.hpp"
+#include "head/events.hpp"
+#include "head/group_table.hpp"
+#include "head/recovery.hpp"
+
+namespace pharos::node::head {
+
+/// Creates actors as callers ask: checks what they ask for, and then tells ActorTable. An actor may be promised first,
+/// and is started when the arguments of its constructor are ready; or its promise is broken.
+/// Owned by Head; on its strand.
+class ActorMaker {
+ public:
+  ActorMaker(Events& events, scheduler::ActorTable& actors, const GroupTable& groups, Recovery& recovery,
+             Incarnations& incarnations, ActorConnections& connections, Effects& effects)
+      : events_{events},
+        actors_{actors},
+        groups_{groups},
+        recovery_{recovery},
+        incarnations_{incarnations},
+        connections_{connections},
+        effects_{effects} {}
+
+  /// Returns whether ActorTable knows the actor now. If not, the question was refused or put off.
+  bool promise(NodeId from, const wire::PromiseActor& promise);
+  bool start(NodeId from, wire::StartActor start);
+  void break_promise(const wire::BreakPromise& broken);
+
+ private:
+  Events& events_;
+  scheduler::ActorTable& actors_;
+  const GroupTable& groups_;
+  Recovery& recovery_;
+  Incarnations& incarnations_;
+  ActorConnections& connections_;
+  Effects& effects_;
+};
+
+}  // namespace pharos::node::head

@@ -1,0 +1,128 @@
+#include "head/actors/actor_records.hpp"
+
+#include <utility>
+
+#include "head/head_keys.hpp"
+#include "head/shares.hpp"
+#include "node/demands.hpp"
+
+namespace pharos::node::head {
+namespace {
+
+/// What ActorTable has to know of an actor to restore it.
+struct RestoredActor {
+  ActorId actor;
+  scheduler::ActorSpec spec;
+  CallerId creator{};
+  scheduler::ActorTable::Life life{};
+};
+
+/// Returns nullopt if the records do not fit each other.
+std::optional<RestoredActor> read(const wire::ActorLife* life, const wire::StartActor* making,
+                                  const wire::PromiseActor* promise) {
+  const bool is_over = life != nullptr && life->over;
+  if (!is_over && (making == nullptr) == (promise == nullptr)) return std::nullopt;
+  if (!is_over && (making != nullptr) != (life != nullptr)) return std::nullopt;
+  RestoredActor actor;
+  if (is_over) {
+    actor.spec.job = life->job;
+    actor.spec.label = life->label;
+  } else if (making != nullptr) {
+    if (!checked(making->demand)) return std::nullopt;
+    actor.spec = spec_of(*making);
+    actor.creator = making->asker.caller;
+  } else {
+    actor.spec = spec_of(*promise);
+    actor.creator = promise->asker.caller;
+  }
+  if (promise != nullptr) actor.actor = promise->actor;
+  if (life != nullptr) {
+    actor.actor = life->actor;
+    actor.life = {.incarnation = life->incarnation,
+                  .restarts = life->restarts,
+                  .backoff = life->backoff,
+                  .waits = life->waits,
+                  .has_process = is_over ? bool{life->has.node} : !life->waits,
+                  .over = life->over};
+  }
+  return actor;
+}
+
+}  // namespace
+
+void ActorRecords::write(ActorId actor) {
+  if (!events_.has_records()) return;
+  const auto* const spec = actors_.find_spec(actor);
+  if (spec == nullptr || actors_.life(actor).over) events_.erase(actor_key(actor));
+  if (const auto life = life_record(actor)) {
+    events_.put(life_key(actor), *life);
+  } else if (spec == nullptr) {
+    events_.erase(life_key(actor));
+  }
+}
+
+/// Returns nullopt if the actor is not known, or is only promised.
+std::optional<wire::ActorLife> ActorRecords::life_record(ActorId actor) const {
+  const auto* const spec = actors_.find_spec(actor);
+  if (spec == nullptr) return std::nullopt;
+  const auto life = actors_.life(actor);
+  if (life.incarnation == 0 && !life.over) return std::nullopt;
+  wire::ActorLife record{.actor = actor,
+                         .incarnation = life.incarnation,
+                         .restarts = life.restarts,
+                         .backoff = life.backoff,
+                         .waits = life.waits};
+  if (life.over) {
+    record.over = life.over;
+    record.label = spec->label;
+    record.job = spec->job;
+  }
+  if (const auto* const last_end = incarnations_.find_last_end(actor)) {
+    record.last_end = last_end->reason;
+    record.out_of_memory = last_end->out_of_memory;
+  }
+  const auto* const running = incarnations_.running().find(actor, life.incarnation);
+  if (const auto seat = placement_.seat_of(actor); life.has_process && running != nullptr) {
+    // An actor that was restored at a node which is gone has no seat.
+    record.has = seat ? share_of(seat->node, *seat->allotment) : wire::Share{running->node, {}, {}};
+    record.group = seat ? seat->group : GroupId{};
+    record.bundle = seat ? seat->bundle : 0;
+  }
+  return record;
+}
+
+void ActorRecords::add_records(std::map<std::string, std::optional<wire::Message>>& to) const {
+  for (const auto& seen : actors_.look()) {
+    if (seen.why == nullptr) to.emplace(actor_key(seen.actor), std::nullopt);
+    if (auto life = life_record(seen.actor)) to.emplace(life_key(seen.actor), *std::move(life));
+  }
+}
+
+bool ActorRecords::restore(const wire::ActorLife* life, const wire::StartActor* making,
+                           const wire::PromiseActor* promise) {
+  const auto restored = read(life, making, promise);
+  if (!restored || !jobs_.contains(restored->spec.job)) return false;
+  const auto& [actor, spec, creator, lived] = *restored;
+  const bool is_placed = lived.has_process && life->has.node;
+  if (is_placed && recovery_.expects(life->has.node) && !restore_seat(*life)) return false;
+  if (!actors_.restore(actor, spec, creator, lived, events_.now())) {
+    placement_.give_back(actor);  // has no effects: nothing is placed before all is restored
+    return false;
+  }
+  if (making != nullptr && !lived.over) incarnations_.restore_making(actor, *making);
+  if (lived.waits) incarnations_.keep_back_if_exclusive(actor);
+  if (is_placed) incarnations_.restore_running(actor, lived.incarnation, life->has.node);
+  if (life != nullptr && !life->last_end.empty()) {
+    incarnations_.restore_last_end(actor, life->last_end, life->out_of_memory);
+  }
+  return true;
+}
+
+bool ActorRecords::restore_seat(const wire::ActorLife& life) {
+  const auto allotment = allotment_of(life.has);
+  if (!allotment) return false;
+  return life.group ? placement_.restore_in_group(life.actor, life.group, life.bundle, *allotment)
+                    : placement_.restore(life.actor, life.has.node, *allotment);
+}
+
+}  // namespace pharos::node::head

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+
+#include <pharos/base/clock.hpp>
+#include <pharos/base/id.hpp>
+#include <pharos/base/result.hpp>
+#include <pharos/scheduler/placement.hpp>
+#include <pharos/wire/message.hpp>
+
+#include "head/actors/incarnations.hpp"
+#include "head/effects.hpp"
+#include "head/events.hpp"
+#include "head/node_table.hpp"
+#include "head/recovery.hpp"
+
+namespace pharos::node::head {
+
+/// Draining nodes. Nothing new is placed on such a node. Actors that may be restarted move to another node after the
+/// calls that they run. Actors whose place others may take (StartActor::leaves) are stopped, with notice. The remaining
+/// actors and the tasks end by themselves or when the time limit is over. Then the node ends.
+/// Owned by Head; on its strand.
+class Drains {
+ public:
+  Drains(Events& events, scheduler::Placement& placement, const NodeTable& nodes, const Recovery& recovery,
+         Incarnations& incarnations, Effects& effects)
+      : events_{events},
+        placement_{placement},
+        nodes_{nodes},
+        recovery_{recovery},
+        incarnations_{incarnations},
+        effects_{effects} {}
+
+  /// Answers a user who wants a node to drain.
+  void begin_for(NodeId from, const wire::DrainNode& drain);
+  /// Continues the drain of an earlier head. The node has the whole time limit once more. Returns false if the node is
+  /// not expected.
+  bool restore(const wire::DrainNode& drain);
+  /// The node is gone. Returns whether it drained.
+  bool end(NodeId node);
+  bool contains(NodeId node) const { return limits_.contains(node); }
+  /// The draining nodes, each with its time limit.
+  const std::map<NodeId, TimePoint>& all() const { return limits_; }
+
+ private:
+  Result<void> begin(const wire::DrainNode& drain);
+  void add(const wire::DrainNode& drain);
+  void look_later();
+  void go_on(NodeId node, TimePoint limit);
+
+  Events& events_;
+  scheduler::Placement& placement_;
+  const NodeTable& nodes_;
+  const Recovery& recovery_;
+  Incarnations& incarnations_;
+  Effects& effects_;
+  std::map<NodeId, TimePoint> limits_;
+};
+
+}  // namespace pharos::node::head

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+
+#include <pharos/base/id.hpp>
+#include <pharos/scheduler/placement.hpp>
+#include <pharos/wire/message.hpp>
+
+#include "head/events.hpp"
+#include "head/job_table.hpp"
+#include "head/node_table.hpp"
+#include "head/recovery.hpp"
+#include "head/request_numbers.hpp"
+
+namespace pharos::node::head {
+
+/// Leases of one node's workers to callers of another node. The head chooses the worker's node, asks it, and passes its
+/// answer on to the caller's node. It remembers each lease until the worker is returned or one of the two nodes is
+/// lost. Owned by Head; on its strand.
+class FarLeases {
+ public:
+  FarLeases(Events& events, scheduler::Placement& placement, JobTable& jobs, const NodeTable& nodes, Recovery& recovery,
+            RequestNumbers& numbers)
+      : events_{events}, placement_{placement}, jobs_{jobs}, nodes_{nodes}, recovery_{recovery}, numbers_{numbers} {}
+
+  /// The caller's node asks for a worker at another node.
+  void request(NodeId from, const wire::LeaseWorker& lease);
+  /// The worker's node answers a request.
+  void grant(NodeId from, const wire::LeaseGranted& granted);
+  void refuse(wire::Refused refused);
+  /// The caller's node returns the worker.
+  void take_back(const wire::ReturnLease& returned) { end(returned.worker, returned.broken); }
+  /// The worker's node says that the worker has ended.
+  void note_worker_ended(const wire::WorkerEnded& ended);
+  /// The worker's node wants workers back, all from one caller. If the message is lost, the node repeats it.
+  void recall(const wire::RecallLeases& recalled);
+
+  void end_caller(CallerId caller);
+  void end_job(JobId job);
+  /// Requests that waited at the lost node are made again at another one.
+  void lose_node(NodeId node);
+
+  void take_report(NodeId from, const wire::Report& report);
+  /// All nodes have reported: keeps the leases that both nodes have reported, and ends the others.
+  void settle(const std::function<bool(CallerId)>& is_there);
+
+  std::size_t requested() const { return requests_.size(); }
+  std::size_t granted() const { return leases_.size(); }
+
+ private:
+  /// A lease that is requested or granted.
+  struct Lease {
+    NodeId at;          // the worker's node
+    NodeId asked_from;  // the caller's node; unset: it was lost, or has not reported yet
+    wire::Asker asker;
+    wire::Demand demand;
+    bool nested;
+    bool only_now;
+  };
+
+  Result<NodeId> node_for(const scheduler::Demand& demand, const wire::LeaseWorker& lease, NodeId from);
+  void request_again(const Lease& lease);
+  void end(WorkerId worker, bool broken);
+
+  Events& events_;
+  scheduler::Placement& placement_;
+  JobTable& jobs_;
+  const NodeTable& nodes_;
+  Recovery& recovery_;
+  RequestNumbers& numbers_;
+  std::unordered_map<std::uint64_t, Lease> requests_;  // by the number of the request to the worker's node
+  std::unordered_map<WorkerId, Lease> leases_;
+  // In a recovery: leased workers, and the node that says that its caller has leased them.
+  std::unordered_map<WorkerId, NodeId> borrowed_;
+};
+
+}  // namespace pharos::node::head

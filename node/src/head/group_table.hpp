@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include <pharos/base/id.hpp>
+#include <pharos/scheduler/placement.hpp>
+#include <pharos/wire/message.hpp>
+
+#include "head/effects.hpp"
+#include "head/events.hpp"
+#include "head/recovery.hpp"
+
+namespace pharos::node::head {
+
+/// The placement groups of a cluster: which caller has asked for each, and which nodes have set its bundles aside.
+/// Placement chooses the nodes. Tasks may still use the resources there, so each node is asked to set its bundles
+/// aside, and the group is ready when all nodes have done so.
+/// Owned by Head; on its strand.
+class GroupTable {
+ public:
+  struct Group {
+    wire::Asker asker;
+    NodeId asked_from;
+    std::string label;
+    Strategy strategy;
+    std::vector<scheduler::Demand> bundles;
+    std::vector<NodeId> nodes;                 ///< node of each bundle; unset: the bundle has no place
+    std::unordered_set<std::uint32_t> unheld;  ///< bundles that their nodes have not set aside yet
+    bool answered = false;
+    std::unordered_set<std::uint32_t> restored{};  ///< bundles of the records that their nodes have not reported yet
+    bool has_places() const;
+  };
+
+  GroupTable(Events& events, scheduler::Placement& placement, Recovery& recovery, Effects& effects)
+      : events_{events}, placement_{placement}, recovery_{recovery}, effects_{effects} {}
+
+  // ---- Messages
+
+  void place(NodeId from, wire::PlaceGroup place);
+  void remove(NodeId from, const wire::RemoveGroup& remove);
+  void note_held(NodeId from, const wire::BundleHeld& held);
+
+  // ---- Effects of Placement
+
+  void note_placed(const scheduler::GroupPlaced& placed);
+  void refuse(const scheduler::GroupUnplaceable& refused);
+  void release(const scheduler::BundleFreed& freed);
+
+  // ---- Events elsewhere
+
+  void end_caller(CallerId caller);
+  void end_job(JobId job);
+  /// The bundles at this node are lost. To be called before Placement hears of it.
+  void lose_node(NodeId node);
+
+  /// Returns whether an actor or a task of this job may use the group that it asks for, if any.
+  bool may_use(const wire::Demand& demand, JobId job) const;
+  /// Returns nullptr if the group is unknown or removed.
+  const Group* find(GroupId group) const;
+  const std::unordered_map<GroupId, Group>& all() const { return groups_; }
+
+  // ---- Records and recovery
+
+  /// Records the groups that have changed in the present event.
+  void write_changes();
+  /// Adds what the records have to contain, as Head::recorded().
+  void add_records(std::map<std::string, std::optional<wire::Message>>& to) const;
+  /// Restores a group from its two records. Returns false if they do not fit. Of a group whose job is over
+  /// (`job_lasts` is false) nothing is restored: the nodes end the actors that still use it.
+  bool restore(const wire::PlaceGroup* place, const wire::GroupPlaces* places, bool job_lasts);
+  /// Removes the group again that an earlier head had removed, except for what actors still use of it.
+  void remove_again(GroupId group);
+  /// Lets the bundles that have lost their places wait for others.
+  void replace_all();
+  void take_report(NodeId from, const wire::Report& report);
+
+ private:
+  std::optional<wire::GroupPlaces> places_record(GroupId group) const;
+  void remove(GroupId group);
+  void remove_if(const std::function<bool(const Group&)>& goes);
+  void hold(GroupId group, std::uint32_t index, NodeId node, const scheduler::Allotment& allotment);
+  void answer_if_held(Group& group);
+
+  Events& events_;
+  scheduler::Placement& placement_;
+  Recovery& recovery_;
+  Effects& effects_;
+  std::unordered_map<GroupId, Group> groups_;
+  std::unordered_set<GroupId> changed_;  // groups whose places have changed in the present event
+  std::unordered_set<GroupId> removed_;  // removed groups of which actors still use a part
+};
+
+}  // namespace pharos::node::head
