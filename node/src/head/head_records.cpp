@@ -28,11 +28,11 @@ using namespace std::chrono_literals;
 
 constexpr auto kConfirmTime = 100ms;
 
-wire::Share share_of(NodeId node, const scheduler::Allotment& allotment) {
+wire::NodeResources share_of(NodeId node, const scheduler::Allotment& allotment) {
   return {node, allotment.amounts.amounts(), to_wire(allotment.gpus)};
 }
 
-Result<scheduler::Allotment> allotment_of(const wire::Share& share) {
+Result<scheduler::Allotment> allotment_of(const wire::NodeResources& share) {
   PHAROS_TRY(scheduler::Resources amounts, scheduler::Resources::checked(share.amounts));
   return scheduler::Allotment{std::move(amounts), shares_of(share.gpus)};
 }
@@ -136,7 +136,7 @@ std::optional<wire::ActorLife> Head::life_record(ActorId actor) const {
   const Running* const running = find_running(actor, life.incarnation);
   if (const auto seat = placement_.seat_of(actor); life.has_process && running != nullptr) {
     // An actor that was restored at a node which is gone has no seat.
-    record.has = seat ? share_of(seat->node, *seat->allotment) : wire::Share{running->node, {}, {}};
+    record.has = seat ? share_of(seat->node, *seat->allotment) : wire::NodeResources{running->node, {}, {}};
     record.group = seat ? seat->group : GroupId{};
     record.bundle = seat ? seat->bundle : 0;
   }
@@ -304,7 +304,7 @@ bool Head::restore_group(const wire::PlaceGroup* place, const wire::GroupPlaces*
     spec.bundles.push_back(*std::move(demand));
   }
   std::vector<scheduler::Placement::BundlePlace> found;
-  for (const wire::Share& share : places->places) {
+  for (const wire::NodeResources& share : places->places) {
     auto allotment = allotment_of(share);
     if (!allotment) return false;
     found.push_back({share.node, *std::move(allotment)});

@@ -205,7 +205,7 @@ class Node final : public net::Peer::Owner {
   void look_for_slow_workers();
   static async::Async<void> serve(Node* self, std::shared_ptr<Worker> worker, Served served);
   std::optional<Served> connect(const Worker& worker, const Client& user, std::uint64_t request,
-                                const wire::ActorAlive& alive, wire::Holding holding);
+                                const wire::ActorAlive& alive, wire::WorkerResources holding);
   // Memory.
   void watch_memory_if_needed();
   static async::Async<void> watch_memory(Node* self);

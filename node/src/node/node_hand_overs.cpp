@@ -61,7 +61,7 @@ void Node::look_for_slow_workers() {
 
 /// Connects a worker with a user of this machine. Returns the worker's end; nullopt if no connection could be made.
 std::optional<Node::Served> Node::connect(const Worker& worker, const Client& user, std::uint64_t request,
-                                          const wire::ActorAlive& alive, wire::Holding holding) {
+                                          const wire::ActorAlive& alive, wire::WorkerResources holding) {
   auto pair = host_.make_connection();
   if (!pair) {
     user.peer->respond(request, std::move(pair).error());

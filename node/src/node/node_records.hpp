@@ -66,7 +66,7 @@ struct Node::Worker {
   scheduler::ReservationId reservation;  // resources of its actor
   BundleKey bundle;                      // the bundle that those are a part of; unset: its actor is in no group
   std::vector<std::string> gpus;         // the GPUs that it sees
-  wire::Holding holding;                 // resources of the tasks of its far user
+  wire::WorkerResources holding;         // resources of the tasks of its far user
   std::string killed_because;            // a better reason than how its process ended; empty: not known
   bool constructed = false;              // its actor is constructed
   bool exclusive = false;                // it ends by itself if it does not hear from the head
