@@ -78,7 +78,7 @@ class CallerLink final : public net::Link::Handler,
   CallMarks& marks() { return marks_; }
   /// Returns whether this keeps objects or handles that the caller has not taken over yet.
   bool keeps_for_caller() const { return serves_.remote && !handed_over_.empty(); }
-  const wire::Holding& holding() const { return serves_.holding; }
+  const wire::WorkerResources& holding() const { return serves_.holding; }
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {

@@ -56,7 +56,7 @@ void Calls::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& reg
   caller_->join(std::move(node), registered);
 }
 
-Context Calls::context(const Instance& instance, const wire::Holding& held) const {
+Context Calls::context(const Instance& instance, const wire::WorkerResources& held) const {
   std::map<std::string, double> amounts;
   ByteCount memory;
   for (const auto& [name, amount] : held.amounts) {

@@ -30,7 +30,7 @@ struct Instance {
   ActorId actor;
   std::uint32_t incarnation = 0;
   std::string name_space;
-  wire::Holding holding;
+  wire::WorkerResources holding;
   Member member;  // its place, as its group said it last; group 0 if it is in no group
 
   void destroy() {
@@ -57,7 +57,7 @@ class Calls {
   WorkerId worker() const { return worker_; }
   /// Returns the context of code that runs as this actor (an Instance without an actor for a task), with these
   /// resources.
-  Context context(const Instance& instance, const wire::Holding& held) const;
+  Context context(const Instance& instance, const wire::WorkerResources& held) const;
   /// If this process is an actor's, returns the context for its threads that run no call; else nullopt.
   static std::optional<Context> context_of_process();
   Platform& platform() { return *platform_; }

@@ -98,7 +98,7 @@ Context Running::context() const {
   static const Instance kNone{};
   const bool is_actors = !is_task_ && in_place_of_ == nullptr;
   const Instance& instance = is_actors ? calls_.instance() : kNone;
-  const wire::Holding& held = is_task_ ? link_->holding() : calls_.instance().holding;
+  const wire::WorkerResources& held = is_task_ ? link_->holding() : calls_.instance().holding;
   Context its = calls_.context(instance, held);
   its.attempt = attempt_;
   its.trace = trace_;

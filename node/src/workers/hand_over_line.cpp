@@ -59,7 +59,7 @@ void HandOverLine::look_for_slow_workers() {
 }
 
 std::optional<HandOverLine::Served> connect(Host& host, const Worker& worker, const Client& user, std::uint64_t request,
-                                            const wire::ActorAlive& alive, wire::Holding holding) {
+                                            const wire::ActorAlive& alive, wire::WorkerResources holding) {
   auto pair = host.make_connection();
   if (!pair) {
     user.peer->respond(request, std::move(pair).error());

@@ -64,6 +64,6 @@ class HandOverLine {
 /// Connects a worker with a user of this machine, whose request is answered. `alive` says more of an actor. Returns the
 /// worker's end; nullopt if no connection could be made.
 std::optional<HandOverLine::Served> connect(Host& host, const Worker& worker, const Client& user, std::uint64_t request,
-                                            const wire::ActorAlive& alive, wire::Holding holding);
+                                            const wire::ActorAlive& alive, wire::WorkerResources holding);
 
 }  // namespace pharos::node

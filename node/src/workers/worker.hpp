@@ -67,7 +67,7 @@ struct Process {
 struct LeasedTo {
   std::shared_ptr<net::Peer> user{};  ///< a driver or a worker of this node
   CallerId far_user{};
-  wire::Holding holding{};  ///< resources of the tasks of a far user
+  wire::WorkerResources holding{};  ///< resources of the tasks of a far user
 };
 
 /// A worker, from the request to fork it until its end has been reported.

@@ -307,7 +307,7 @@ class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
 
   void begin(const object_store::PullRequest& request) {
     from_.process_.at(to_.process_.now() + lots().between(kGreetMin, kGreetMax), [self = shared_from_this(), request] {
-      self->from_.program_->membership().node().offer(
+      self->from_.program_->membership().node().answer_pull(
           request, [self](Result<PullAnswer> offer) { self->on_offer(std::move(offer)); });
     });
     look_after_sender();
