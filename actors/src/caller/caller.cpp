@@ -13,18 +13,18 @@
 #include <pharos/base/random.hpp>
 #include <pharos/scheduler/resources.hpp>
 
-#include "caller/filled.hpp"
+#include "caller/argument_filler.hpp"
 #include "caller/refused.hpp"
 #include "program/function_table.hpp"
 #include "program/thread_state.hpp"
-#include "results/lineage.hpp"
+#include "results/inherited_context.hpp"
 #include "worker/running_call.hpp"
 
 namespace pharos::detail {
 namespace {
 
 using namespace std::chrono_literals;
-using actors::CallLink;
+using actors::OutgoingCalls;
 
 constexpr auto kReasonTime = 1s;  // for the node to say why a worker ended
 constexpr auto kTendTime = 20ms;
@@ -80,17 +80,17 @@ std::string name_of(ResultCell& cell) {
 
 std::shared_ptr<ActorHandle> ActorHandle::make(const std::shared_ptr<Caller>& caller, ActorId id, std::string label) {
   std::shared_ptr<ActorHandle> actor{new ActorHandle{caller, id, std::move(label)}};
-  actor->link_ = caller->new_link(actor);
+  actor->calls_ = caller->open_calls(actor);
   return actor;
 }
 
 ActorHandle::ActorHandle(const std::shared_ptr<Caller>& caller, ActorId id, std::string label)
     : caller_{caller}, id_{id}, label_{std::move(label)} {}
 
-// A call whose arguments are not complete goes to the link at once, to keep its place in the order; an unordered call
-// only when they are.
+// A call whose arguments are not complete goes to the OutgoingCalls at once, to keep its place in the order; an
+// unordered call only when they are.
 CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments,
-                             CallLink::WhenFull when_full) {
+                             OutgoingCalls::WhenFull when_full) {
   const auto caller = caller_.lock();
   if (caller == nullptr) throw_error(actors::stopped());
   CellHandle cell = caller->new_cell();
@@ -107,24 +107,24 @@ CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunctio
   const auto incomplete = caller->prepare(cell, call, arguments);
   if (cell->ready()) return cell;
   if (incomplete != nullptr && options.unordered) {
-    if (when_full == CallLink::WhenFull::kRefuse && link_->refuses()) return {};
+    if (when_full == OutgoingCalls::WhenFull::kRefuse && calls_->refuses()) return {};
     if (!call.deadline.is_never()) caller->give_up_at(call.deadline, cell);
-    caller->complete_later(incomplete, [cell, link = link_](std::optional<Error> missing) mutable {
+    caller->complete_later(incomplete, [cell, calls = calls_](std::optional<Error> missing) mutable {
       if (missing) return cell->set_error(std::move(*missing));
-      if (!cell->ready()) link->send(std::move(cell), CallLink::WhenFull::kHold);  // ready: it was given up
+      if (!cell->ready()) calls->send(std::move(cell), OutgoingCalls::WhenFull::kHold);  // ready: it was given up
     });
     return cell;
   }
-  if (!link_->send(cell, when_full)) return {};
-  // Only after send(): while this thread waits for room there, the link itself looks at the deadline.
+  if (!calls_->send(cell, when_full)) return {};
+  // Only after send(): while this thread waits for room there, OutgoingCalls itself looks at the deadline.
   if (!call.deadline.is_never()) caller->give_up_at(call.deadline, cell);
   if (incomplete == nullptr) return cell;
-  caller->complete_later(incomplete, [cell, link = link_](std::optional<Error> missing) {
+  caller->complete_later(incomplete, [cell, calls = calls_](std::optional<Error> missing) {
     if (missing) {
-      if (!link->cancel(*cell)) return;  // the call was lost or cancelled
+      if (!calls->cancel(*cell)) return;  // the call was lost or cancelled
       cell->set_error(std::move(*missing));
     }
-    link->advance();
+    calls->advance();
   });
   return cell;
 }
@@ -183,22 +183,22 @@ std::shared_ptr<ActorHandle> ActorHandle::share() {
 }
 
 void ActorHandle::let_go_if_done() {
-  if (shares_.load() != 0 || link_->in_flight() != 0) return;
+  if (shares_.load() != 0 || calls_->in_flight() != 0) return;
   const auto caller = caller_.lock();
   if (caller == nullptr || caller->abandoned() || ended_.exchange(true)) return;
   caller->let_go(*this);
 }
 
-void ActorHandle::on_replies(CallLink&, std::size_t, Duration, std::size_t in_flight) {
+void ActorHandle::on_replies(OutgoingCalls&, std::size_t, Duration, std::size_t in_flight) {
   if (in_flight == 0 && shares_.load(std::memory_order_acquire) == 0) let_go_if_done();
 }
 
 // The incarnation that returns these calls ends, and another one will follow.
-void ActorHandle::on_returned(CallLink& link, std::vector<CellHandle> cells, bool) {
-  link.hold_for_next(std::move(cells));
+void ActorHandle::on_returned(OutgoingCalls& calls, std::vector<CellHandle> cells, bool) {
+  calls.hold_for_next(std::move(cells));
 }
 
-void ActorHandle::on_disconnected(CallLink&) {
+void ActorHandle::on_disconnected(OutgoingCalls&) {
   const auto caller = caller_.lock();
   if (caller != nullptr && !ended_.load()) caller->actor_disconnected(shared_from_this());
 }
@@ -206,7 +206,7 @@ void ActorHandle::on_disconnected(CallLink&) {
 // ---- Caller
 
 Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actors::FlushQueue> flush_queue,
-               CallLink::Side side)
+               OutgoingCalls::Side side)
     : platform_{std::move(platform)},
       executor_{platform_->executor()},
       flush_queue_{std::move(flush_queue)},
@@ -215,12 +215,12 @@ Caller::Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actor
       room_{std::make_shared<actors::WaitingRoom>(
           *platform_, [queue = flush_queue_.get()] { queue->flush_all(); }, [this](ResultCell& cell) { cancel(cell); },
           large_values_)},
-      recipes_{std::make_shared<actors::Recipes>(executor_, *large_values_, [this] { return new_cell(); })},
+      lineage_{std::make_shared<actors::Lineage>(executor_, *large_values_, [this] { return new_cell(); })},
       tasks_{*this, executor_, actors::Shape::of_cpus(1)},
       background_{executor_} {}
 
 std::shared_ptr<Caller> Caller::make(std::shared_ptr<actors::Platform> platform,
-                                     std::shared_ptr<actors::FlushQueue> flush_queue, CallLink::Side side) {
+                                     std::shared_ptr<actors::FlushQueue> flush_queue, OutgoingCalls::Side side) {
   std::shared_ptr<Caller> caller{new Caller{std::move(platform), std::move(flush_queue), side}};
   add_live(caller.get());
   return caller;
@@ -240,9 +240,9 @@ void Caller::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& re
   tasks_.set_requests_max(registered.cpus);
 }
 
-std::shared_ptr<CallLink> Caller::new_link(std::weak_ptr<CallLink::Observer> observer) {
-  return std::make_shared<CallLink>(registered_.caller, numbers_, platform_, flush_queue_, large_values_,
-                                    weak_from_this(), std::move(observer), side_);
+std::shared_ptr<OutgoingCalls> Caller::open_calls(std::weak_ptr<OutgoingCalls::Observer> observer) {
+  return std::make_shared<OutgoingCalls>(registered_.caller, numbers_, platform_, flush_queue_, large_values_,
+                                         weak_from_this(), std::move(observer), side_);
 }
 
 struct Caller::Incomplete {
@@ -250,8 +250,8 @@ struct Caller::Incomplete {
   CellHandle cell;
   std::vector<std::byte> bytes;
   std::shared_ptr<object_store::Object> object;  // has the bytes if they are many; `bytes` is then empty
-  std::vector<Hole> holes;
-  std::vector<std::shared_ptr<const void>> kept;  // for each hole, what keeps its result in memory
+  std::vector<Placeholder> placeholders;
+  std::vector<std::shared_ptr<const void>> kept;  // for each placeholder, what keeps its result in memory
   std::atomic<std::size_t> missing = 0;
   async::UniqueFunction<void(std::optional<Error>)> then;
 };
@@ -263,27 +263,27 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
     return nullptr;
   }
   for (const auto& kept : arguments.context.actors) cell->keep(kept);
-  if (arguments.holes().empty() && !arguments.bytes.in_room()) [[likely]] {
+  if (arguments.placeholders().empty() && !arguments.bytes.in_room()) [[likely]] {
     cell->set_call(call, arguments.bytes);
     return nullptr;
   }
   std::shared_ptr<object_store::Object> object;
   if (arguments.bytes.in_room()) cell->keep_argument(object = actors::room_of(arguments.bytes).seal());
-  const bool all_there =
-      std::all_of(arguments.holes().begin(), arguments.holes().end(), [](const auto& hole) { return hole.there(); });
+  const bool all_there = std::all_of(arguments.placeholders().begin(), arguments.placeholders().end(),
+                                     [](const auto& placeholder) { return placeholder.there(); });
   // The cell keeps these until the call has ended: the callee reads the objects in the store, and takes its own share
   // of the actors whose handles are in a result.
-  for (const Hole& hole : arguments.holes()) {
-    if (hole.object != nullptr) {
-      cell->keep_argument(hole.object);
+  for (const Placeholder& placeholder : arguments.placeholders()) {
+    if (placeholder.object != nullptr) {
+      cell->keep_argument(placeholder.object);
     } else {
-      cell->keep(std::make_shared<const CellHandle>(hole.cell));
+      cell->keep(std::make_shared<const CellHandle>(placeholder.cell));
     }
   }
   const auto own_bytes = [&] { return object == nullptr ? arguments.bytes.flattened() : std::vector<std::byte>{}; };
   if (all_there) {
-    Filled filled{*large_values_};
-    if (auto missing = filled.fill(own_bytes(), object.get(), arguments.holes())) {
+    ArgumentFiller filled{*large_values_};
+    if (auto missing = filled.fill(own_bytes(), object.get(), arguments.placeholders())) {
       cell->set_error(std::move(*missing));
     } else {
       const Encoder& payload = filled.payload(call.flags);
@@ -296,7 +296,7 @@ std::shared_ptr<Caller::Incomplete> Caller::prepare(const CellHandle& cell, Resu
   incomplete->cell = cell;
   incomplete->bytes = own_bytes();
   incomplete->object = std::move(object);
-  incomplete->holes = arguments.holes();
+  incomplete->placeholders = arguments.placeholders();
   return incomplete;
 }
 
@@ -317,7 +317,7 @@ CellHandle Caller::put(const Encoder& value) {
 void Caller::complete_later(const std::shared_ptr<Incomplete>& incomplete,
                             async::UniqueFunction<void(std::optional<Error>)> then) {
   incomplete->then = std::move(then);
-  incomplete->missing.store(incomplete->holes.size());
+  incomplete->missing.store(incomplete->placeholders.size());
   const auto filled_one = [self = weak_from_this(), incomplete] {
     if (incomplete->missing.fetch_sub(1) != 1) return;
     const auto caller = self.lock();
@@ -331,15 +331,15 @@ void Caller::complete_later(const std::shared_ptr<Incomplete>& incomplete,
     incomplete->place = ++last_incomplete_;
     incomplete_.emplace(incomplete->place, incomplete);
   }
-  incomplete->kept.resize(incomplete->holes.size());
-  for (std::size_t i = 0; i < incomplete->holes.size(); ++i) {
-    const Hole& hole = incomplete->holes[i];
-    if (!hole.cell) {
+  incomplete->kept.resize(incomplete->placeholders.size());
+  for (std::size_t i = 0; i < incomplete->placeholders.size(); ++i) {
+    const Placeholder& placeholder = incomplete->placeholders[i];
+    if (!placeholder.cell) {
       filled_one();
     } else {
-      hole.cell->when_ready([incomplete, filled_one, i] {
-        if (!Filled::reads(incomplete->holes[i])) return filled_one();
-        incomplete->holes[i].cell->when_readable([incomplete, filled_one, i](std::shared_ptr<const void> kept) {
+      placeholder.cell->when_ready([incomplete, filled_one, i] {
+        if (!ArgumentFiller::reads(incomplete->placeholders[i])) return filled_one();
+        incomplete->placeholders[i].cell->when_readable([incomplete, filled_one, i](std::shared_ptr<const void> kept) {
           incomplete->kept[i] = std::move(kept);
           filled_one();
         });
@@ -353,19 +353,19 @@ void Caller::complete(const std::shared_ptr<Incomplete>& incomplete) {
     const std::lock_guard lock{mutex_};
     if (incomplete_.erase(incomplete->place) == 0) return;  // it was given up, or failed with everything else
   }
-  Filled filled{*large_values_};
-  auto missing = filled.fill(incomplete->bytes, incomplete->object.get(), incomplete->holes);
+  ArgumentFiller filled{*large_values_};
+  auto missing = filled.fill(incomplete->bytes, incomplete->object.get(), incomplete->placeholders);
   if (!missing) incomplete->cell->complete_arguments(filled.payload(incomplete->cell->call().flags));
   incomplete->then(std::move(missing));
 }
 
 template <class Options>
 ResultCell::Call Caller::new_call(const RegisteredFunction& function, const Options& options) {
-  const auto lineage = actors::Lineage::of_new_call();
+  const auto inherited = actors::InheritedContext::of_new_call();
   ResultCell::Call call{.max_retries = static_cast<std::uint8_t>(std::clamp<std::int32_t>(options.max_retries, 0, 255)),
                         .function = function.index,
-                        .trace = lineage.trace,
-                        .deadline = std::min(options.deadline, lineage.deadline)};
+                        .trace = inherited.trace,
+                        .deadline = std::min(options.deadline, inherited.deadline)};
   if (const auto* const types = options.retry_on.registered()) call.retry_on = types->index + 1;
   return call;
 }
@@ -447,26 +447,27 @@ CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& 
     (*pool)->submit(cell);
     return cell;
   }
-  complete_later(incomplete, [this, cell, options, &holes = incomplete->holes](std::optional<Error> missing) {
-    if (missing) return cell->set_error(std::move(*missing));
-    if (cell->ready()) return;  // the task was given up
-    if (const auto best = pool_near(options, holes)) {
-      (*best)->submit(cell);
-    } else {
-      cell->set_error(Error{best.error()}.with_outcome(Outcome::kNotStarted));
-    }
-  });
+  complete_later(incomplete,
+                 [this, cell, options, &placeholders = incomplete->placeholders](std::optional<Error> missing) {
+                   if (missing) return cell->set_error(std::move(*missing));
+                   if (cell->ready()) return;  // the task was given up
+                   if (const auto best = pool_near(options, placeholders)) {
+                     (*best)->submit(cell);
+                   } else {
+                     cell->set_error(Error{best.error()}.with_outcome(Outcome::kNotStarted));
+                   }
+                 });
   return cell;
 }
 
 // Prefers the node where most bytes of the arguments lie, if the difference is large and the options name no node.
-Result<actors::TaskPool*> Caller::pool_near(TaskOptions options, const std::vector<Hole>& holes) {
+Result<actors::TaskPool*> Caller::pool_near(TaskOptions options, const std::vector<Placeholder>& placeholders) {
   if (options.node || options.near || options.spread) return pool_of(options);
   std::map<NodeId, std::size_t> bytes;
-  for (const Hole& hole : holes) {
-    if (hole.what == Hole::kObject) {
-      bytes[hole.object->nearest()] += hole.size;
-    } else if (const auto* const stored = hole.cell ? hole.cell->stored() : nullptr) {
+  for (const Placeholder& placeholder : placeholders) {
+    if (placeholder.what == Placeholder::kObject) {
+      bytes[placeholder.object->nearest()] += placeholder.size;
+    } else if (const auto* const stored = placeholder.cell ? placeholder.cell->stored() : nullptr) {
       bytes[stored->object->nearest()] += stored->size;
     }
   }
@@ -492,13 +493,14 @@ bool Caller::give_up(ResultCell& cell) {
   for (actors::TaskPool* const pool : pools()) given_up = given_up || pool->cancel(cell);
   if (!given_up) {
     const std::lock_guard lock{mutex_};
-    // Only a task that waits for arguments is given up with this. An actor's call in incomplete_ is in its link, too.
+    // Only a task that waits for arguments is given up with this. An actor's call in incomplete_ is in its
+    // OutgoingCalls, too.
     given_up = std::erase_if(incomplete_, [&](const auto& each) { return &*each.second->cell == &cell; }) != 0;
   }
   for (const auto& actor : actors()) {
-    if (!actor->link()->cancel(cell)) continue;
+    if (!actor->calls()->cancel(cell)) continue;
     given_up = true;
-    actor->link()->advance();
+    actor->calls()->advance();
   }
   return given_up;
 }
@@ -508,8 +510,8 @@ std::vector<CellHandle> Caller::missing_arguments(const ResultCell& cell) {
   const std::lock_guard lock{mutex_};
   for (const auto& [number, each] : incomplete_) {
     if (&*each->cell != &cell) continue;
-    for (const Hole& hole : each->holes) {
-      if (!hole.there()) missing.push_back(hole.cell);
+    for (const Placeholder& placeholder : each->placeholders) {
+      if (!placeholder.there()) missing.push_back(placeholder.cell);
     }
   }
   return missing;
@@ -544,9 +546,9 @@ async::Async<void> Caller::lease_worker(Caller* self, actors::TaskPool* pool) {
   }
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel->message);
   const WorkerId worker = ready == nullptr ? WorkerId{} : ready->worker;
-  const auto link = self->new_link(std::shared_ptr<CallLink::Observer>{self->shared_from_this(), pool});
-  self->connect_worker(*link, *std::move(parcel), "the worker");
-  pool->add_worker(worker, link);
+  const auto calls = self->open_calls(std::shared_ptr<OutgoingCalls::Observer>{self->shared_from_this(), pool});
+  self->connect_worker(*calls, *std::move(parcel), "the worker");
+  pool->add_worker(worker, calls);
 }
 
 void Caller::tend_soon() {
@@ -626,7 +628,7 @@ void Caller::lose_everything(const Error& why) {
   }
   for (const auto& [id, actor] : actors) {
     static_cast<void>(actor->note_loss(why));
-    actor->link()->lose(why);
+    actor->calls()->lose(why);
   }
   for (actors::TaskPool* const pool : pools()) pool->close(why);
   for (const auto& [place, each] : incomplete) {
@@ -641,7 +643,7 @@ void Caller::close() {
 void Caller::end() {
   remove_live(this);
   close();
-  recipes_->end();
+  lineage_->end();
   large_values_->end();
   background_.cancel();
   const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, executor_.now()));
@@ -687,7 +689,8 @@ CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, cons
 }
 Result<CellHandle> try_call_actor(const ActorHandle& actor, const CallOptions& options,
                                   const RegisteredFunction& function, Arguments& arguments) {
-  CellHandle cell = const_cast<ActorHandle&>(actor).call(options, function, arguments, CallLink::WhenFull::kRefuse);
+  CellHandle cell =
+      const_cast<ActorHandle&>(actor).call(options, function, arguments, OutgoingCalls::WhenFull::kRefuse);
   arguments.let_go();
   if (cell) return cell;
   return Error{ErrorCode::kOverloaded,

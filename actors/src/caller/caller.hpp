@@ -13,9 +13,9 @@
 #include <pharos/async/async_group.hpp>
 #include <pharos/net/peer.hpp>
 
-#include "caller/call_link.hpp"
 #include "caller/flush_queue.hpp"
-#include "caller/recipes.hpp"
+#include "caller/lineage.hpp"
+#include "caller/outgoing_calls.hpp"
 #include "caller/task_pool.hpp"
 #include "groups/group_handle.hpp"
 #include "program/platform.hpp"
@@ -27,13 +27,13 @@ namespace pharos::detail {
 
 /// One actor as this process knows it: its connection, and why it was lost. A user's handles are shares of it
 /// (share()). The Caller keeps it until no user of this process has a handle, or the actor has ended. Any thread.
-class ActorHandle final : public actors::CallLink::Observer, public std::enable_shared_from_this<ActorHandle> {
+class ActorHandle final : public actors::OutgoingCalls::Observer, public std::enable_shared_from_this<ActorHandle> {
  public:
   static std::shared_ptr<ActorHandle> make(const std::shared_ptr<Caller>& caller, ActorId id, std::string label);
 
   ActorId id() const { return id_; }
   const std::string& label() const { return label_; }
-  const std::shared_ptr<actors::CallLink>& link() const { return link_; }
+  const std::shared_ptr<actors::OutgoingCalls>& calls() const { return calls_; }
   /// Returns the store for the large arguments of its calls; null if the Caller is gone.
   std::shared_ptr<actors::LargeValues> large_values() const;
   /// Keeps the cell with the constructor's arguments, since the constructor may be called again at a restart.
@@ -42,7 +42,7 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   void keep_group(std::shared_ptr<GroupHandle> group) { group_ = std::move(group); }
   /// Sends a call. Returns an empty handle only with kRefuse, if the queue is full.
   CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments,
-                  actors::CallLink::WhenFull when_full = actors::CallLink::WhenFull::kWait);
+                  actors::OutgoingCalls::WhenFull when_full = actors::OutgoingCalls::WhenFull::kWait);
   /// `why` is the error of its calls; without it they say that this program has killed the actor.
   void kill(const std::optional<Error>& why = std::nullopt);
   void stop(Duration grace);
@@ -54,9 +54,10 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   /// Returns a share for a user. When the last share is gone and every call is answered, the actor is let go.
   std::shared_ptr<ActorHandle> share();
 
-  void on_replies(actors::CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) override;
-  void on_returned(actors::CallLink& link, std::vector<CellHandle> cells, bool takes_more) override;
-  void on_disconnected(actors::CallLink& link) override;
+  void on_replies(actors::OutgoingCalls& calls, std::size_t replies, Duration execution,
+                  std::size_t in_flight) override;
+  void on_returned(actors::OutgoingCalls& calls, std::vector<CellHandle> cells, bool takes_more) override;
+  void on_disconnected(actors::OutgoingCalls& calls) override;
 
  private:
   ActorHandle(const std::shared_ptr<Caller>& caller, ActorId id, std::string label);
@@ -66,8 +67,8 @@ class ActorHandle final : public actors::CallLink::Observer, public std::enable_
   const ActorId id_;
   const std::string label_;
   std::atomic<std::int64_t> shares_ = 0;
-  std::atomic<bool> ended_ = false;         // this process has killed the actor or let it go
-  std::shared_ptr<actors::CallLink> link_;  // set once, by make()
+  std::atomic<bool> ended_ = false;               // this process has killed the actor or let it go
+  std::shared_ptr<actors::OutgoingCalls> calls_;  // set once, by make()
   CellHandle construction_;
   std::shared_ptr<GroupHandle> group_;
   std::mutex mutex_;
@@ -83,7 +84,7 @@ struct Home {
 
 /// The calling side of a process: of a program, or of a worker whose code makes calls. It has the tasks, the actors and
 /// the results of the process, and talks to the node about them.
-/// Made by a Driver or by a worker (Calls), which reads the messages of the node for it; users' handles share it.
+/// Made by a Driver or by a worker (CallServer), which reads the messages of the node for it; users' handles share it.
 /// Threads: the interface may be used from any thread, unless a function says otherwise; messages of the node are
 /// handled on the executor's strand.
 /// Failure: what goes wrong with a task or a call is the error of its cell. When the node of a program is gone, its
@@ -92,7 +93,8 @@ struct Home {
 class Caller final : public std::enable_shared_from_this<Caller>, public actors::TaskPool::Leases {
  public:
   static std::shared_ptr<Caller> make(std::shared_ptr<actors::Platform> platform,
-                                      std::shared_ptr<actors::FlushQueue> flush_queue, actors::CallLink::Side side);
+                                      std::shared_ptr<actors::FlushQueue> flush_queue,
+                                      actors::OutgoingCalls::Side side);
   ~Caller() override;
 
   /// Called once, when the node has registered this caller. Nothing can be called before.
@@ -166,14 +168,14 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
 
  private:
   Caller(std::shared_ptr<actors::Platform> platform, std::shared_ptr<actors::FlushQueue> flush_queue,
-         actors::CallLink::Side side);
+         actors::OutgoingCalls::Side side);
 
   void request_lease(actors::TaskPool& pool) override;
   void return_lease(WorkerId worker) override;
   void give_back(const wire::RecallLeases& recalled);
   void tend_soon() override;
   void worker_disconnected(WorkerId worker) override;
-  actors::Recipes& recipes() override { return *recipes_; }
+  actors::Lineage& lineage() override { return *lineage_; }
 
   /// A call whose arguments wait for other results.
   struct Incomplete;
@@ -196,7 +198,7 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
 
   /// Returns the pool of the tasks that ask for these resources and nodes; makes it if there is none.
   Result<actors::TaskPool*> pool_of(const TaskOptions& options);
-  Result<actors::TaskPool*> pool_near(TaskOptions options, const std::vector<Hole>& holes);
+  Result<actors::TaskPool*> pool_near(TaskOptions options, const std::vector<Placeholder>& placeholders);
   std::vector<actors::TaskPool*> pools();
 
   static async::Async<void> lease_worker(Caller* self, actors::TaskPool* pool);
@@ -211,8 +213,8 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   static async::Async<void> tend_tasks(Caller* self);
   static async::Async<void> give_up_on_worker(Caller* self, WorkerId worker);
 
-  std::shared_ptr<actors::CallLink> new_link(std::weak_ptr<actors::CallLink::Observer> observer);
-  void connect_worker(actors::CallLink& link, net::Parcel parcel, const std::string& whose);
+  std::shared_ptr<actors::OutgoingCalls> open_calls(std::weak_ptr<actors::OutgoingCalls::Observer> observer);
+  void connect_worker(actors::OutgoingCalls& calls, net::Parcel parcel, const std::string& whose);
   void take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer);
   std::optional<Error> over();
 
@@ -221,11 +223,11 @@ class Caller final : public std::enable_shared_from_this<Caller>, public actors:
   const std::shared_ptr<actors::Platform> platform_;  // shared: handles may keep this Caller longer than its Driver
   async::Executor& executor_;
   const std::shared_ptr<actors::FlushQueue> flush_queue_;
-  const actors::CallLink::Side side_;
+  const actors::OutgoingCalls::Side side_;
   const std::shared_ptr<actors::LargeValues> large_values_;
   const std::shared_ptr<actors::WaitingRoom> room_;
-  const std::shared_ptr<actors::Recipes> recipes_;
-  const actors::CallLink::Numbers numbers_ = std::make_shared<std::atomic<std::uint64_t>>(0);
+  const std::shared_ptr<actors::Lineage> lineage_;
+  const actors::OutgoingCalls::Numbers numbers_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   actors::TaskPool tasks_;  // tasks with default options
   std::shared_ptr<net::Peer> node_;
   wire::JobRegistered registered_;

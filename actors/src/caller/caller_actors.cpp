@@ -11,14 +11,14 @@
 #include "caller/refused.hpp"
 #include "caller/shape.hpp"
 #include "program/function_table.hpp"
-#include "results/lineage.hpp"
+#include "results/inherited_context.hpp"
 
 // The part of Caller that makes actors, finds them and connects to them.
 
 namespace pharos::detail {
 namespace {
 
-using actors::CallLink;
+using actors::OutgoingCalls;
 
 using namespace std::chrono_literals;
 
@@ -84,7 +84,7 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
                          .detached = options.detached,
                          .max_task_retries = options.max_task_retries,
                          .demand = shape->to_wire(),
-                         .trace = actors::Lineage::of_new_call().trace,
+                         .trace = actors::InheritedContext::of_new_call().trace,
                          .exclusive = options.exclusive,
                          .leaves = options.leave_on_drain};
   start.demand.group = options.group.id();
@@ -181,7 +181,7 @@ std::shared_ptr<ActorHandle> Caller::adopt(ActorId id, const std::string& label,
 // The actor lives, as far as the head knows, so it may be reached later.
 async::Async<void> Caller::connect_actor_later(Caller* self, std::shared_ptr<ActorHandle> actor) {
   const auto slept = co_await async::sleep(kUnreachableTime);
-  if (slept && !actor->link()->lost()) self->actor_disconnected(std::move(actor));
+  if (slept && !actor->calls()->lost()) self->actor_disconnected(std::move(actor));
 }
 
 async::Async<void> Caller::connect_actor(Caller* self, std::shared_ptr<ActorHandle> actor, std::uint32_t seen) {
@@ -191,11 +191,11 @@ async::Async<void> Caller::connect_actor(Caller* self, std::shared_ptr<ActorHand
 }
 
 void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer) {
-  if (answer) return connect_worker(*actor->link(), *std::move(answer), "actor \"" + actor->label() + '"');
+  if (answer) return connect_worker(*actor->calls(), *std::move(answer), "actor \"" + actor->label() + '"');
   const Error& cause = answer.error();
   if (const auto why = over()) return lose_actor(*actor, *why);
   if (cause.code() == ErrorCode::kUnavailable) {
-    actor->link()->fail(
+    actor->calls()->fail(
         {cause.code(), "actor \"" + actor->label() + "\" cannot be reached: " + cause.message(), cause.remedy()});
     return background_.spawn(connect_actor_later(this, actor));
   }
@@ -208,14 +208,14 @@ void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::
                           "actor \"" + actor->label() + "\" cannot be reached: " + cause.message(), cause.remedy()});
 }
 
-void Caller::connect_worker(CallLink& link, net::Parcel parcel, const std::string& whose) {
+void Caller::connect_worker(OutgoingCalls& calls, net::Parcel parcel, const std::string& whose) {
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel.message);
   if (ready == nullptr)
-    return link.lose(
+    return calls.lose(
         Error{ErrorCode::kInternal, "the node answered the request for a worker with an unexpected message"});
   const std::string how = ready->ended.empty() ? " lost its connection while the call was under way"
                                                : " was restarted while the call was under way: " + ready->ended;
-  link.connect(
+  calls.connect(
       platform_->make_call_link(std::move(parcel.descriptors.front())),
       {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote},
       Error{ready->out_of_memory ? ErrorCode::kExhausted : ErrorCode::kActorDied, whose + how,
@@ -224,7 +224,7 @@ void Caller::connect_worker(CallLink& link, net::Parcel parcel, const std::strin
 
 // The node knows whether the actor has ended or will restart.
 void Caller::actor_disconnected(std::shared_ptr<ActorHandle> actor) {
-  const std::uint32_t seen = actor->link()->incarnation();
+  const std::uint32_t seen = actor->calls()->incarnation();
   background_.spawn(connect_actor(this, std::move(actor), seen));
 }
 
@@ -237,7 +237,7 @@ void Caller::leave(const wire::IncarnationEnded& ended) {
     if (found == actors_.end()) return;
     actor = found->second;
   }
-  actor->link()->leave(ended.incarnation);
+  actor->calls()->leave(ended.incarnation);
 }
 
 void Caller::let_go(ActorHandle& actor) {
@@ -253,7 +253,7 @@ void Caller::lose_actor(ActorHandle& actor, const Error& why) {
   }
   // note_loss() comes first and keeps the first reason: its callbacks may kill what is left of the actor, and that must
   // not become the reason for which the calls fail.
-  actor.link()->lose(actor.note_loss(why));
+  actor.calls()->lose(actor.note_loss(why));
 }
 
 }  // namespace pharos::detail

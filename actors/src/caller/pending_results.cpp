@@ -46,7 +46,7 @@ void Caller::add_pending(const CellHandle& cell, std::int32_t argument_of, std::
     result.amounts = pool->shape().demand.amounts.amounts();
   }
   for (const auto& actor : actors()) {
-    const auto call = actor->link()->find(*cell);
+    const auto call = actor->calls()->find(*cell);
     if (!call) continue;
     take(call->sent, call->number);
     result.actor = actor->id();

@@ -78,7 +78,7 @@ void note_start_object() {
 
 Driver::Driver(const RuntimeOptions& options)
     : caller_{Caller::make(platform_, actors::FlushQueue::make(*platform_, kFlushDelayMax),
-                           actors::CallLink::Side::kProgram)},
+                           actors::OutgoingCalls::Side::kProgram)},
       output_{std::make_shared<actors::Output>(reactor_, options.fold_output)} {}
 
 Result<std::shared_ptr<Driver>> Driver::start(const RuntimeOptions& options) {

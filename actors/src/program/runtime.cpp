@@ -4,8 +4,8 @@
 #include <pharos/actors/runtime.hpp>
 
 #include "program/driver.hpp"
-#include "results/lineage.hpp"
-#include "worker/calls.hpp"
+#include "results/inherited_context.hpp"
+#include "worker/call_server.hpp"
 #include "worker/running_call.hpp"
 
 namespace pharos {
@@ -133,10 +133,10 @@ Context context() {
     context.job = home->job;
     context.node = home->node;
     context.name_space = to_string(context.job);
-    if (auto of_actor = actors::Calls::context_of_process()) context = *std::move(of_actor);
-    if (const auto lineage = actors::Lineage::of_this_thread()) {
-      context.trace = lineage->trace;
-      context.deadline = lineage->deadline;
+    if (auto of_actor = actors::CallServer::context_of_process()) context = *std::move(of_actor);
+    if (const auto inherited = actors::InheritedContext::of_this_thread()) {
+      context.trace = inherited->trace;
+      context.deadline = inherited->deadline;
     }
   }
   return context;

@@ -35,8 +35,8 @@ std::shared_ptr<ActorHandle> receive_actor(const actors::CarriedActor& carried, 
 void encode_ref(const CellHandle& cell, Encoder& to) {
   CodecContext* const context = to.context();
   if (context == nullptr || !cell) return to.fail(CodecFailure::kInvalid);
-  if (context->fills_holes || !cell.ready()) {
-    context->holes.push_back({.what = Hole::kOutcome, .offset = to.size(), .cell = cell});
+  if (context->keeps_placeholders || !cell.ready()) {
+    context->placeholders.push_back({.what = Placeholder::kOutcome, .offset = to.size(), .cell = cell});
   } else {
     const auto value = cell.wait(Deadline::never());
     if (!value) return encode_failed_outcome(value.error(), to);
@@ -96,7 +96,7 @@ CellHandle decode_ref(Decoder& from) {
 
 std::vector<CellHandle> pending_refs(Encoder& of) {
   std::vector<CellHandle> pending;
-  for (Hole& hole : of.context()->holes) pending.push_back(std::move(hole.cell));
+  for (Placeholder& placeholder : of.context()->placeholders) pending.push_back(std::move(placeholder.cell));
   of.context()->clear();
   return pending;
 }

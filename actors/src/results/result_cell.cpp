@@ -5,9 +5,9 @@
 #include <pharos/actors/codec_context.hpp>
 #include <pharos/async/completion.hpp>
 
-#include "caller/recipes.hpp"
+#include "caller/lineage.hpp"
+#include "results/inherited_context.hpp"
 #include "results/large_values.hpp"
-#include "results/lineage.hpp"
 #include "worker/running_call.hpp"
 
 namespace pharos::detail {
@@ -197,9 +197,9 @@ Result<Encoded> ResultCell::wait(Deadline deadline) {
 
 Result<Encoded> ResultCell::made_again(const Error& why, Deadline deadline) const {
   const auto& recipe = elsewhere_->remakable.recipe;
-  const auto recipes = recipe == nullptr ? nullptr : recipe->recipes.lock();
-  if (recipes == nullptr || why.code() != ErrorCode::kObjectLost) return why;
-  PHAROS_TRY(Encoded whole, recipes->make_again(recipe, why).wait(deadline));
+  const auto lineage = recipe == nullptr ? nullptr : recipe->lineage.lock();
+  if (lineage == nullptr || why.code() != ErrorCode::kObjectLost) return why;
+  PHAROS_TRY(Encoded whole, lineage->make_again(recipe, why).wait(deadline));
   const Stored& part = *stored();
   if (!whole.count.empty() || part.begin > whole.bytes.size() || part.size > whole.bytes.size() - part.begin) {
     return actors::made_differently();

@@ -11,7 +11,7 @@ class ResultCell;
 
 namespace pharos::actors {
 
-struct Lineage;
+struct InheritedContext;
 
 /// The call of a user's function that a thread of a worker is running. An interface, because the worker decides what a
 /// wait inside the call does. Owned by the worker's code that runs the call.
@@ -36,7 +36,7 @@ class RunningCall {
    private:
     RunningCall* const outer_;
     const void* const outer_scope_;
-    const Lineage* const outer_continues_;
+    const InheritedContext* const outer_continues_;
   };
 
   /// Returns when the cell is ready, at the deadline, or when the call has been cancelled.

@@ -21,7 +21,7 @@
 #include "caller/caller.hpp"
 #include "program/function_table.hpp"
 #include "program/reactor_platform.hpp"
-#include "worker/calls.hpp"
+#include "worker/call_server.hpp"
 #include "worker/running_call.hpp"
 
 namespace pharos::actors {
@@ -119,7 +119,7 @@ class Worker final : public net::Peer::Owner {
 
   const std::shared_ptr<ReactorPlatform> platform_ = std::make_shared<ReactorPlatform>();
   net::Reactor& reactor_ = platform_->reactor();
-  Calls calls_{platform_};
+  CallServer calls_{platform_};
   std::shared_ptr<net::Peer> node_;
   std::thread standby_;
   // Used on the strand only.

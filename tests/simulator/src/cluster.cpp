@@ -37,7 +37,7 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
   DriverProgram(Process& process, Fd node)
       : process_{process},
         caller_{detail::Caller::make(process.platform(), actors::FlushQueue::make(*process.platform(), kFlushDelayMax),
-                                     actors::CallLink::Side::kProgram)} {
+                                     actors::OutgoingCalls::Side::kProgram)} {
     const auto link = process.network().open(std::move(node), process);
     node_ = net::Peer::make(process.executor(), link, *this);
     link->start(node_);

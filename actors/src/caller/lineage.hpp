@@ -19,7 +19,7 @@
 namespace pharos::actors {
 
 class LargeValues;
-class Recipes;
+class Lineage;
 class TaskPool;
 
 /// Returns the error for a result that was made again and does not have the size of the lost one.
@@ -31,13 +31,13 @@ Error made_differently();
 struct Recipe {
   ~Recipe();
 
-  std::weak_ptr<Recipes> recipes;
-  TaskPool* pool = nullptr;  // valid until the recipes end
+  std::weak_ptr<Lineage> lineage;
+  TaskPool* pool = nullptr;  // valid until the Lineage ends
   ObjectId result;
   std::vector<std::byte> arguments;
   std::vector<std::shared_ptr<Recipe>> of_arguments;  // in the order of the arguments; keeps these recipes alive
   std::size_t depth = 0;                              // one more than that of the deepest of them; 0 without any
-  // Guarded by the mutex of the Recipes.
+  // Guarded by the mutex of the Lineage.
   detail::ResultCell::Call call;
   detail::CellHandle again;  // the cell of the last attempt to make the result again; empty before the first
 };
@@ -47,11 +47,11 @@ struct Recipe {
 /// no recipe; the others are made again themselves.
 /// Owned by the caller. Any thread. Bounds: chains of results that were made from results are followed to a depth of
 /// kDepthMax. end() cancels what is being made again, and waits for it; nothing is made again afterwards.
-class Recipes final : public std::enable_shared_from_this<Recipes> {
+class Lineage final : public std::enable_shared_from_this<Lineage> {
  public:
   static constexpr std::size_t kDepthMax = 64;
 
-  Recipes(async::Executor& executor, LargeValues& values, std::function<detail::CellHandle()> new_cell)
+  Lineage(async::Executor& executor, LargeValues& values, std::function<detail::CellHandle()> new_cell)
       : executor_{executor}, values_{values}, new_cell_{std::move(new_cell)}, background_{executor} {}
 
   /// Makes a recipe for the result of the cell's call, which lies in this object. Returns an empty Remakable if the
@@ -72,10 +72,10 @@ class Recipes final : public std::enable_shared_from_this<Recipes> {
     bool changed = false;
   };
   std::shared_ptr<Recipe> find(const ObjectId& result);
-  static async::Async<void> make(Recipes* self, detail::CellHandle cell, std::shared_ptr<Recipe> recipe);
-  static async::Async<void> repair(Recipes* self, TaskPool* pool, detail::CellHandle cell, Error why);
+  static async::Async<void> make(Lineage* self, detail::CellHandle cell, std::shared_ptr<Recipe> recipe);
+  static async::Async<void> repair(Lineage* self, TaskPool* pool, detail::CellHandle cell, Error why);
   /// Returns the arguments of the cell's call, with the locations of objects that exist. The cell keeps these objects.
-  static async::Async<Result<Restored>> restore(Recipes* self, detail::CellHandle cell,
+  static async::Async<Result<Restored>> restore(Lineage* self, detail::CellHandle cell,
                                                 std::vector<std::byte> arguments);
   static void complete(const detail::CellHandle& cell, std::span<const std::byte> arguments);
 

@@ -36,7 +36,9 @@ namespace pharos::actors {
 /// that were never sent end as "not started", the others as "unknown".
 /// Bounds: the call after `kInFlightMax` without a reply fails with kOverloaded. While more than Link::kQueuedMax bytes
 /// wait for the worker to read them, the link is full, and WhenFull says what happens to a call.
-class CallLink final : public net::Link::Handler, public Flushable, public std::enable_shared_from_this<CallLink> {
+class OutgoingCalls final : public net::Link::Handler,
+                            public Flushable,
+                            public std::enable_shared_from_this<OutgoingCalls> {
  public:
   static constexpr std::size_t kInFlightMax = std::size_t{1} << 24;
   /// Bytes of calls that a worker may hold back because the link is full.
@@ -68,10 +70,10 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
    public:
     virtual ~Observer() = default;
     /// Replies have come, for calls that ran for `execution` together. `in_flight` calls are left.
-    virtual void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) = 0;
+    virtual void on_replies(OutgoingCalls& link, std::size_t replies, Duration execution, std::size_t in_flight) = 0;
     /// The worker returns calls that it has not begun: its running task waits for something or takes long, or the
     /// worker is to end and takes no more calls.
-    virtual void on_returned(CallLink& link, std::vector<detail::CellHandle> cells, bool takes_more) = 0;
+    virtual void on_returned(OutgoingCalls& link, std::vector<detail::CellHandle> cells, bool takes_more) = 0;
     /// The call has a result, which lies in the object store.
     virtual void on_large_result(detail::CellHandle cell, std::shared_ptr<object_store::Object> object,
                                  detail::ActorHandles actors) {
@@ -82,16 +84,16 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     /// The call was not begun, because an argument was lost.
     virtual void on_argument_lost(detail::CellHandle cell, const Error& why) { cell->set_error(why); }
     /// The connection has ended. Calls wait for connect(), lose(), cut() or fail().
-    virtual void on_disconnected(CallLink& link) = 0;
+    virtual void on_disconnected(OutgoingCalls& link) = 0;
   };
 
   /// A number above those of all calls of this caller's ended links; a new link starts from it. A callee on another
   /// machine knows calls by their numbers, also those that came over an earlier link.
   using Numbers = std::shared_ptr<std::atomic<std::uint64_t>>;
 
-  CallLink(CallerId caller, Numbers numbers, std::shared_ptr<const Clock> clock,
-           std::shared_ptr<FlushQueue> flush_queue, std::shared_ptr<LargeValues> large_values,
-           std::weak_ptr<detail::Caller> receiver, std::weak_ptr<Observer> observer, Side side)
+  OutgoingCalls(CallerId caller, Numbers numbers, std::shared_ptr<const Clock> clock,
+                std::shared_ptr<FlushQueue> flush_queue, std::shared_ptr<LargeValues> large_values,
+                std::weak_ptr<detail::Caller> receiver, std::weak_ptr<Observer> observer, Side side)
       : caller_{caller},
         side_{side},
         numbers_{std::move(numbers)},

@@ -1,4 +1,4 @@
-#include "worker/calls.hpp"
+#include "worker/call_server.hpp"
 
 #include <unistd.h>
 
@@ -12,8 +12,8 @@
 
 #include "program/function_table.hpp"
 #include "results/large_values.hpp"
-#include "worker/caller_link.hpp"
 #include "worker/guarded.hpp"
+#include "worker/incoming_calls.hpp"
 #include "worker/running.hpp"
 
 namespace pharos::actors {
@@ -32,13 +32,13 @@ constexpr auto kHandOverTime = 10s;  // to take over what came with a reply, if 
 
 }  // namespace
 
-Calls::Calls(const std::shared_ptr<Platform>& platform)
+CallServer::CallServer(const std::shared_ptr<Platform>& platform)
     : platform_{platform},
       flush_queue_{FlushQueue::make(*platform, kFlushDelayMax)},
-      caller_{detail::Caller::make(platform, flush_queue_, CallLink::Side::kWorker)},
+      caller_{detail::Caller::make(platform, flush_queue_, OutgoingCalls::Side::kWorker)},
       executor_{*platform, strand_} {}
 
-void Calls::on_node_message(const std::shared_ptr<net::Peer>& node, net::Parcel parcel) {
+void CallServer::on_node_message(const std::shared_ptr<net::Peer>& node, net::Parcel parcel) {
   if (const auto* const caller = std::get_if<wire::ServeCaller>(&parcel.message)) {
     serve(*caller, std::move(parcel.descriptors.front()));
   } else if (const auto* const registered = std::get_if<wire::JobRegistered>(&parcel.message)) {
@@ -50,13 +50,13 @@ void Calls::on_node_message(const std::shared_ptr<net::Peer>& node, net::Parcel 
   }
 }
 
-void Calls::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered) {
+void CallServer::join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered) {
   node_ = node;
   worker_ = WorkerId{registered.caller.value()};  // a worker's number is its number as a caller, too
   caller_->join(std::move(node), registered);
 }
 
-Context Calls::context(const Instance& instance, const wire::Holding& held) const {
+Context CallServer::context(const Instance& instance, const wire::Holding& held) const {
   std::map<std::string, double> amounts;
   ByteCount memory;
   for (const auto& [name, amount] : held.amounts) {
@@ -82,16 +82,16 @@ Context Calls::context(const Instance& instance, const wire::Holding& held) cons
 }
 
 namespace {
-std::atomic<const Calls*> actor_of_process = nullptr;
+std::atomic<const CallServer*> actor_of_process = nullptr;
 }  // namespace
 
-std::optional<Context> Calls::context_of_process() {
-  const Calls* const calls = actor_of_process.load(std::memory_order_acquire);
+std::optional<Context> CallServer::context_of_process() {
+  const CallServer* const calls = actor_of_process.load(std::memory_order_acquire);
   if (calls == nullptr) return std::nullopt;
   return calls->context(calls->instance_, calls->instance_.holding);
 }
 
-bool Calls::stop(Duration grace) {
+bool CallServer::stop(Duration grace) {
   async::Executor& executor = platform_->executor();
   if (!stopping()) begin_stop();
   if (grace != Duration{}) strand_.wait_until_idle(executor, async::Deadline::after(grace, executor));
@@ -100,7 +100,7 @@ bool Calls::stop(Duration grace) {
   return strand_.stop(executor, async::Deadline::after(kBusyTime, executor), [this] { instance_.destroy(); });
 }
 
-Result<void> Calls::exit_actor() {
+Result<void> CallServer::exit_actor() {
   if (!instance_.actor) {
     return Error{ErrorCode::kFailedPrecondition, "exit_actor() was called outside of an actor's methods"};
   }
@@ -110,7 +110,7 @@ Result<void> Calls::exit_actor() {
   return {};
 }
 
-std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
+std::optional<Error> CallServer::run_constructor(const wire::ConstructActor& actor) {
   const auto functions = function_table();
   if (actor.constructor >= functions.size() || functions[actor.constructor].kind != FunctionKind::kConstructor) {
     return Error{ErrorCode::kFunctionNotFound, "the worker's executable does not have the actor's constructor",
@@ -141,16 +141,16 @@ std::optional<Error> Calls::run_constructor(const wire::ConstructActor& actor) {
   return error->thrown() ? std::move(died).with_thrown(*error->thrown()) : died;
 }
 
-void Calls::construct(wire::ConstructActor actor) {
+void CallServer::construct(wire::ConstructActor actor) {
   executor_.post([this, actor = std::move(actor)] {
     node_->send(wire::ActorConstructed{actor.actor, actor.incarnation, run_constructor(actor)});
   });
 }
 
-void Calls::serve(wire::ServeCaller caller, Fd socket) {
-  std::shared_ptr<CallerLink> link;
+void CallServer::serve(wire::ServeCaller caller, Fd socket) {
+  std::shared_ptr<IncomingCalls> incoming;
   {
-    const std::lock_guard lock{links_mutex_};
+    const std::lock_guard lock{connections_mutex_};
     std::shared_ptr<RemoteCaller> remote;
     if (caller.remote && caller.actor) {
       auto& there = remote_callers_[caller.caller];
@@ -160,22 +160,23 @@ void Calls::serve(wire::ServeCaller caller, Fd socket) {
       }
       remote = there;
     }
-    link = std::make_shared<CallerLink>(*this, caller, std::move(remote));
-    links_.push_back(link);
+    incoming = std::make_shared<IncomingCalls>(*this, caller, std::move(remote));
+    connections_.push_back(incoming);
   }
-  link->start(platform_->make_call_link(std::move(socket)));
+  incoming->start(platform_->make_call_link(std::move(socket)));
 }
 
-void Calls::forget(const CallerLink& link) {
-  std::shared_ptr<CallerLink> forgotten;  // destroyed after the lock is released
-  const std::lock_guard lock{links_mutex_};
-  const auto found = std::find_if(links_.begin(), links_.end(), [&](const auto& each) { return each.get() == &link; });
-  if (found == links_.end()) return;
+void CallServer::forget(const IncomingCalls& incoming) {
+  std::shared_ptr<IncomingCalls> forgotten;  // destroyed after the lock is released
+  const std::lock_guard lock{connections_mutex_};
+  const auto found =
+      std::find_if(connections_.begin(), connections_.end(), [&](const auto& each) { return each.get() == &incoming; });
+  if (found == connections_.end()) return;
   forgotten = std::move(*found);
-  links_.erase(found);
-  const auto& remote = link.remote();
+  connections_.erase(found);
+  const auto& remote = incoming.remote();
   if (remote == nullptr) {
-    forgotten->marks().cancel_suspended();
+    forgotten->notes().cancel_suspended();
     if (!forgotten->keeps_for_caller()) return;
     return static_cast<void>(platform_->executor().run_at(platform_->now() + kHandOverTime, [forgotten] {}));
   }
@@ -185,31 +186,31 @@ void Calls::forget(const CallerLink& link) {
 }
 
 // On the strand, where the calls that this caller sent before have had their turn.
-void Calls::forget_if_away(const std::shared_ptr<RemoteCaller>& caller) {
+void CallServer::forget_if_away(const std::shared_ptr<RemoteCaller>& caller) {
   {
-    const std::lock_guard lock{links_mutex_};
-    const bool here =
-        std::any_of(links_.begin(), links_.end(), [&](const auto& each) { return each->remote() == caller; });
+    const std::lock_guard lock{connections_mutex_};
+    const bool here = std::any_of(connections_.begin(), connections_.end(),
+                                  [&](const auto& each) { return each->remote() == caller; });
     if (here || platform_->now() < caller->last_here + kReturnTime) return;
     if (remote_callers_.erase(caller->id) == 0) return;
     forgotten_callers_.emplace(caller->id, caller->replies.next());
   }
-  caller->marks.cancel_suspended();
+  caller->notes.cancel_suspended();
   caller->handed_over.let_go_of_all();
 }
 
-void Calls::end_suspended() {
+void CallServer::end_suspended() {
   {
-    const std::lock_guard lock{links_mutex_};
-    for (const auto& link : links_) link->marks().cancel_suspended();
-    for (const auto& [id, caller] : remote_callers_) caller->marks.cancel_suspended();
+    const std::lock_guard lock{connections_mutex_};
+    for (const auto& incoming : connections_) incoming->notes().cancel_suspended();
+    for (const auto& [id, caller] : remote_callers_) caller->notes.cancel_suspended();
   }
   strand_.run_posted();
   instance_.destroy();  // the constructor may have run just now, in run_posted()
 }
 
-void Calls::note_begin(const Function& function, TimePoint since, CallerId caller, std::uint64_t number,
-                       bool may_run_again) {
+void CallServer::note_begin(const Function& function, TimePoint since, CallerId caller, std::uint64_t number,
+                            bool may_run_again) {
   runs_.since.store(since.time_since_epoch().count(), std::memory_order_relaxed);
   runs_.caller.store(caller.value(), std::memory_order_relaxed);
   runs_.number.store(number, std::memory_order_relaxed);
@@ -218,7 +219,7 @@ void Calls::note_begin(const Function& function, TimePoint since, CallerId calle
 }
 
 // Takes no lock, so if a call ends meanwhile, the answer may mix it with the next one. That is good enough for a look.
-wire::Inspected Calls::inspect() const {
+wire::Inspected CallServer::inspect() const {
   wire::InspectedWorker worker{.worker = worker_, .waits = caller_->pending_results()};
   if (const Function* const function = runs_.function.load(std::memory_order_acquire)) {
     worker.function = function_index(function->name());
@@ -232,18 +233,18 @@ wire::Inspected Calls::inspect() const {
   return inspected;
 }
 
-void Calls::end_if_child() const {
+void CallServer::end_if_child() const {
   if (caller_->abandoned()) ::_exit(0);
 }
 
-void Calls::block(CallerLink& link) {
+void CallServer::block(IncomingCalls& incoming) {
   if (blocked_.fetch_add(1) != 0) return;
   node_->send(wire::WorkerBlocked{true});
-  link.give_back_rest();
+  incoming.give_back_rest();
   strand_.give_back_waiting();
 }
 
-void Calls::unblock() {
+void CallServer::unblock() {
   if (blocked_.fetch_sub(1) == 1) node_->send(wire::WorkerBlocked{false});
 }
 

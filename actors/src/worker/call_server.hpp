@@ -38,15 +38,15 @@ struct Instance {
   }
 };
 
-class CallerLink;
+class IncomingCalls;
 struct RemoteCaller;
 
 /// The work of a worker: it serves callers, whose calls share one order (the strand), and makes calls for the code that
 /// it runs (Caller). Made by the worker process, which reads the messages of the node for it. Any thread, unless a
 /// function says otherwise. End: stop() ends the calls. In a worker process it is never destroyed.
-class Calls {
+class CallServer {
  public:
-  explicit Calls(const std::shared_ptr<Platform>& platform);
+  explicit CallServer(const std::shared_ptr<Platform>& platform);
 
   Strand& strand() { return strand_; }
   /// The executor whose work takes its turn among the calls.
@@ -94,10 +94,10 @@ class Calls {
   void end_if_child() const;
 
   /// Removes a caller's connection, which has ended. Calls that came before still run.
-  void forget(const CallerLink& link);
-  /// Notes that the running task, which came with `link`, waits. Its CPU, and the tasks behind it, may go to other
+  void forget(const IncomingCalls& incoming);
+  /// Notes that the running task, which came with `incoming`, waits. Its CPU, and the tasks behind it, may go to other
   /// workers.
-  void block(CallerLink& link);
+  void block(IncomingCalls& incoming);
   void unblock();
 
  private:
@@ -125,8 +125,8 @@ class Calls {
     std::atomic<std::uint64_t> number = 0;
     std::atomic<bool> may_run_again = false;
   } runs_;
-  std::mutex links_mutex_;
-  std::vector<std::shared_ptr<CallerLink>> links_;
+  std::mutex connections_mutex_;
+  std::vector<std::shared_ptr<IncomingCalls>> connections_;
   std::unordered_map<CallerId, std::shared_ptr<RemoteCaller>> remote_callers_;
   std::unordered_map<CallerId, std::uint64_t>
       forgotten_callers_;  // remote callers that were forgotten, with the number of their next call

@@ -1,4 +1,4 @@
-#include "caller/call_link.hpp"
+#include "caller/outgoing_calls.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -40,7 +40,7 @@ void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
 
 }  // namespace
 
-void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, const Error& why_ended) {
+void OutgoingCalls::connect(std::shared_ptr<net::Link> link, const Callee& callee, const Error& why_ended) {
   {
     const std::lock_guard lock{mutex_};
     awaits_link_ = false;
@@ -73,7 +73,7 @@ void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, co
 }
 
 // Under the mutex. Puts the sent calls that have a retry left in front of those that are held back. Returns the others.
-std::vector<CellHandle> CallLink::take_sent(std::int32_t max_retries) {
+std::vector<CellHandle> OutgoingCalls::take_sent(std::int32_t max_retries) {
   std::vector<CellHandle> failed;
   std::vector<CellHandle> again;
   set_stragglers_aside();
@@ -93,14 +93,14 @@ std::vector<CellHandle> CallLink::take_sent(std::int32_t max_retries) {
   return failed;
 }
 
-std::uint32_t CallLink::incarnation() const {
+std::uint32_t OutgoingCalls::incarnation() const {
   const std::lock_guard lock{mutex_};
   return callee_.incarnation;
 }
 
 // Under the mutex, with a link to the same incarnation as before, which knows by their numbers the calls that it has
 // seen.
-void CallLink::send_again() {
+void OutgoingCalls::send_again() {
   set_stragglers_aside();
   for (const auto& [number, cell] : stragglers_) {
     send_call(*cell, number);
@@ -109,7 +109,7 @@ void CallLink::send_again() {
 }
 
 // Under the mutex. All unanswered calls become stragglers, and unanswered_ starts again with the next call.
-void CallLink::set_stragglers_aside() {
+void OutgoingCalls::set_stragglers_aside() {
   for (ResultCell* const cell : unanswered_) {
     if (cell != nullptr) stragglers_.emplace(first_unanswered_, cell);
     ++first_unanswered_;
@@ -118,12 +118,12 @@ void CallLink::set_stragglers_aside() {
 }
 
 // Under the mutex.
-std::uint64_t CallLink::all_answered_below() const {
+std::uint64_t OutgoingCalls::all_answered_below() const {
   return stragglers_.empty() ? first_unanswered_ : stragglers_.begin()->first;
 }
 
 // Under the mutex. Returns the header of a frame that says something about the call of this number.
-FrameHeader CallLink::note(FrameKind kind, std::uint64_t number) const {
+FrameHeader OutgoingCalls::note(FrameKind kind, std::uint64_t number) const {
   FrameHeader header;
   header.kind = kind;
   header.caller = caller_.value();
@@ -134,7 +134,7 @@ FrameHeader CallLink::note(FrameKind kind, std::uint64_t number) const {
 }
 
 // Under the mutex, with a link. Tells the worker which replies it need not keep any more.
-void CallLink::acknowledge() {
+void OutgoingCalls::acknowledge() {
   FrameHeader header = note(FrameKind::kAcknowledge, 0);
   header.acknowledged = all_answered_below();
   std::erase_if(unacknowledged_, [&](std::uint64_t number) { return number < header.acknowledged; });
@@ -144,12 +144,12 @@ void CallLink::acknowledge() {
 }
 
 // Under the mutex, with a link.
-void CallLink::send_cancel(std::uint64_t number) {
+void OutgoingCalls::send_cancel(std::uint64_t number) {
   link_->send(note(FrameKind::kCancel, number), {});
 }
 
 // Under the mutex, with a link. Must be sent before the call.
-void CallLink::send_retry(const ResultCell::Call& call, std::uint64_t number) {
+void OutgoingCalls::send_retry(const ResultCell::Call& call, std::uint64_t number) {
   FrameHeader header = note(FrameKind::kRetry, number);
   header.attempt = call.max_retries;
   header.function = call.retry_on - 1;
@@ -157,7 +157,7 @@ void CallLink::send_retry(const ResultCell::Call& call, std::uint64_t number) {
 }
 
 // Under the mutex, with a link.
-void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
+void OutgoingCalls::send_call(ResultCell& cell, std::uint64_t number) {
   if (cell.call().retry_on != 0) [[unlikely]]
     send_retry(cell.call(), number);
   FrameHeader header;
@@ -181,7 +181,7 @@ void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
 }
 
 // Under the mutex, with a link. Returns the number of bytes that were queued.
-std::size_t CallLink::send_now(CellHandle cell) {
+std::size_t OutgoingCalls::send_now(CellHandle cell) {
   const std::size_t bytes = sizeof(FrameHeader) + cell->arguments().size();
   send_call(*cell, first_unanswered_ + unanswered_.size());
   unanswered_.push_back(cell.detach());
@@ -190,26 +190,26 @@ std::size_t CallLink::send_now(CellHandle cell) {
 }
 
 // Under the mutex.
-void CallLink::hold_back(std::deque<Held>::iterator before, CellHandle cell) {
+void OutgoingCalls::hold_back(std::deque<Held>::iterator before, CellHandle cell) {
   if (cell->call().unordered) ++unordered_held_back_;
   held_bytes_ += held_back_.emplace(before, std::move(cell))->bytes;
 }
 
 // Under the mutex. Must be called when a call is about to leave held_back_.
-void CallLink::note_sent_or_gone(const Held& held) {
+void OutgoingCalls::note_sent_or_gone(const Held& held) {
   if (held.cell->call().unordered) --unordered_held_back_;
   held_bytes_ -= held.bytes;
 }
 
 // Under the mutex.
-CellHandle CallLink::take_held_back(std::deque<Held>::iterator held) {
+CellHandle OutgoingCalls::take_held_back(std::deque<Held>::iterator held) {
   note_sent_or_gone(*held);
   CellHandle cell = std::move(held->cell);
   held_back_.erase(held);
   return cell;
 }
 
-void CallLink::hold_for_next(std::vector<CellHandle> returned) {
+void OutgoingCalls::hold_for_next(std::vector<CellHandle> returned) {
   std::unique_lock lock{mutex_};
   if (why_lost_) {
     const Error why = Error{*why_lost_}.with_outcome(Outcome::kNotStarted);
@@ -225,7 +225,7 @@ void CallLink::hold_for_next(std::vector<CellHandle> returned) {
 
 // Under the mutex, with a link. Sends calls up to the first one whose arguments are not complete, then the unordered
 // ones behind it whose arguments are, as long as the link has room.
-void CallLink::send_held_back() {
+void OutgoingCalls::send_held_back() {
   needs_room_ = false;
   if (returned_ != 0) return;
   const auto has_room = [this] { return link_->queued() <= net::Link::kQueuedMax; };
@@ -250,12 +250,12 @@ void CallLink::send_held_back() {
 }
 
 // No flush here: the thread that calls this writes what is sent (Link::Handler::on_room).
-void CallLink::on_room() {
+void OutgoingCalls::on_room() {
   const std::lock_guard lock{mutex_};
   if (link_ != nullptr && !why_lost_) send_held_back();
 }
 
-void CallLink::advance() {
+void OutgoingCalls::advance() {
   std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};
@@ -267,7 +267,7 @@ void CallLink::advance() {
   link->flush();
 }
 
-void CallLink::ask_back() {
+void OutgoingCalls::ask_back() {
   std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};
@@ -278,7 +278,7 @@ void CallLink::ask_back() {
   link->flush();
 }
 
-bool CallLink::cancel(ResultCell& cell) {
+bool OutgoingCalls::cancel(ResultCell& cell) {
   std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};
@@ -300,7 +300,7 @@ bool CallLink::cancel(ResultCell& cell) {
   return false;
 }
 
-std::optional<CallLink::Place> CallLink::find(const ResultCell& cell) const {
+std::optional<OutgoingCalls::Place> OutgoingCalls::find(const ResultCell& cell) const {
   const std::lock_guard lock{mutex_};
   if (const auto number = number_of(cell)) return Place{true, *number};
   const bool unsent =
@@ -309,12 +309,12 @@ std::optional<CallLink::Place> CallLink::find(const ResultCell& cell) const {
   return unsent ? std::optional{Place{}} : std::nullopt;
 }
 
-bool CallLink::refuses() const {
+bool OutgoingCalls::refuses() const {
   const std::lock_guard lock{mutex_};
   return (link_ != nullptr && is_full()) || held_bytes_ > net::Link::kQueuedMax;
 }
 
-bool CallLink::send(CellHandle cell, WhenFull when_full) {
+bool OutgoingCalls::send(CellHandle cell, WhenFull when_full) {
   const auto fail = [&cell](const Error& why) {
     cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
     return true;
@@ -373,7 +373,7 @@ bool CallLink::send(CellHandle cell, WhenFull when_full) {
 
 // Called with the lock, which is released while this thread waits. Returns why the call fails, or nullopt if it may be
 // sent or held back.
-std::optional<Error> CallLink::wait_for_room(std::unique_lock<std::mutex>& lock, ResultCell& cell) {
+std::optional<Error> OutgoingCalls::wait_for_room(std::unique_lock<std::mutex>& lock, ResultCell& cell) {
   entering_.push_back(&cell);
   lock.unlock();
   if (this_thread.calls_back != nullptr) Callbacks::give_up_turn();
@@ -417,13 +417,13 @@ std::optional<Error> CallLink::wait_for_room(std::unique_lock<std::mutex>& lock,
 
 // Under the mutex, with a link. Returns whether the callee has read nothing for so long that it may be waiting for this
 // process.
-bool CallLink::reads_no_more(TimePoint now) {
+bool OutgoingCalls::reads_no_more(TimePoint now) {
   const std::uint64_t taken = given_bytes_ - link_->queued();
   if (taken != std::exchange(taken_bytes_, taken)) taken_at_ = now;
   return now - taken_at_ >= (held_bytes_ < bounds_.held_bytes ? kStillTime : kStuckTime);
 }
 
-void CallLink::flush() {
+void OutgoingCalls::flush() {
   // Without the mutex: a thread that has just queued bytes has also seen to it that they are flushed later.
   if (unflushed_bytes_.load(std::memory_order_relaxed) == 0) return;
   std::shared_ptr<net::Link> link;
@@ -437,7 +437,7 @@ void CallLink::flush() {
 }
 
 // Under the mutex.
-std::optional<std::uint64_t> CallLink::number_of(const ResultCell& cell) const {
+std::optional<std::uint64_t> OutgoingCalls::number_of(const ResultCell& cell) const {
   const auto sent = std::find(unanswered_.begin(), unanswered_.end(), &cell);
   if (sent != unanswered_.end()) return first_unanswered_ + static_cast<std::uint64_t>(sent - unanswered_.begin());
   const auto straggler =
@@ -447,7 +447,7 @@ std::optional<std::uint64_t> CallLink::number_of(const ResultCell& cell) const {
 }
 
 // Under the mutex. Removes and returns the cell that waits for the reply of this number; null if there is none.
-ResultCell* CallLink::take(std::uint64_t number) {
+ResultCell* OutgoingCalls::take(std::uint64_t number) {
   if (number < first_unanswered_) [[unlikely]] {
     const auto straggler = stragglers_.find(number);
     if (straggler == stragglers_.end()) return nullptr;
@@ -463,7 +463,7 @@ ResultCell* CallLink::take(std::uint64_t number) {
 }
 
 // Takes the cells that wait for these replies out of the link, in order; null for a reply that no cell waits for.
-void CallLink::take_cells(net::FrameBatch frames, std::vector<ResultCell*>& cells) {
+void OutgoingCalls::take_cells(net::FrameBatch frames, std::vector<ResultCell*>& cells) {
   const std::lock_guard lock{mutex_};
   while (!frames.empty()) {
     const wire::FrameView frame = frames.next();
@@ -482,7 +482,7 @@ void CallLink::take_cells(net::FrameBatch frames, std::vector<ResultCell*>& cell
   if (much && link_ != nullptr) acknowledge();
 }
 
-void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
+void OutgoingCalls::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   answered_.clear();
   take_cells(frames, answered_);
   Duration execution{};
@@ -532,14 +532,14 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   flush();
 }
 
-void CallLink::take_error(Error error, CellHandle cell) {
+void OutgoingCalls::take_error(Error error, CellHandle cell) {
   const auto observer = error.code() == ErrorCode::kObjectLost ? observer_.lock() : nullptr;
   if (observer == nullptr || error.outcome() != Outcome::kNotStarted) return cell->set_error(std::move(error));
   observer->on_argument_lost(std::move(cell), error);
 }
 
 // Takes a value that carries handles of actors, or lies in the object store. `cell` is empty if no cell waits for it.
-void CallLink::take_value(const wire::FrameView& reply, CellHandle cell) {
+void OutgoingCalls::take_value(const wire::FrameView& reply, CellHandle cell) {
   std::span<const std::byte> payload = reply.payload;
   const std::uint64_t number = reply.header.number;
   detail::ActorHandles actors;
@@ -573,7 +573,7 @@ void CallLink::take_value(const wire::FrameView& reply, CellHandle cell) {
                       });
 }
 
-Result<detail::ActorHandles> CallLink::receive_actors(std::span<const std::byte>& payload) {
+Result<detail::ActorHandles> OutgoingCalls::receive_actors(std::span<const std::byte>& payload) {
   PHAROS_TRY(const auto carried, read_carried(payload));
   detail::ActorHandles actors;
   if (const auto caller = receiver_.lock()) {
@@ -584,7 +584,7 @@ Result<detail::ActorHandles> CallLink::receive_actors(std::span<const std::byte>
 
 // Tells the worker that this caller has taken over what came with the reply. Only after the node has been told, because
 // the worker then lets go of its own share.
-void CallLink::acknowledge_later(std::uint64_t number) {
+void OutgoingCalls::acknowledge_later(std::uint64_t number) {
   const auto caller = receiver_.lock();
   if (caller == nullptr) return;
   caller->after_telling_node([self = weak_from_this(), number] {
@@ -592,7 +592,7 @@ void CallLink::acknowledge_later(std::uint64_t number) {
   });
 }
 
-void CallLink::acknowledge_what_came_with(std::uint64_t number) {
+void OutgoingCalls::acknowledge_what_came_with(std::uint64_t number) {
   std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};
@@ -602,7 +602,7 @@ void CallLink::acknowledge_what_came_with(std::uint64_t number) {
   if (link != nullptr) link->flush();
 }
 
-void CallLink::on_closed(Error) {
+void OutgoingCalls::on_closed(Error) {
   {
     const std::lock_guard lock{mutex_};
     link_.reset();
@@ -612,7 +612,7 @@ void CallLink::on_closed(Error) {
   if (const auto observer = observer_.lock()) observer->on_disconnected(*this);
 }
 
-void CallLink::leave(std::uint32_t incarnation) {
+void OutgoingCalls::leave(std::uint32_t incarnation) {
   std::shared_ptr<net::Link> link;
   bool is_known = false;
   {
@@ -628,7 +628,7 @@ void CallLink::leave(std::uint32_t incarnation) {
 }
 
 // Under the mutex.
-CallLink::Unanswered CallLink::take_unanswered() {
+OutgoingCalls::Unanswered OutgoingCalls::take_unanswered() {
   Unanswered unanswered;
   set_stragglers_aside();
   raise(*numbers_, first_unanswered_);
@@ -644,7 +644,7 @@ CallLink::Unanswered CallLink::take_unanswered() {
   return unanswered;
 }
 
-CallLink::Unanswered CallLink::cut(const Error& why) {
+OutgoingCalls::Unanswered OutgoingCalls::cut(const Error& why) {
   Unanswered unanswered;
   std::shared_ptr<net::Link> link;
   {
@@ -659,11 +659,11 @@ CallLink::Unanswered CallLink::cut(const Error& why) {
   return unanswered;
 }
 
-void CallLink::lose(const Error& why) {
+void OutgoingCalls::lose(const Error& why) {
   fail(cut(why), why);
 }
 
-void CallLink::fail(const Error& why) {
+void OutgoingCalls::fail(const Error& why) {
   Unanswered unanswered;
   {
     const std::lock_guard lock{mutex_};
@@ -673,7 +673,7 @@ void CallLink::fail(const Error& why) {
   fail(unanswered, why);
 }
 
-void CallLink::fail(const Unanswered& unanswered, const Error& why) {
+void OutgoingCalls::fail(const Unanswered& unanswered, const Error& why) {
   for (const CellHandle& cell : unanswered.sent) cell->set_error(Error{why}.with_outcome(Outcome::kUnknown));
   for (const CellHandle& cell : unanswered.unsent) cell->set_error(Error{why}.with_outcome(cell->outcome_unsent()));
 }
