@@ -111,9 +111,13 @@ class CallBoundsTest : public BoundsTest {
   }
 
   void connect(OutgoingCalls::Side side, const OutgoingCalls::Bounds& bounds = {}) {
-    calls_ = std::make_shared<OutgoingCalls>(CallerId{1}, std::make_shared<std::atomic<std::uint64_t>>(1), clock_,
-                                             flush_queue_, nullptr, std::weak_ptr<detail::Caller>{},
-                                             std::weak_ptr<OutgoingCalls::Observer>{}, side);
+    calls_ = std::make_shared<OutgoingCalls>(
+        OutgoingCalls::Sender{.caller = CallerId{1},
+                              .side = side,
+                              .numbers = std::make_shared<std::atomic<std::uint64_t>>(1),
+                              .clock = clock_,
+                              .flush_queue = flush_queue_},
+        std::weak_ptr<OutgoingCalls::Observer>{});
     calls_->set_bounds(bounds);
     calls_->connect(link_, {.actor = ActorId{1}}, {ErrorCode::kActorDied, "it has ended"});
   }

@@ -2,7 +2,7 @@
 
 #include <pharos/wire/frame.hpp>
 
-#include "results/carried_actors.hpp"
+#include "caller/sent_values.hpp"
 #include "results/large_values.hpp"
 #include "results/result_cell.hpp"
 

@@ -8,7 +8,6 @@
 #include <pharos/async/completion.hpp>
 
 #include "caller/refused.hpp"
-#include "caller/task_pool.hpp"
 #include "results/large_values.hpp"
 #include "results/pieces.hpp"
 
@@ -20,7 +19,7 @@ using detail::CellHandle;
 using detail::Remakable;
 using detail::ResultCell;
 
-constexpr auto kEndTime = 10s;
+constexpr auto kMakingEndTime = 10s;
 
 async::Async<void> until_there(CellHandle cell) {
   async::Completion<void> there;
@@ -30,16 +29,16 @@ async::Async<void> until_there(CellHandle cell) {
 
 }  // namespace
 
-Error made_differently() {
-  return {ErrorCode::kObjectLost, "a task was run again to replace a lost result, and its new result has another size",
-          "Give max_retries only to tasks whose results are the same each time."};
-}
-
 Recipe::~Recipe() {
   const auto there = lineage.lock();
   if (there == nullptr) return;
   const std::lock_guard lock{there->mutex_};
   there->recipes_.erase(result);
+}
+
+CellHandle Recipe::make_again(const Error& why) {
+  const auto there = lineage.lock();
+  return there == nullptr ? CellHandle{} : there->make_again(shared_from_this(), why);
 }
 
 std::shared_ptr<Recipe> Lineage::find(const ObjectId& result) {
@@ -48,7 +47,7 @@ std::shared_ptr<Recipe> Lineage::find(const ObjectId& result) {
   return found == recipes_.end() ? nullptr : found->second.lock();
 }
 
-Remakable Lineage::note(TaskPool& pool, const ResultCell& cell, const ObjectId& result) {
+Remakable Lineage::note(RunsAgain& pool, const ResultCell& cell, const ObjectId& result) {
   if (cell.call().max_retries == 0) return {};
   const auto recipe = std::make_shared<Recipe>();
   recipe->pool = &pool;
@@ -68,7 +67,8 @@ Remakable Lineage::note(TaskPool& pool, const ResultCell& cell, const ObjectId& 
   }
   Remakable remakable{.recipe = recipe};
   for (const auto& object : cell.own_arguments()) {
-    if (find(object->location().id) == nullptr) remakable.arguments.push_back(object);
+    const auto producer = find(object->location().id);
+    if (producer == nullptr || producer->depth >= kDepthMax) remakable.arguments.push_back(object);
   }
   const std::lock_guard lock{mutex_};
   if (ended_) return {};
@@ -102,7 +102,7 @@ async::Async<void> Lineage::make(Lineage* self, CellHandle cell, std::shared_ptr
   recipe->pool->submit(std::move(cell));
 }
 
-void Lineage::repair(TaskPool& pool, CellHandle cell, const Error& why) {
+void Lineage::repair(RunsAgain& pool, CellHandle cell, const Error& why) {
   {
     const std::lock_guard lock{mutex_};
     if (!ended_ && (cell->call().flags & wire::kInPieces) != 0) {
@@ -112,7 +112,7 @@ void Lineage::repair(TaskPool& pool, CellHandle cell, const Error& why) {
   cell->set_error(why);
 }
 
-async::Async<void> Lineage::repair(Lineage* self, TaskPool* pool, CellHandle cell, Error why) {
+async::Async<void> Lineage::repair(Lineage* self, RunsAgain* pool, CellHandle cell, Error why) {
   const auto sent = cell->arguments();
   auto restored = co_await restore(self, cell, {sent.begin(), sent.end()});
   if (!restored || !restored->changed)
@@ -165,7 +165,7 @@ void Lineage::end() {
     ended_ = true;
   }
   background_.cancel();
-  const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, executor_.now()));
+  const auto joined = background_.join_blocking(async::Deadline::after(kMakingEndTime, executor_.now()));
   PHAROS_CHECK(joined.ok(), joined.error());
 }
 

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <limits>
 
-#include "caller/lineage.hpp"
 #include "caller/refused.hpp"
 
 namespace pharos::actors {

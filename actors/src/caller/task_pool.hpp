@@ -11,13 +11,12 @@
 #include <pharos/base/clock.hpp>
 #include <pharos/base/id.hpp>
 
+#include "caller/lineage.hpp"
 #include "caller/outgoing_calls.hpp"
 #include "caller/shape.hpp"
 #include "results/result_cell.hpp"
 
 namespace pharos::actors {
-
-class Lineage;
 
 /// The tasks of one shape of a caller that wait for workers, and the workers that are leased for them. A worker that
 /// runs a task gets further ones only while tasks are short: the next task is then there when the worker is done. If
@@ -25,7 +24,7 @@ class Lineage;
 /// it are taken back.
 /// Owned by the caller. Any thread. Bounds: at most `kWaitingMax` tasks wait; the next one fails with kOverloaded.
 /// close() ends the pool and fails its tasks.
-class TaskPool final : public OutgoingCalls::Observer {
+class TaskPool final : public OutgoingCalls::Observer, public RunsAgain {
  public:
   static constexpr std::size_t kWaitingMax = std::size_t{1} << 22;
 
@@ -55,7 +54,7 @@ class TaskPool final : public OutgoingCalls::Observer {
   void set_requests_max(std::uint32_t requests);
 
   /// Takes a task, whose arguments are complete.
-  void submit(detail::CellHandle cell);
+  void submit(detail::CellHandle cell) override;
   /// Gives up a task. Returns true if the task was not sent to a worker; the pool has then forgotten it. If a worker
   /// has the task, asks the worker to give it up, and returns false.
   bool cancel(detail::ResultCell& cell);

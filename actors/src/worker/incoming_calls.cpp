@@ -45,7 +45,7 @@ bool IncomingCalls::read_notes(net::FrameBatch frames, bool others_first) {
     const wire::FrameView frame = frames.next();
     const FrameHeader& header = frame.header;
     if (others_first && serves_.remote && (header.flags & wire::kInPieces) != 0) [[unlikely]] {
-      server_.caller()->large_values().look_ahead(frame.payload);
+      workplace_.caller()->large_values().look_ahead(frame.payload);
     }
     if (header.kind == FrameKind::kCancel) {
       notes_.note_cancel(header.number);
@@ -56,7 +56,7 @@ bool IncomingCalls::read_notes(net::FrameBatch frames, bool others_first) {
     } else if (header.kind == FrameKind::kGiveBack) {
       gives_back = !serves_.actor;
     } else if (header.time != 0) {
-      notes_.note_deadline(header.number, Deadline::after(Duration{header.time}, server_.platform().now()));
+      notes_.note_deadline(header.number, Deadline::after(Duration{header.time}, workplace_.platform().now()));
     }
   }
   return gives_back;
@@ -112,13 +112,13 @@ void IncomingCalls::run(net::FrameBatch batch, bool more_follow) {
     const auto lock = lock_batch();
     batch_ = std::move(batch);
   }
-  last_end_ = server_.platform().now();
+  last_end_ = workplace_.platform().now();
   while (const auto taken = take_next()) {
     const wire::FrameView& frame = taken->frame;
     if (is_note(frame.header.kind)) continue;
     // Asked only once for each call, so that a call that is not turned away here either begins or is refused below.
-    const bool stops = server_.stopping();
-    if (stops && (!serves_.actor || server_.moves())) [[unlikely]] {
+    const bool stops = workplace_.stopping();
+    if (stops && (!serves_.actor || workplace_.moves())) [[unlikely]] {
       give_back_frame(frame.header, wire::ReplyStatus::kTurnedAway);
       flush_later();
       continue;
@@ -126,7 +126,7 @@ void IncomingCalls::run(net::FrameBatch batch, bool more_follow) {
     if (remote_ != nullptr && !take_account(frame)) continue;
     const std::uint64_t number = frame.header.number;
     if (auto waits = run_one(*taken, stops)) {
-      server_.strand().note_suspended();
+      workplace_.strand().note_suspended();
       notes_.note_suspended(number, std::move(waits));
     } else {
       // The calls behind this one may take long, so the timer writes the reply if they do.
@@ -143,10 +143,17 @@ void IncomingCalls::run(net::FrameBatch batch, bool more_follow) {
   link_->resume();
 }
 
-void IncomingCalls::conclude(CoroutineCall& call, bool more_follow) {
-  reply(call.header(), call.error(), call.result(), {});
+void IncomingCalls::conclude(const FrameHeader& call, const std::optional<Error>& error, Encoder& result,
+                             bool more_follow) {
+  reply(call, error, result, {});
   if (more_follow) flush_later();
-  notes_.forget(call.header().number);
+  notes_.forget(call.number);
+}
+
+void IncomingCalls::block() {
+  if (!workplace_.block()) return;
+  give_back_rest();
+  workplace_.strand().give_back_waiting();
 }
 
 // Returns why the call must not begin, or nullopt if it may.
@@ -160,7 +167,7 @@ std::optional<Error> IncomingCalls::refusal_of(const FrameHeader& header, bool s
   }
   const Function& function = functions[header.function];
   const CallNotes::Note note = notes_.of(header.number);
-  if (!note.deadline.is_never() && note.deadline.expired(server_.platform().now())) [[unlikely]] {
+  if (!note.deadline.is_never() && note.deadline.expired(workplace_.platform().now())) [[unlikely]] {
     return Error{ErrorCode::kDeadlineExceeded, "the deadline of the call passed before the call could begin",
                  "Give the call a later deadline, or have fewer calls under way."}
         .with(readable_name(function.name()));
@@ -184,7 +191,7 @@ std::optional<Error> IncomingCalls::refusal_of(const FrameHeader& header, bool s
     return Error{ErrorCode::kActorDied, "the actor is stopping and begins no further call",
                  "Spawn another actor if one is still needed."};
   }
-  if (serves_.actor && server_.instance().object == nullptr) {
+  if (serves_.actor && workplace_.instance().object == nullptr) {
     return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
   }
   return std::nullopt;
@@ -202,22 +209,22 @@ std::shared_ptr<CoroutineCall> IncomingCalls::run_one(const Taken& taken, bool s
     return nullptr;
   }
   const Function& function = function_table()[header.function];
-  server_.note_begin(function, last_end_, serves_.caller, header.number, (header.flags & wire::kMayRunAgain) != 0);
+  workplace_.note_begin(function, last_end_, serves_.caller, header.number, (header.flags & wire::kMayRunAgain) != 0);
   room_.for_result_of(function);
   if (function.begin != nullptr) {
-    auto coroutine = std::make_shared<CoroutineCall>(server_, shared_from_this(), header, function);
+    auto coroutine = std::make_shared<CoroutineCall>(workplace_, shared_from_this(), header, function);
     coroutine->begin(frame.payload, taken.buffer);
-    server_.note_end();
+    workplace_.note_end();
     if (!coroutine->ended()) return coroutine;
     reply(header, coroutine->error(), coroutine->result(), {});
     return nullptr;
   }
-  Running running{server_, function, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
-  const auto error = running.run(function, server_.instance().object, header.flags, frame.payload, taken.buffer,
+  Running running{workplace_, function, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
+  const auto error = running.run(function, workplace_.instance().object, header.flags, frame.payload, taken.buffer,
                                  result_, retries_of(header.number));
-  server_.end_if_child();
-  server_.note_end();
-  const TimePoint end = server_.platform().now();
+  workplace_.end_if_child();
+  workplace_.note_end();
+  const TimePoint end = workplace_.platform().now();
   reply(header, error, result_, end - std::exchange(last_end_, end));
   return nullptr;
 }
@@ -273,7 +280,7 @@ void IncomingCalls::reply_with_more(FrameHeader header, const Encoder& result) {
   if (auto actors = std::exchange(result.context()->actors, {}); !actors.empty()) {
     // The receiver may end this process, by letting go of its actor. By then the node must know of the actors that were
     // made here.
-    server_.caller()->finish_telling_node();
+    workplace_.caller()->line().finish_telling();
     header.flags |= wire::kCarriesActors;
     write_carried(actors, payload);
     kept.actors = std::move(actors);

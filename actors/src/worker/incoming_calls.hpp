@@ -17,9 +17,10 @@
 #include "caller/call_notes.hpp"
 #include "results/carried_actors.hpp"
 #include "results/large_values.hpp"
-#include "worker/call_server.hpp"
+#include "worker/call_origin.hpp"
 #include "worker/reply_cache.hpp"
 #include "worker/strand.hpp"
+#include "worker/workplace.hpp"
 
 namespace pharos::actors {
 
@@ -49,19 +50,28 @@ struct RemoteCaller {
 /// Owned by CallServer until the connection ends, and by calls that run or are suspended. Frames come on any thread;
 /// calls run on the strand. Bounds: stops reading when kBatchesMax batches wait to be run, and stops running calls
 /// while the caller does not read the replies. End: calls that came before the end of the connection still run.
-class IncomingCalls final : public net::Link::Handler,
+class IncomingCalls final : public CallOrigin,
+                            public net::Link::Handler,
                             public Strand::Runner,
                             public Flushable,
                             public std::enable_shared_from_this<IncomingCalls> {
  public:
+  /// Owns the connections.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    /// The connection has ended.
+    virtual void forget(const IncomingCalls& incoming) = 0;
+  };
   /// `remote` is null for a caller on this machine, whose connection ends only when one of the two processes ends; and
   /// for a caller of tasks.
-  IncomingCalls(CallServer& server, wire::ServeCaller serves, std::shared_ptr<RemoteCaller> remote)
-      : server_{server},
+  IncomingCalls(Workplace& workplace, Owner& owner, wire::ServeCaller serves, std::shared_ptr<RemoteCaller> remote)
+      : workplace_{workplace},
+        owner_{owner},
         serves_{serves},
         remote_{std::move(remote)},
         notes_{remote_ == nullptr ? own_notes_ : remote_->notes},
-        room_{server.caller()->large_values(), serves.caller} {
+        room_{workplace.caller()->large_values(), serves.caller} {
     result_.set_large_room(&room_);
     result_.set_context(&carried_);
   }
@@ -78,20 +88,20 @@ class IncomingCalls final : public net::Link::Handler,
   CallNotes& notes() { return notes_; }
   /// Returns whether this keeps objects or handles that the caller has not taken over yet.
   bool keeps_for_caller() const { return serves_.remote && !handed_over_.empty(); }
-  const wire::Holding& holding() const { return serves_.holding; }
+  const wire::Holding& holding() const override { return serves_.holding; }
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
     const bool gives_back = read_notes(frames, batches_waiting_.fetch_add(1) != 0);
-    server_.strand().push(shared_from_this(), std::move(frames));
+    workplace_.strand().push(shared_from_this(), std::move(frames));
     // A task that blocks returns the tasks that wait then. Tasks that come later are returned here.
-    if (gives_back || server_.blocked()) server_.strand().give_back_waiting();
+    if (gives_back || workplace_.blocked()) workplace_.strand().give_back_waiting();
     if (gives_back) give_back_rest();
   }
-  void on_idle() override { server_.strand().run(); }
+  void on_idle() override { workplace_.strand().run(); }
   void on_closed(Error) override {
     link_->close();
-    server_.forget(*this);
+    owner_.forget(*this);
   }
   void flush() override {
     unflushed_.store(false);
@@ -100,14 +110,15 @@ class IncomingCalls final : public net::Link::Handler,
   }
 
   void run(net::FrameBatch batch, bool more_follow) override;
-  void on_drained() override { out()->flush(); }
-  /// Sends the reply of a coroutine that has ended.
-  void conclude(CoroutineCall& call, bool more_follow);
+  void on_drained() override { write_replies(); }
 
-  /// Returns whether the caller has cancelled this call.
-  bool cancelled(std::uint64_t number) const { return notes_.of(number).cancelled; }
-  Deadline deadline_of(std::uint64_t number) const { return notes_.of(number).deadline; }
-  Retries retries_of(std::uint64_t number) const { return notes_.of(number).retries; }
+  void conclude(const wire::FrameHeader& call, const std::optional<Error>& error, Encoder& result,
+                bool more_follow) override;
+  void write_replies() override { out()->flush(); }
+  void block() override;
+  bool cancelled(std::uint64_t number) const override { return notes_.of(number).cancelled; }
+  Deadline deadline_of(std::uint64_t number) const override { return notes_.of(number).deadline; }
+  Retries retries_of(std::uint64_t number) const override { return notes_.of(number).retries; }
 
   void give_back(net::FrameBatch batch) override {
     give_back_frames(batch);
@@ -155,10 +166,11 @@ class IncomingCalls final : public net::Link::Handler,
   void reply_too_large(const wire::FrameHeader& call, Encoder& result, Duration execution);
   bool send(const wire::FrameHeader& header, std::span<const std::byte> payload);
   void flush_later() {
-    if (!unflushed_.exchange(true)) server_.flush_queue().add(weak_from_this());
+    if (!unflushed_.exchange(true)) workplace_.flush_queue().add(weak_from_this());
   }
 
-  CallServer& server_;
+  Workplace& workplace_;
+  Owner& owner_;
   const wire::ServeCaller serves_;
   const std::shared_ptr<RemoteCaller> remote_;
   std::shared_ptr<net::Link> link_;

@@ -1,13 +1,16 @@
 #pragma once
 
-#include <pharos/actors/member.hpp>
-#include <pharos/actors/options.hpp>
 #include <pharos/async/deadline.hpp>
+#include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
 
-namespace pharos::detail {
+namespace pharos {
+struct Context;
+struct Member;
+namespace detail {
 class ResultCell;
 }
+}  // namespace pharos
 
 namespace pharos::actors {
 
@@ -55,7 +58,7 @@ class RunningCall {
   virtual Member member() const = 0;
   // The calls that this call makes inherit its trace and its deadline.
   virtual TraceId trace() const = 0;
-  virtual Deadline deadline() const = 0;
+  virtual async::Deadline deadline() const = 0;
 
  protected:
   RunningCall(const char* function_name, bool is_coroutine)

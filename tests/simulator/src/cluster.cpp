@@ -75,7 +75,7 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
 
   void stop() {
     stopping_ = true;
-    caller_->finish_telling_node();
+    caller_->line().finish_telling();
     caller_->close();
     async::block_on(process_.executor(), stop_job(this));
   }
@@ -169,7 +169,7 @@ bool Cluster::explain_waits(Duration patience) {
   async::Executor& executor = Process::current()->executor();
   async::Completion<void> explained;
   executor.post([caller = Process::current()->program()->caller(), explained] {
-    caller->explain_waits([explained](const std::string&) mutable { explained.complete(); });
+    caller->pending_results().explain([explained](const std::string&) mutable { explained.complete(); });
   });
   return async::block_on(executor, explained.wait(async::Deadline::after(patience, executor))).ok();
 }
@@ -178,7 +178,7 @@ std::string Cluster::what_drivers_wait_for() {
   std::string all;
   for (Process* const driver : drivers()) {
     driver->soon([&all, driver] {
-      driver->program()->caller()->explain_waits([&all](const std::string& text) { all += text; });
+      driver->program()->caller()->pending_results().explain([&all](const std::string& text) { all += text; });
     });
   }
   run_for(3s);

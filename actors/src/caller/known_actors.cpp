@@ -1,3 +1,5 @@
+#include "caller/known_actors.hpp"
+
 #include <chrono>
 #include <utility>
 
@@ -7,19 +9,19 @@
 #include <pharos/scheduler/actor_table.hpp>
 #include <pharos/scheduler/resources.hpp>
 
-#include "caller/caller.hpp"
 #include "caller/refused.hpp"
 #include "caller/shape.hpp"
 #include "program/function_table.hpp"
 #include "results/inherited_context.hpp"
 
-// The part of Caller that makes actors, finds them and connects to them.
-
-namespace pharos::detail {
+namespace pharos::actors {
 namespace {
 
-using actors::OutgoingCalls;
-
+using detail::ActorHandle;
+using detail::Arguments;
+using detail::CellHandle;
+using detail::RegisteredFunction;
+using detail::ResultCell;
 using namespace std::chrono_literals;
 
 constexpr ByteCount kConstructionBytesMax{std::uint64_t{3} << 20};  // constructor's arguments in a control message
@@ -32,26 +34,26 @@ Result<void> check_names(const std::string& name, const std::string& name_space)
 
 }  // namespace
 
-std::vector<std::shared_ptr<ActorHandle>> Caller::actors() {
+std::vector<std::shared_ptr<ActorHandle>> KnownActors::all() {
   std::vector<std::shared_ptr<ActorHandle>> all;
   const std::lock_guard lock{mutex_};
   for (const auto& [id, actor] : actors_) all.push_back(actor);
   return all;
 }
 
-std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const char* type_name,
-                                           const RegisteredFunction& constructor, const Arguments& arguments,
-                                           const std::string& label_given) {
-  if (abandoned()) throw_error(actors::forked());
-  if (constructor.index == RegisteredFunction::kNoIndex) throw_error(actors::not_in_table(constructor.function));
+std::shared_ptr<ActorHandle> KnownActors::spawn(const ActorOptions& options, const char* type_name,
+                                                const RegisteredFunction& constructor, const Arguments& arguments,
+                                                const std::string& label_given) {
+  if (line_->abandoned()) throw_error(forked());
+  if (constructor.index == RegisteredFunction::kNoIndex) throw_error(not_in_table(constructor.function));
   if (const auto named = check_names(options.name, options.name_space); !named) {
     throw_error(Error{named.error()}.with("making an actor"));
   }
-  const auto shape = actors::Shape::of(options);
+  const auto shape = Shape::of(options);
   if (!shape) throw_error(Error{shape.error()}.with("making an actor"));
-  const std::string name_space = options.name_space.empty() ? to_string(registered_.job) : options.name_space;
+  const std::string name_space = name_space_of(options.name_space);
   const std::string& name = label_given.empty() ? options.name : label_given;
-  const std::string label = name.empty() ? actors::readable_name(type_name) : name;
+  const std::string label = name.empty() ? readable_name(type_name) : name;
   const wire::PromiseActor promise{.actor = ActorId{random_u64()},
                                    .label = label,
                                    .name_space = name_space,
@@ -84,7 +86,7 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
                          .detached = options.detached,
                          .max_task_retries = options.max_task_retries,
                          .demand = shape->to_wire(),
-                         .trace = actors::InheritedContext::of_new_call().trace,
+                         .trace = InheritedContext::of_new_call().trace,
                          .exclusive = options.exclusive,
                          .leaves = options.leave_on_drain};
   start.demand.group = options.group.id();
@@ -94,73 +96,83 @@ std::shared_ptr<ActorHandle> Caller::spawn(const ActorOptions& options, const ch
     return shared;
   }
   // This cell stands for the constructor's call; it has the arguments.
-  const CellHandle cell = new_cell();
-  const auto incomplete = prepare(cell, {}, arguments);
-  const auto begin = [this, actor, cell, start = std::move(start)](std::optional<Error> missing) mutable {
-    if (missing) {
-      if (const auto why = over()) return lose_actor(*actor, *why);
-      const Error why{ErrorCode::kActorDied, "actor \"" + actor->label() + "\" could not be made: " + missing->story(),
-                      missing->remedy()};
-      tell_node(wire::BreakPromise{actor->id(), why});
-      return lose_actor(*actor, why);
-    }
-    const auto bytes = cell->arguments();
-    start.arguments.assign(bytes.begin(), bytes.end());
-    start.in_pieces = (cell->call().flags & wire::kInPieces) != 0;
-    if (start.in_pieces) {
-      // The actor may be placed on another machine, which does not reach this machine's object store. So arguments that
-      // are small enough are sent in the message.
-      auto all = large_values_->in_one_piece(bytes, kConstructionBytesMax);
-      if (all) {
-        start.arguments = *std::move(all);
-        start.in_pieces = false;
-      }
-    }
-    actor->keep_construction(cell);
-    background_.spawn(start_actor(this, std::move(actor), std::move(start)));
-  };
-  if (incomplete != nullptr) {
-    tell_node(promise);
-    complete_later(incomplete, begin);
-  } else {
-    auto now = begin;
-    now(cell->ready() ? std::optional{cell.wait(Deadline::never()).error()} : std::nullopt);
+  const CellHandle cell = pending_->new_cell();
+  const auto incomplete = pending_->prepare(cell, {}, arguments);
+  if (incomplete == nullptr) {
+    construct(actor, cell, std::move(start),
+              cell->ready() ? std::optional{cell.wait(Deadline::never()).error()} : std::nullopt);
+    return shared;
   }
+  line_->tell(promise);
+  pending_->complete_later(incomplete,
+                           [this, actor, cell, start = std::move(start)](std::optional<Error> missing) mutable {
+                             construct(actor, cell, std::move(start), std::move(missing));
+                           });
   return shared;
 }
 
-async::Async<void> Caller::start_actor(Caller* self, std::shared_ptr<ActorHandle> actor, wire::StartActor start) {
+std::string KnownActors::name_space_of(const std::string& given) const {
+  return given.empty() ? to_string(line_->registered().job) : given;
+}
+
+/// The constructor's arguments are complete, or one of them is missing.
+void KnownActors::construct(const std::shared_ptr<ActorHandle>& actor, const CellHandle& construction,
+                            wire::StartActor start, std::optional<Error> missing) {
+  if (missing) {
+    if (const auto why = line_->over()) return lose_actor(*actor, *why);
+    const Error why{ErrorCode::kActorDied, "actor \"" + actor->label() + "\" could not be made: " + missing->story(),
+                    missing->remedy()};
+    line_->tell(wire::BreakPromise{actor->id(), why});
+    return lose_actor(*actor, why);
+  }
+  const auto bytes = construction->arguments();
+  start.arguments.assign(bytes.begin(), bytes.end());
+  start.in_pieces = (construction->call().flags & wire::kInPieces) != 0;
+  if (start.in_pieces) {
+    // The actor may be placed on another machine, which does not reach this machine's object store. So arguments that
+    // are small enough are sent in the message.
+    auto all = pending_->large_values().in_one_piece(bytes, kConstructionBytesMax);
+    if (all) {
+      start.arguments = *std::move(all);
+      start.in_pieces = false;
+    }
+  }
+  actor->keep_construction(construction);
+  line_->spawn(start_actor(this, actor, std::move(start)));
+}
+
+async::Async<void> KnownActors::start_actor(KnownActors* self, std::shared_ptr<ActorHandle> actor,
+                                            wire::StartActor start) {
   // Without a deadline: the constructor may take any time.
   wire::Message ask = std::move(start);
-  auto answer = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never());
+  auto answer = co_await self->line_->request(std::move(ask));
   self->take_answer(actor, std::move(answer));
 }
 
-Result<std::shared_ptr<ActorHandle>> Caller::find_actor(const std::string& name, const std::string& name_space,
-                                                        const char* type_name) {
-  if (abandoned()) return actors::forked();
+Result<std::shared_ptr<ActorHandle>> KnownActors::find(const std::string& name, const std::string& name_space,
+                                                       const char* type_name) {
+  if (line_->abandoned()) return forked();
   PHAROS_TRY_VOID(check_names(name, name_space));
-  const wire::FindActor find{name_space.empty() ? to_string(registered_.job) : name_space, name, type_name};
+  const wire::FindActor find{name_space_of(name_space), name, type_name};
   PHAROS_TRY(const wire::ActorFound found, ask_for_actor(find));
   return adopt(found.actor, found.label, true);
 }
 
 // Not to be called on the strand.
-Result<wire::ActorFound> Caller::ask_for_actor(wire::Message ask) {
-  if (const auto why = over()) return *why;
-  return async::block_on(executor_, request_actor(this, std::move(ask)));
+Result<wire::ActorFound> KnownActors::ask_for_actor(wire::Message ask) {
+  if (const auto why = line_->over()) return *why;
+  return async::block_on(line_->executor(), request_actor(this, std::move(ask)));
 }
 
-async::Async<Result<wire::ActorFound>> Caller::request_actor(Caller* self, wire::Message ask) {
-  PHAROS_CO_TRY(const net::Parcel answer,
-                co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never()));
+async::Async<Result<wire::ActorFound>> KnownActors::request_actor(KnownActors* self, wire::Message ask) {
+  PHAROS_CO_TRY(const net::Parcel answer, co_await self->line_->request(std::move(ask)));
   const auto* const found = std::get_if<wire::ActorFound>(&answer.message);
   if (found == nullptr)
     co_return Error{ErrorCode::kInternal, "the node answered the request for an actor with an unexpected message"};
   co_return *found;
 }
 
-std::shared_ptr<ActorHandle> Caller::adopt(ActorId id, const std::string& label, bool held) {
+std::shared_ptr<ActorHandle> KnownActors::adopt(ActorId id, const std::string& label, bool held) {
   std::shared_ptr<ActorHandle> actor;
   bool known = true;
   {
@@ -172,32 +184,33 @@ std::shared_ptr<ActorHandle> Caller::adopt(ActorId id, const std::string& label,
   }
   auto shared = actor->share();
   // The node counts one hold for this process, however many handles it has.
-  if (known && held) tell_node(wire::HoldActor{id, -1});
-  if (!known && !held) tell_node(wire::HoldActor{id, 1});
-  if (!known) background_.spawn(connect_actor(this, actor, 0));
+  if (known && held) line_->tell(wire::HoldActor{id, -1});
+  if (!known && !held) line_->tell(wire::HoldActor{id, 1});
+  if (!known) line_->spawn(connect_actor(this, actor, 0));
   return shared;
 }
 
 // The actor lives, as far as the head knows, so it may be reached later.
-async::Async<void> Caller::connect_actor_later(Caller* self, std::shared_ptr<ActorHandle> actor) {
+async::Async<void> KnownActors::connect_actor_later(KnownActors* self, std::shared_ptr<ActorHandle> actor) {
   const auto slept = co_await async::sleep(kUnreachableTime);
   if (slept && !actor->calls()->lost()) self->actor_disconnected(std::move(actor));
 }
 
-async::Async<void> Caller::connect_actor(Caller* self, std::shared_ptr<ActorHandle> actor, std::uint32_t seen) {
+async::Async<void> KnownActors::connect_actor(KnownActors* self, std::shared_ptr<ActorHandle> actor,
+                                              std::uint32_t seen) {
   wire::Message ask = wire::ConnectActor{actor->id(), seen};
-  auto answer = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, async::Deadline::never());
+  auto answer = co_await self->line_->request(std::move(ask));
   self->take_answer(actor, std::move(answer));
 }
 
-void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer) {
-  if (answer) return connect_worker(*actor->calls(), *std::move(answer), "actor \"" + actor->label() + '"');
+void KnownActors::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer) {
+  if (answer) return connector_->connect(*actor->calls(), *std::move(answer), "actor \"" + actor->label() + '"');
   const Error& cause = answer.error();
-  if (const auto why = over()) return lose_actor(*actor, *why);
+  if (const auto why = line_->over()) return lose_actor(*actor, *why);
   if (cause.code() == ErrorCode::kUnavailable) {
     actor->calls()->fail(
         {cause.code(), "actor \"" + actor->label() + "\" cannot be reached: " + cause.message(), cause.remedy()});
-    return background_.spawn(connect_actor_later(this, actor));
+    return line_->spawn(connect_actor_later(this, actor));
   }
   const bool told = cause.code() == ErrorCode::kActorDied || cause.code() == ErrorCode::kAlreadyExists ||
                     cause.code() == ErrorCode::kInvalidArgument || cause.code() == ErrorCode::kFailedPrecondition ||
@@ -208,28 +221,13 @@ void Caller::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::
                           "actor \"" + actor->label() + "\" cannot be reached: " + cause.message(), cause.remedy()});
 }
 
-void Caller::connect_worker(OutgoingCalls& calls, net::Parcel parcel, const std::string& whose) {
-  const auto* const ready = std::get_if<wire::WorkerReady>(&parcel.message);
-  if (ready == nullptr)
-    return calls.lose(
-        Error{ErrorCode::kInternal, "the node answered the request for a worker with an unexpected message"});
-  const std::string how = ready->ended.empty() ? " lost its connection while the call was under way"
-                                               : " was restarted while the call was under way: " + ready->ended;
-  calls.connect(
-      platform_->make_call_link(std::move(parcel.descriptors.front())),
-      {ready->actor, ready->incarnation, ready->max_task_retries, ready->remote},
-      Error{ready->out_of_memory ? ErrorCode::kExhausted : ErrorCode::kActorDied, whose + how,
-            ready->out_of_memory ? scheduler::kMemoryRemedy : "If its calls may run twice, give it max_task_retries."});
-}
-
 // The node knows whether the actor has ended or will restart.
-void Caller::actor_disconnected(std::shared_ptr<ActorHandle> actor) {
+void KnownActors::actor_disconnected(std::shared_ptr<ActorHandle> actor) {
   const std::uint32_t seen = actor->calls()->incarnation();
-  background_.spawn(connect_actor(this, std::move(actor), seen));
+  line_->spawn(connect_actor(this, std::move(actor), seen));
 }
 
-// The head has lost the actor's node. This process may still reach the old incarnation, but another one will follow.
-void Caller::leave(const wire::IncarnationEnded& ended) {
+void KnownActors::leave(const wire::IncarnationEnded& ended) {
   std::shared_ptr<ActorHandle> actor;
   {
     const std::lock_guard lock{mutex_};
@@ -240,13 +238,35 @@ void Caller::leave(const wire::IncarnationEnded& ended) {
   actor->calls()->leave(ended.incarnation);
 }
 
-void Caller::let_go(ActorHandle& actor) {
-  tell_node(wire::HoldActor{actor.id(), -1});
+bool KnownActors::cancel(ResultCell& cell) {
+  bool given_up = false;
+  for (const auto& actor : all()) {
+    if (!actor->calls()->cancel(cell)) continue;
+    given_up = true;
+    actor->calls()->advance();
+  }
+  return given_up;
+}
+
+void KnownActors::lose_all(const Error& why) {
+  std::unordered_map<ActorId, std::shared_ptr<ActorHandle>> actors;
+  {
+    const std::lock_guard lock{mutex_};
+    actors.swap(actors_);
+  }
+  for (const auto& [id, actor] : actors) {
+    static_cast<void>(actor->note_loss(why));
+    actor->calls()->lose(why);
+  }
+}
+
+void KnownActors::let_go(ActorHandle& actor) {
+  line_->tell(wire::HoldActor{actor.id(), -1});
   lose_actor(actor, Error{ErrorCode::kActorDied, "this program has let go of actor \"" + actor.label() + "\"",
                           "Keep a handle of the actor as long as the actor is needed."});
 }
 
-void Caller::lose_actor(ActorHandle& actor, const Error& why) {
+void KnownActors::lose_actor(ActorHandle& actor, const Error& why) {
   {
     const std::lock_guard lock{mutex_};
     actors_.erase(actor.id());
@@ -256,4 +276,4 @@ void Caller::lose_actor(ActorHandle& actor, const Error& why) {
   actor.calls()->lose(actor.note_loss(why));
 }
 
-}  // namespace pharos::detail
+}  // namespace pharos::actors
