@@ -75,6 +75,19 @@ class CheckTest(unittest.TestCase):
             self.write("node/src/a.cpp", f"#include <{included}>\n")
             self.refused("includes", "node/src/a.cpp:1", f"<{included}>", "door")
 
+    def test_includes_refuses_a_circle_of_units_through_their_source_files(self):
+        self.write("scheduler/include/pharos/scheduler/table.hpp", "#pragma once\n")
+        self.write("scheduler/src/table.cpp", '#include "rooms/lease.hpp"\n')
+        self.write("scheduler/src/rooms/lease.hpp", "#pragma once\n")
+        self.write("scheduler/src/rooms/lease.cpp", '#include "rooms/lease.hpp"\n#include <pharos/scheduler/table.hpp>\n')
+        self.refused("includes", "scheduler/src/rooms/lease.cpp:2", "circle", "table.hpp -> lease.hpp -> table.hpp")
+
+    def test_includes_allows_a_source_file_without_a_header_to_include_everything(self):
+        self.write("scheduler/include/pharos/scheduler/table.hpp", "#pragma once\n")
+        self.write("scheduler/src/lease.hpp", "#include <pharos/scheduler/table.hpp>\n")
+        self.write("scheduler/src/all.cpp", '#include "lease.hpp"\n#include <pharos/scheduler/table.hpp>\n')
+        self.passes("includes")
+
     def test_includes_allows_arrows_that_point_down_and_libraries_behind_their_door(self):
         self.write("runtime/base/include/pharos/base/id.hpp", "#pragma once\n")
         self.write("runtime/process/src/a.cpp", "#include <pharos/base/id.hpp>\n// #include <boost/asio.hpp>\n")

@@ -6,6 +6,7 @@ import sys
 
 import clang_tools
 from coroutines import check_coroutines
+from cycles import check_cycles
 from documents import check_documents
 from foreign import check_foreign
 from includes import check_includes
@@ -31,7 +32,7 @@ def main() -> int:
     tree = Tree(options.root.resolve(), options.build.resolve())
     checks = {
         "format": lambda: clang_tools.check_format(tree, options.fix),
-        "includes": lambda: check_includes(tree),
+        "includes": lambda: [*check_includes(tree), *check_cycles(tree)],
         "foreign": lambda: check_foreign(tree),
         "words": lambda: check_words(tree),
         "namespaces": lambda: check_namespaces(tree),

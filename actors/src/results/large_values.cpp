@@ -8,7 +8,7 @@
 
 #include "caller/refused.hpp"
 #include "program/function_table.hpp"
-#include "results/result_cell.hpp"
+#include "results/bad_arguments.hpp"
 
 namespace pharos::actors {
 namespace {

@@ -11,7 +11,6 @@
 
 #include <pharos/actors/call_site.hpp>
 #include <pharos/actors/codec_context.hpp>
-#include <pharos/actors/ref.hpp>
 #include <pharos/actors/registered_function.hpp>
 #include <pharos/async/async_group.hpp>
 #include <pharos/async/completion.hpp>

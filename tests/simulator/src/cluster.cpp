@@ -38,7 +38,7 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
   DriverProgram(Process& process, Fd node)
       : process_{process},
         caller_{detail::Caller::make(process.platform(), actors::FlushQueue::make(*process.platform(), kFlushDelayMax),
-                                     actors::CallLink::Side::kProgram)} {
+                                     actors::OutgoingCalls::Side::kProgram)} {
     const auto link = process.network().open(std::move(node), process);
     node_ = net::Peer::make(process.executor(), link, *this);
     link->start(node_);
@@ -80,7 +80,7 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
 
   void stop() {
     stopping_ = true;
-    caller_->finish_telling_node();
+    caller_->line().finish_telling();
     caller_->close();
     async::block_on(process_.executor(), stop_job(this));
   }
@@ -188,7 +188,7 @@ bool Cluster::explain_waits(Duration patience) {
   async::Executor& executor = Process::current()->executor();
   async::Completion<void> explained;
   executor.post([caller = Process::current()->program()->caller(), explained] {
-    caller->explain_waits([explained](const std::string&) mutable { explained.complete(); });
+    caller->pending_results().explain([explained](const std::string&) mutable { explained.complete(); });
   });
   return async::block_on(executor, explained.wait(async::Deadline::after(patience, executor))).ok();
 }
@@ -198,7 +198,7 @@ std::string Cluster::what_drivers_wait_for() {
   const auto all = std::make_shared<std::string>();
   for (Process* const driver : drivers()) {
     driver->soon([all, driver] {
-      driver->program()->caller()->explain_waits([all](const std::string& text) { *all += text; });
+      driver->program()->caller()->pending_results().explain([all](const std::string& text) { *all += text; });
     });
   }
   run_for(3s);

@@ -1,4 +1,4 @@
-#include "caller/recipes.hpp"
+#include "caller/lineage.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,6 @@
 #include <pharos/async/completion.hpp>
 
 #include "caller/refused.hpp"
-#include "caller/task_pool.hpp"
 #include "results/large_values.hpp"
 #include "results/pieces.hpp"
 
@@ -20,7 +19,7 @@ using detail::CellHandle;
 using detail::Remakable;
 using detail::ResultCell;
 
-constexpr auto kEndTime = 10s;
+constexpr auto kMakingEndTime = 10s;
 
 async::Async<void> until_there(CellHandle cell) {
   async::Completion<void> there;
@@ -30,25 +29,25 @@ async::Async<void> until_there(CellHandle cell) {
 
 }  // namespace
 
-Error made_differently() {
-  return {ErrorCode::kObjectLost, "a task was run again to replace a lost result, and its new result has another size",
-          "Give max_retries only to tasks whose results are the same each time."};
-}
-
 Recipe::~Recipe() {
-  const auto there = recipes.lock();
+  const auto there = lineage.lock();
   if (there == nullptr) return;
   const std::lock_guard lock{there->mutex_};
   there->recipes_.erase(result);
 }
 
-std::shared_ptr<Recipe> Recipes::find(const ObjectId& result) {
+CellHandle Recipe::make_again(const Error& why) {
+  const auto there = lineage.lock();
+  return there == nullptr ? CellHandle{} : there->make_again(shared_from_this(), why);
+}
+
+std::shared_ptr<Recipe> Lineage::find(const ObjectId& result) {
   const std::lock_guard lock{mutex_};
   const auto found = recipes_.find(result);
   return found == recipes_.end() ? nullptr : found->second.lock();
 }
 
-Remakable Recipes::note(TaskPool& pool, const ResultCell& cell, const ObjectId& result) {
+Remakable Lineage::note(RunsAgain& pool, const ResultCell& cell, const ObjectId& result) {
   if (cell.call().max_retries == 0) return {};
   const auto recipe = std::make_shared<Recipe>();
   recipe->pool = &pool;
@@ -68,16 +67,17 @@ Remakable Recipes::note(TaskPool& pool, const ResultCell& cell, const ObjectId& 
   }
   Remakable remakable{.recipe = recipe};
   for (const auto& object : cell.own_arguments()) {
-    if (find(object->location().id) == nullptr) remakable.arguments.push_back(object);
+    const auto producer = find(object->location().id);
+    if (producer == nullptr || producer->depth >= kDepthMax) remakable.arguments.push_back(object);
   }
   const std::lock_guard lock{mutex_};
   if (ended_) return {};
-  recipe->recipes = weak_from_this();
+  recipe->lineage = weak_from_this();
   recipes_.insert_or_assign(result, recipe);
   return remakable;
 }
 
-CellHandle Recipes::make_again(const std::shared_ptr<Recipe>& recipe, const Error& why) {
+CellHandle Lineage::make_again(const std::shared_ptr<Recipe>& recipe, const Error& why) {
   CellHandle cell = new_cell_();
   CellHandle failed;  // destroyed after the lock: it may hold the last share in a recipe, whose destructor locks
   {
@@ -95,14 +95,14 @@ CellHandle Recipes::make_again(const std::shared_ptr<Recipe>& recipe, const Erro
   return cell;
 }
 
-async::Async<void> Recipes::make(Recipes* self, CellHandle cell, std::shared_ptr<Recipe> recipe) {
+async::Async<void> Lineage::make(Lineage* self, CellHandle cell, std::shared_ptr<Recipe> recipe) {
   auto restored = co_await restore(self, cell, recipe->arguments);
   if (!restored) co_return cell->set_error(std::move(restored).error());
   complete(cell, restored->arguments);
   recipe->pool->submit(std::move(cell));
 }
 
-void Recipes::repair(TaskPool& pool, CellHandle cell, const Error& why) {
+void Lineage::repair(RunsAgain& pool, CellHandle cell, const Error& why) {
   {
     const std::lock_guard lock{mutex_};
     if (!ended_ && (cell->call().flags & wire::kInPieces) != 0) {
@@ -112,7 +112,7 @@ void Recipes::repair(TaskPool& pool, CellHandle cell, const Error& why) {
   cell->set_error(why);
 }
 
-async::Async<void> Recipes::repair(Recipes* self, TaskPool* pool, CellHandle cell, Error why) {
+async::Async<void> Lineage::repair(Lineage* self, RunsAgain* pool, CellHandle cell, Error why) {
   const auto sent = cell->arguments();
   auto restored = co_await restore(self, cell, {sent.begin(), sent.end()});
   if (!restored || !restored->changed)
@@ -121,13 +121,13 @@ async::Async<void> Recipes::repair(Recipes* self, TaskPool* pool, CellHandle cel
   pool->submit(std::move(cell));
 }
 
-void Recipes::complete(const CellHandle& cell, std::span<const std::byte> arguments) {
+void Lineage::complete(const CellHandle& cell, std::span<const std::byte> arguments) {
   Encoder encoded;
   encoded.write(arguments.data(), arguments.size());
   cell->complete_arguments(encoded);
 }
 
-async::Async<Result<Recipes::Restored>> Recipes::restore(Recipes* self, CellHandle cell,
+async::Async<Result<Lineage::Restored>> Lineage::restore(Lineage* self, CellHandle cell,
                                                          std::vector<std::byte> arguments) {
   Restored restored{std::move(arguments)};
   if ((cell->call().flags & wire::kInPieces) == 0) co_return restored;
@@ -159,13 +159,13 @@ async::Async<Result<Recipes::Restored>> Recipes::restore(Recipes* self, CellHand
   co_return restored;
 }
 
-void Recipes::end() {
+void Lineage::end() {
   {
     const std::lock_guard lock{mutex_};
     ended_ = true;
   }
   background_.cancel();
-  const auto joined = background_.join_blocking(async::Deadline::after(kEndTime, executor_.now()));
+  const auto joined = background_.join_blocking(async::Deadline::after(kMakingEndTime, executor_.now()));
   PHAROS_CHECK(joined.ok(), joined.error());
 }
 

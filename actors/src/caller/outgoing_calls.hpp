@@ -3,15 +3,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include <pharos/actors/ref.hpp>
+#include <pharos/actors/cell_handle.hpp>
+#include <pharos/actors/codec_context.hpp>
+#include <pharos/async/unique_function.hpp>
+#include <pharos/base/clock.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/net/link.hpp>
 #include <pharos/object_store/store_client.hpp>
@@ -19,24 +19,24 @@
 #include <pharos/wire/frame.hpp>
 
 #include "caller/flush_queue.hpp"
+#include "caller/held_calls.hpp"
+#include "caller/sent_calls.hpp"
+#include "results/carried_actors.hpp"
 #include "results/large_values.hpp"
 #include "results/result_cell.hpp"
 
-namespace pharos::detail {
-class Caller;
-}
-
 namespace pharos::actors {
 
-/// One caller's calls to one worker, in their order. The worker is an actor, or is leased for tasks. The link numbers
-/// the calls, keeps the cell that waits for each reply, and holds calls back until the worker is connected and their
-/// arguments are complete.
+/// One caller's calls to one worker, in their order. The worker is an actor, or is leased for tasks. Calls are numbered
+/// and kept until their replies come, and are held back until the worker is connected and their arguments are complete.
 /// Owned by the caller's ActorHandle or TaskPool, and by calls that are being sent. Any thread.
 /// Failure: when the connection ends, calls wait until connect(), lose(), cut() or fail() decides about them. Calls
 /// that were never sent end as "not started", the others as "unknown".
 /// Bounds: the call after `kInFlightMax` without a reply fails with kOverloaded. While more than Link::kQueuedMax bytes
 /// wait for the worker to read them, the link is full, and WhenFull says what happens to a call.
-class CallLink final : public net::Link::Handler, public Flushable, public std::enable_shared_from_this<CallLink> {
+class OutgoingCalls final : public net::Link::Handler,
+                            public Flushable,
+                            public std::enable_shared_from_this<OutgoingCalls> {
  public:
   static constexpr std::size_t kInFlightMax = std::size_t{1} << 24;
   /// Bytes of calls that a worker may hold back because the link is full.
@@ -68,10 +68,10 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
    public:
     virtual ~Observer() = default;
     /// Replies have come, for calls that ran for `execution` together. `in_flight` calls are left.
-    virtual void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) = 0;
+    virtual void on_replies(OutgoingCalls& link, std::size_t replies, Duration execution, std::size_t in_flight) = 0;
     /// The worker returns calls that it has not begun: its running task waits for something or takes long, or the
     /// worker is to end and takes no more calls.
-    virtual void on_returned(CallLink& link, std::vector<detail::CellHandle> cells, bool takes_more) = 0;
+    virtual void on_returned(OutgoingCalls& link, std::vector<detail::CellHandle> cells, bool takes_more) = 0;
     /// The call has a result, which lies in the object store.
     virtual void on_large_result(detail::CellHandle cell, std::shared_ptr<object_store::Object> object,
                                  detail::ActorHandles actors) {
@@ -82,25 +82,36 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
     /// The call was not begun, because an argument was lost.
     virtual void on_argument_lost(detail::CellHandle cell, const Error& why) { cell->set_error(why); }
     /// The connection has ended. Calls wait for connect(), lose(), cut() or fail().
-    virtual void on_disconnected(CallLink& link) = 0;
+    virtual void on_disconnected(OutgoingCalls& link) = 0;
   };
 
-  /// A number above those of all calls of this caller's ended links; a new link starts from it. A callee on another
-  /// machine knows calls by their numbers, also those that came over an earlier link.
+  /// Takes what comes with results, for the caller. Called without locks.
+  class Receiver {
+   public:
+    virtual ~Receiver() = default;
+    /// Returns a handle of an actor that came in a result.
+    virtual std::shared_ptr<detail::ActorHandle> receive(const CarriedActor& carried) = 0;
+    /// Runs `then` once the node has been told of the handles that were received before.
+    virtual void after_telling_node(async::Callback then) = 0;
+  };
+
+  /// A number above those of all calls of this caller's ended connections; a new one starts from it. A callee on
+  /// another machine knows calls by their numbers, also those that came over an earlier connection.
   using Numbers = std::shared_ptr<std::atomic<std::uint64_t>>;
 
-  CallLink(CallerId caller, Numbers numbers, std::shared_ptr<const Clock> clock,
-           std::shared_ptr<FlushQueue> flush_queue, std::shared_ptr<LargeValues> large_values,
-           std::weak_ptr<detail::Caller> receiver, std::weak_ptr<Observer> observer, Side side)
-      : caller_{caller},
-        side_{side},
-        numbers_{std::move(numbers)},
-        clock_{std::move(clock)},
-        flush_queue_{std::move(flush_queue)},
-        large_values_{std::move(large_values)},
-        receiver_{std::move(receiver)},
-        observer_{std::move(observer)},
-        first_unanswered_{numbers_->load()} {}
+  /// The caller, as all its OutgoingCalls know it.
+  struct Sender {
+    CallerId caller{};
+    Side side{};
+    Numbers numbers;
+    std::shared_ptr<const Clock> clock;
+    std::shared_ptr<FlushQueue> flush_queue;
+    std::shared_ptr<LargeValues> large_values{};
+    std::weak_ptr<Receiver> receiver{};
+  };
+
+  OutgoingCalls(Sender sender, std::weak_ptr<Observer> observer)
+      : sender_{std::move(sender)}, observer_{std::move(observer)}, sent_{sender_.numbers->load()} {}
 
   /// Sets lower bounds, which a test can reach. Called before the first send().
   void set_bounds(const Bounds& bounds) { bounds_ = bounds; }
@@ -177,27 +188,13 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   std::vector<detail::CellHandle> take_sent(std::int32_t max_retries);
   void send_again();
   void send_call(detail::ResultCell& cell, std::uint64_t number);
-  void send_cancel(std::uint64_t number);
   void send_retry(const detail::ResultCell::Call& call, std::uint64_t number);
-  void set_stragglers_aside();
   Unanswered take_unanswered();
   static void fail(const Unanswered& unanswered, const Error& why);
-  std::optional<std::uint64_t> number_of(const detail::ResultCell& cell) const;
-  detail::ResultCell* take(std::uint64_t number);
-  std::uint64_t all_answered_below() const;
   void acknowledge();
-  /// A call that is held back. It has no number yet.
-  struct Held {
-    explicit Held(detail::CellHandle held) : cell{std::move(held)}, bytes{cell->arguments().size()} {}
-    detail::CellHandle cell;
-    std::size_t bytes;  // size of its arguments when it was held back; 0 if they were not complete
-  };
   bool is_full() const { return needs_room_ || link_->queued() > net::Link::kQueuedMax; }
   std::optional<Error> wait_for_room(std::unique_lock<std::mutex>& lock, detail::ResultCell& cell);
   bool reads_no_more(TimePoint now);
-  void hold_back(std::deque<Held>::iterator before, detail::CellHandle cell);
-  detail::CellHandle take_held_back(std::deque<Held>::iterator held);
-  void note_sent_or_gone(const Held& held);
   std::size_t send_now(detail::CellHandle cell);
   void send_held_back();
   Result<detail::ActorHandles> receive_actors(std::span<const std::byte>& payload);
@@ -206,46 +203,40 @@ class CallLink final : public net::Link::Handler, public Flushable, public std::
   void take_error(Error error, detail::CellHandle cell);
   void take_value(const wire::FrameView& reply, detail::CellHandle cell);
   wire::FrameHeader note(wire::FrameKind kind, std::uint64_t number) const;
-  void take_cells(net::FrameBatch frames, std::vector<detail::ResultCell*>& cells);
+  void take_cells(net::FrameBatch frames, std::vector<detail::CellHandle>& cells);
 
-  const CallerId caller_;
-  const Side side_;
-  Bounds bounds_;
-  const Numbers numbers_;
-  const std::shared_ptr<const Clock> clock_;
-  const std::shared_ptr<FlushQueue> flush_queue_;
-  const std::shared_ptr<LargeValues> large_values_;
-  const std::weak_ptr<detail::Caller> receiver_;  // takes the handles of actors that come in results
+  /// Bytes that went to the callee, and what is known about when it reads.
+  struct Progress {
+    std::uint64_t given = 0;  // bytes that were given to the link
+    std::uint64_t taken = 0;  // bytes that the link had written when reads_no_more() looked last
+    TimePoint taken_at;       // when `taken` was seen to change
+  };
+  /// For a remote actor: the replies that have come since the last acknowledgement.
+  struct Unacknowledged {
+    std::vector<std::uint64_t> numbers;
+    std::size_t bytes = 0;
+  };
+
+  const Sender sender_;
   const std::weak_ptr<Observer> observer_;
+  Bounds bounds_;
 
   mutable std::mutex mutex_;
   std::shared_ptr<net::Link> link_;  // null while there is no connection
   bool awaits_link_ = false;         // the observer has been told that the last connection ended
   Callee callee_;
-  std::uint64_t first_unanswered_;
-  // The cells of sent calls, by number from first_unanswered_ on; null once answered. Each holds a reference.
-  std::deque<detail::ResultCell*> unanswered_;
-  // The cells of slow calls, by number, with a reference each; moved out of unanswered_ so that it does not grow.
-  std::map<std::uint64_t, detail::ResultCell*> stragglers_;
-  std::deque<Held> held_back_;
-  std::size_t held_bytes_ = 0;                       // sum over held_back_
-  std::size_t unordered_held_back_ = 0;              // number of unordered calls in held_back_
-  std::size_t returned_ = 0;                         // calls at the front of held_back_ for the next incarnation; then
-                                                     // nothing is sent over this connection
-  bool needs_room_ = false;                          // calls in held_back_ could go if the link were not full
+  SentCalls sent_;
+  HeldCalls held_;
+  bool needs_room_ = false;                          // calls in held_ could go if the link were not full
   std::vector<const detail::ResultCell*> entering_;  // cells of calls whose threads wait for room
-  std::uint64_t given_bytes_ = 0;                    // bytes that were given to the link
-  std::uint64_t taken_bytes_ = 0;                    // bytes that the link had written when reads_no_more() looked last
-  TimePoint taken_at_;                               // when taken_bytes_ was seen to change
+  Progress progress_;
+  Unacknowledged unacknowledged_;
   std::optional<Error> why_lost_;
   std::atomic<std::size_t> unflushed_bytes_ = 0;  // changed under the mutex
-  // For a remote actor: numbers of the replies that have come since the last acknowledgement.
-  std::vector<std::uint64_t> unacknowledged_;
-  std::size_t unacknowledged_bytes_ = 0;
 
   std::atomic<bool> lost_ = false;
   std::atomic<std::size_t> in_flight_ = 0;
-  std::vector<detail::ResultCell*> answered_;  // used by the reading thread; a member so that its memory is reused
+  std::vector<detail::CellHandle> answered_;  // used by the reading thread; a member so that its memory is reused
 };
 
 }  // namespace pharos::actors

@@ -1,15 +1,15 @@
-#include "caller/filled.hpp"
+#include "caller/argument_filler.hpp"
 
 #include <pharos/wire/frame.hpp>
 
-#include "results/carried_actors.hpp"
+#include "caller/sent_values.hpp"
 #include "results/large_values.hpp"
 #include "results/result_cell.hpp"
 
 namespace pharos::detail {
 
-std::optional<Error> Filled::fill(std::span<const std::byte> bytes, const object_store::Object* object,
-                                  std::span<const Hole> holes) {
+std::optional<Error> ArgumentFiller::fill(std::span<const std::byte> bytes, const object_store::Object* object,
+                                          std::span<const Placeholder> placeholders) {
   std::size_t done = 0;
   const auto copy_until = [&](std::size_t until) {
     if (object == nullptr) {
@@ -19,13 +19,13 @@ std::optional<Error> Filled::fill(std::span<const std::byte> bytes, const object
     }
     done = until;
   };
-  for (const Hole& hole : holes) {
-    copy_until(hole.offset);
-    if (hole.what == Hole::kObject) {
-      refer(*hole.object, hole.begin, hole.size);
-    } else if (hole.what == Hole::kOutcome) {
-      put_outcome(hole.cell);
-    } else if (auto missing = put_result(hole)) {
+  for (const Placeholder& placeholder : placeholders) {
+    copy_until(placeholder.offset);
+    if (placeholder.what == Placeholder::kObject) {
+      refer(*placeholder.object, placeholder.begin, placeholder.size);
+    } else if (placeholder.what == Placeholder::kOutcome) {
+      put_outcome(placeholder.cell);
+    } else if (auto missing = put_result(placeholder)) {
       return missing;
     }
   }
@@ -33,13 +33,14 @@ std::optional<Error> Filled::fill(std::span<const std::byte> bytes, const object
   return std::nullopt;
 }
 
-bool Filled::reads(const Hole& hole) {
-  const auto* const stored = hole.cell->stored();
+bool ArgumentFiller::reads(const Placeholder& placeholder) {
+  const auto* const stored = placeholder.cell->stored();
   if (stored == nullptr) return false;
-  return hole.what == Hole::kConverted || (hole.what == Hole::kOutcome && stored->size < kSharedBytesMin);
+  return placeholder.what == Placeholder::kConverted ||
+         (placeholder.what == Placeholder::kOutcome && stored->size < kSharedBytesMin);
 }
 
-void Filled::put_outcome(const CellHandle& cell) {
+void ArgumentFiller::put_outcome(const CellHandle& cell) {
   if (cell->error() != nullptr) return encode_failed_outcome(*cell->error(), bytes_);
   if (const auto* const stored = cell->stored(); stored != nullptr && stored->size >= kSharedBytesMin) {
     begin_outcome(cell, stored->size, bytes_);
@@ -51,23 +52,23 @@ void Filled::put_outcome(const CellHandle& cell) {
   put(value->bytes, cell);
 }
 
-std::optional<Error> Filled::put_result(const Hole& hole) {
-  const auto* const stored = hole.cell->stored();
-  if (stored != nullptr && hole.what == Hole::kResult) {
-    if (const auto count = hole.cell->count()) Codec<std::uint64_t>::encode(*count, bytes_);
+std::optional<Error> ArgumentFiller::put_result(const Placeholder& placeholder) {
+  const auto* const stored = placeholder.cell->stored();
+  if (stored != nullptr && placeholder.what == Placeholder::kResult) {
+    if (const auto count = placeholder.cell->count()) Codec<std::uint64_t>::encode(*count, bytes_);
     refer(*stored->object, stored->begin, stored->size);
     return std::nullopt;
   }
-  const auto result = hole.cell.wait(Deadline::never());
+  const auto result = placeholder.cell.wait(Deadline::never());
   if (!result) {
     return Error{result.error()}
         .with("an argument that is the result of another call")
         .with_outcome(Outcome::kNotStarted);
   }
-  if (hole.what == Hole::kResult) {
+  if (placeholder.what == Placeholder::kResult) {
     bytes_.write(result->count.data(), result->count.size());
-    put(result->bytes, hole.cell);
-  } else if (!hole.convert(hole.cell, *result, bytes_)) {
+    put(result->bytes, placeholder.cell);
+  } else if (!placeholder.convert(placeholder.cell, *result, bytes_)) {
     return Error{ErrorCode::kCorrupt,
                  "an argument that is the result of another call cannot be decoded as that call's type"};
   }
@@ -75,7 +76,7 @@ std::optional<Error> Filled::put_result(const Hole& hole) {
 }
 
 // The result is no object of the store, but its bytes may be a part of one.
-void Filled::put(std::span<const std::byte> bytes, const CellHandle& of) {
+void ArgumentFiller::put(std::span<const std::byte> bytes, const CellHandle& of) {
   const auto object = bytes.size() < kSharedBytesMin ? nullptr : values_.object_with(bytes);
   if (object != nullptr) {
     refer(*object, object->offset_of(bytes), bytes.size());
@@ -84,11 +85,11 @@ void Filled::put(std::span<const std::byte> bytes, const CellHandle& of) {
   }
 }
 
-void Filled::refer(const object_store::Object& object, std::size_t begin, std::size_t size, bool of_ref) {
+void ArgumentFiller::refer(const object_store::Object& object, std::size_t begin, std::size_t size, bool of_ref) {
   if (size != 0) pieces_.push_back({bytes_.size(), object.location(), begin, size, of_ref ? 1U : 0U});
 }
 
-const Encoder& Filled::payload(std::uint8_t& flags) {
+const Encoder& ArgumentFiller::payload(std::uint8_t& flags) {
   if (pieces_.empty()) return bytes_;
   flags |= wire::kInPieces;
   if (!bytes_.has_shared()) {

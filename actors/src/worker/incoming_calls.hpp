@@ -14,20 +14,21 @@
 #include <pharos/net/link.hpp>
 #include <pharos/wire/message.hpp>
 
-#include "caller/call_marks.hpp"
+#include "caller/call_notes.hpp"
 #include "results/carried_actors.hpp"
 #include "results/large_values.hpp"
-#include "worker/calls.hpp"
+#include "worker/call_origin.hpp"
 #include "worker/reply_cache.hpp"
 #include "worker/strand.hpp"
+#include "worker/workplace.hpp"
 
 namespace pharos::actors {
 
 class CoroutineCall;
 
 /// The state that a worker keeps for an actor's caller on another machine, from one of its connections to the next.
-/// Shared by its CallerLinks and by Calls, which forgets it when the caller has been away for long. Used on the strand
-/// alone, except link(), `marks` and `handed_over`.
+/// Shared by its IncomingCalls and by CallServer, which forgets it when the caller has been away for long. Used on the
+/// strand alone, except link(), `notes` and `handed_over`.
 struct RemoteCaller {
   RemoteCaller(CallerId caller, std::uint64_t next) : id{caller}, replies{next} {}
 
@@ -37,31 +38,40 @@ struct RemoteCaller {
   }
 
   const CallerId id;
-  CallMarks marks;
+  CallNotes notes;
   HandedOver handed_over;
   ReplyCache replies;
-  TimePoint last_here;  // when its last connection ended; under the mutex of Calls
+  TimePoint last_here;  // when its last connection ended; under the mutex of CallServer
   mutable std::mutex mutex;
   std::shared_ptr<net::Link> newest_link;
 };
 
-/// A worker's side of one caller's connection: runs its calls on the strand and sends the replies.
-/// Owned by Calls until the connection ends, and by calls that run or are suspended. Frames come on any thread; calls
-/// run on the strand. Bounds: stops reading when kBatchesMax batches wait to be run, and stops running calls while the
-/// caller does not read the replies. End: calls that came before the end of the connection still run.
-class CallerLink final : public net::Link::Handler,
-                         public Strand::Runner,
-                         public Flushable,
-                         public std::enable_shared_from_this<CallerLink> {
+/// The calls that come from one caller over one connection: runs them on the strand and sends the replies.
+/// Owned by CallServer until the connection ends, and by calls that run or are suspended. Frames come on any thread;
+/// calls run on the strand. Bounds: stops reading when kBatchesMax batches wait to be run, and stops running calls
+/// while the caller does not read the replies. End: calls that came before the end of the connection still run.
+class IncomingCalls final : public CallOrigin,
+                            public net::Link::Handler,
+                            public Strand::Runner,
+                            public Flushable,
+                            public std::enable_shared_from_this<IncomingCalls> {
  public:
+  /// Owns the connections.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    /// The connection has ended.
+    virtual void forget(const IncomingCalls& incoming) = 0;
+  };
   /// `remote` is null for a caller on this machine, whose connection ends only when one of the two processes ends; and
   /// for a caller of tasks.
-  CallerLink(Calls& calls, wire::ServeCaller serves, std::shared_ptr<RemoteCaller> remote)
-      : calls_{calls},
+  IncomingCalls(Workplace& workplace, Owner& owner, wire::ServeCaller serves, std::shared_ptr<RemoteCaller> remote)
+      : workplace_{workplace},
+        owner_{owner},
         serves_{serves},
         remote_{std::move(remote)},
-        marks_{remote_ == nullptr ? own_marks_ : remote_->marks},
-        room_{calls.caller()->large_values(), serves.caller} {
+        notes_{remote_ == nullptr ? own_notes_ : remote_->notes},
+        room_{workplace.caller()->large_values(), serves.caller} {
     result_.set_large_room(&room_);
     result_.set_context(&carried_);
   }
@@ -75,23 +85,23 @@ class CallerLink final : public net::Link::Handler,
     link_->start(shared_from_this());
   }
   const std::shared_ptr<RemoteCaller>& remote() const { return remote_; }
-  CallMarks& marks() { return marks_; }
+  CallNotes& notes() { return notes_; }
   /// Returns whether this keeps objects or handles that the caller has not taken over yet.
   bool keeps_for_caller() const { return serves_.remote && !handed_over_.empty(); }
-  const wire::WorkerResources& holding() const { return serves_.holding; }
+  const wire::WorkerResources& holding() const override { return serves_.holding; }
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
-    const bool gives_back = note_marks(frames, batches_waiting_.fetch_add(1) != 0);
-    calls_.strand().push(shared_from_this(), std::move(frames));
+    const bool gives_back = read_notes(frames, batches_waiting_.fetch_add(1) != 0);
+    workplace_.strand().push(shared_from_this(), std::move(frames));
     // A task that blocks returns the tasks that wait then. Tasks that come later are returned here.
-    if (gives_back || calls_.blocked()) calls_.strand().give_back_waiting();
+    if (gives_back || workplace_.blocked()) workplace_.strand().give_back_waiting();
     if (gives_back) give_back_rest();
   }
-  void on_idle() override { calls_.strand().run(); }
+  void on_idle() override { workplace_.strand().run(); }
   void on_closed(Error) override {
     link_->close();
-    calls_.forget(*this);
+    owner_.forget(*this);
   }
   void flush() override {
     unflushed_.store(false);
@@ -100,14 +110,15 @@ class CallerLink final : public net::Link::Handler,
   }
 
   void run(net::FrameBatch batch, bool more_follow) override;
-  void on_drained() override { out()->flush(); }
-  /// Sends the reply of a coroutine that has ended.
-  void conclude(CoroutineCall& call, bool more_follow);
+  void on_drained() override { write_replies(); }
 
-  /// Returns whether the caller has cancelled this call.
-  bool cancelled(std::uint64_t number) const { return marks_.of(number).cancelled; }
-  Deadline deadline_of(std::uint64_t number) const { return marks_.of(number).deadline; }
-  Retries retries_of(std::uint64_t number) const { return marks_.of(number).retries; }
+  void conclude(const wire::FrameHeader& call, const std::optional<Error>& error, Encoder& result,
+                bool more_follow) override;
+  void write_replies() override { out()->flush(); }
+  void block() override;
+  bool cancelled(std::uint64_t number) const override { return notes_.of(number).cancelled; }
+  Deadline deadline_of(std::uint64_t number) const override { return notes_.of(number).deadline; }
+  Retries retries_of(std::uint64_t number) const override { return notes_.of(number).retries; }
 
   void give_back(net::FrameBatch batch) override {
     give_back_frames(batch);
@@ -130,7 +141,7 @@ class CallerLink final : public net::Link::Handler,
 
   // Frames that come from the caller.
   /// Returns true if the caller wants the tasks back that have not begun.
-  bool note_marks(net::FrameBatch frames, bool others_first);
+  bool read_notes(net::FrameBatch frames, bool others_first);
   /// Another thread may return tasks of the batch while one of them runs. An actor's calls stay, so they need no lock.
   std::unique_lock<std::mutex> lock_batch() {
     return serves_.actor ? std::unique_lock<std::mutex>{} : std::unique_lock{batch_mutex_};
@@ -155,17 +166,18 @@ class CallerLink final : public net::Link::Handler,
   void reply_too_large(const wire::FrameHeader& call, Encoder& result, Duration execution);
   bool send(const wire::FrameHeader& header, std::span<const std::byte> payload);
   void flush_later() {
-    if (!unflushed_.exchange(true)) calls_.flush_queue().add(weak_from_this());
+    if (!unflushed_.exchange(true)) workplace_.flush_queue().add(weak_from_this());
   }
 
-  Calls& calls_;
+  Workplace& workplace_;
+  Owner& owner_;
   const wire::ServeCaller serves_;
   const std::shared_ptr<RemoteCaller> remote_;
   std::shared_ptr<net::Link> link_;
   std::atomic<std::size_t> batches_waiting_ = 0;
   std::atomic<bool> unflushed_ = false;  // this is in the flush queue, because replies wait to be written
-  CallMarks own_marks_;
-  CallMarks& marks_;  // own_marks_, or those of the remote caller, which all its connections share
+  CallNotes own_notes_;
+  CallNotes& notes_;  // own_notes_, or those of the remote caller, which all its connections share
   std::mutex batch_mutex_;
   net::FrameBatch batch_;  // the rest of the batch that is being run
   // The members below are used on the strand alone.

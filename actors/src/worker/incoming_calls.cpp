@@ -1,4 +1,4 @@
-#include "worker/caller_link.hpp"
+#include "worker/incoming_calls.hpp"
 
 #include <chrono>
 #include <cstring>
@@ -39,31 +39,31 @@ bool is_note(FrameKind kind) {
 // Looks at frames before their calls run, for four reasons: a cancellation must overtake the calls before it; objects
 // of other nodes can be brought while earlier calls run; a deadline counts from the arrival of its call; and the
 // retries of a call must be known before it begins.
-bool CallerLink::note_marks(net::FrameBatch frames, bool others_first) {
+bool IncomingCalls::read_notes(net::FrameBatch frames, bool others_first) {
   bool gives_back = false;
   for (; !frames.empty(); others_first = true) {
     const wire::FrameView frame = frames.next();
     const FrameHeader& header = frame.header;
     if (others_first && serves_.remote && (header.flags & wire::kInPieces) != 0) [[unlikely]] {
-      calls_.caller()->large_values().look_ahead(frame.payload);
+      workplace_.caller()->large_values().look_ahead(frame.payload);
     }
     if (header.kind == FrameKind::kCancel) {
-      marks_.note_cancel(header.number);
+      notes_.note_cancel(header.number);
     } else if (header.kind == FrameKind::kRetry) {
-      marks_.note_retries(header.number, {exception_types(header.function), header.attempt});
+      notes_.note_retries(header.number, {exception_types(header.function), header.attempt});
     } else if (header.kind == FrameKind::kReceived) {
       handed_over().let_go(header.number);
     } else if (header.kind == FrameKind::kGiveBack) {
       gives_back = !serves_.actor;
     } else if (header.time != 0) {
-      marks_.note_deadline(header.number, Deadline::after(Duration{header.time}, calls_.platform().now()));
+      notes_.note_deadline(header.number, Deadline::after(Duration{header.time}, workplace_.platform().now()));
     }
   }
   return gives_back;
 }
 
 // For a remote caller. Returns false for a frame that is not to be run: a call that has come before, or no call at all.
-bool CallerLink::take_account(const wire::FrameView& frame) {
+bool IncomingCalls::take_account(const wire::FrameView& frame) {
   ReplyCache& replies = remote_->replies;
   replies.acknowledge_below(frame.header.acknowledged);
   if (frame.header.kind == FrameKind::kAcknowledge) {
@@ -78,7 +78,7 @@ bool CallerLink::take_account(const wire::FrameView& frame) {
     case ReplyCache::Arrival::kFirst: return true;
     case ReplyCache::Arrival::kUnderWay: return false;
     case ReplyCache::Arrival::kAnswered: {
-      marks_.forget(frame.header.number);
+      notes_.forget(frame.header.number);
       const ReplyCache::Reply& known = replies.reply_to(frame.header.number);
       out()->send(known.header, known.payload);
       flush_later();  // not at once: calls of other callers may follow on the strand
@@ -95,30 +95,30 @@ bool CallerLink::take_account(const wire::FrameView& frame) {
   return false;
 }
 
-std::optional<CallerLink::Taken> CallerLink::take_next() {
+std::optional<IncomingCalls::Taken> IncomingCalls::take_next() {
   const auto lock = lock_batch();
   if (batch_.empty()) return std::nullopt;
   const wire::FrameView frame = batch_.next();
   return Taken{frame, buffer_of(frame, batch_)};
 }
 
-bool CallerLink::is_last() {
+bool IncomingCalls::is_last() {
   const auto lock = lock_batch();
   return batch_.empty();
 }
 
-void CallerLink::run(net::FrameBatch batch, bool more_follow) {
+void IncomingCalls::run(net::FrameBatch batch, bool more_follow) {
   {
     const auto lock = lock_batch();
     batch_ = std::move(batch);
   }
-  last_end_ = calls_.platform().now();
+  last_end_ = workplace_.platform().now();
   while (const auto taken = take_next()) {
     const wire::FrameView& frame = taken->frame;
     if (is_note(frame.header.kind)) continue;
     // Asked only once for each call, so that a call that is not turned away here either begins or is refused below.
-    const bool stops = calls_.stopping();
-    if (stops && (!serves_.actor || calls_.moves())) [[unlikely]] {
+    const bool stops = workplace_.stopping();
+    if (stops && (!serves_.actor || workplace_.moves())) [[unlikely]] {
       give_back_frame(frame.header, wire::ReplyStatus::kTurnedAway);
       flush_later();
       continue;
@@ -126,14 +126,14 @@ void CallerLink::run(net::FrameBatch batch, bool more_follow) {
     if (remote_ != nullptr && !take_account(frame)) continue;
     const std::uint64_t number = frame.header.number;
     if (auto waits = run_one(*taken, stops)) {
-      calls_.strand().note_suspended();
-      marks_.note_suspended(number, std::move(waits));
+      workplace_.strand().note_suspended();
+      notes_.note_suspended(number, std::move(waits));
     } else {
       // The calls behind this one may take long, so the timer writes the reply if they do.
       if (more_follow || !is_last()) flush_later();
-      marks_.forget(number);
+      notes_.forget(number);
     }
-    marks_.note_begun(number);
+    notes_.note_begun(number);
   }
   {
     const auto lock = lock_batch();
@@ -143,14 +143,21 @@ void CallerLink::run(net::FrameBatch batch, bool more_follow) {
   link_->resume();
 }
 
-void CallerLink::conclude(CoroutineCall& call, bool more_follow) {
-  reply(call.header(), call.error(), call.result(), {});
+void IncomingCalls::conclude(const FrameHeader& call, const std::optional<Error>& error, Encoder& result,
+                             bool more_follow) {
+  reply(call, error, result, {});
   if (more_follow) flush_later();
-  marks_.forget(call.header().number);
+  notes_.forget(call.number);
+}
+
+void IncomingCalls::block() {
+  if (!workplace_.block()) return;
+  give_back_rest();
+  workplace_.strand().give_back_waiting();
 }
 
 // Returns why the call must not begin, or nullopt if it may.
-std::optional<Error> CallerLink::refusal_of(const FrameHeader& header, bool stops) const {
+std::optional<Error> IncomingCalls::refusal_of(const FrameHeader& header, bool stops) const {
   const auto functions = function_table();
   if (header.function >= functions.size()) {
     return Error{ErrorCode::kFunctionNotFound,
@@ -159,13 +166,13 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header, bool stop
                  "Caller and worker must be the same build."};
   }
   const Function& function = functions[header.function];
-  const CallMarks::Mark mark = marks_.of(header.number);
-  if (!mark.deadline.is_never() && mark.deadline.expired(calls_.platform().now())) [[unlikely]] {
+  const CallNotes::Note note = notes_.of(header.number);
+  if (!note.deadline.is_never() && note.deadline.expired(workplace_.platform().now())) [[unlikely]] {
     return Error{ErrorCode::kDeadlineExceeded, "the deadline of the call passed before the call could begin",
                  "Give the call a later deadline, or have fewer calls under way."}
         .with(readable_name(function.name()));
   }
-  if (mark.cancelled) {
+  if (note.cancelled) {
     return Error{ErrorCode::kCancelled, "the call was cancelled", kCallAgain}.with(readable_name(function.name()));
   }
   if (header.actor != serves_.actor.value() || header.incarnation != serves_.incarnation) {
@@ -184,14 +191,14 @@ std::optional<Error> CallerLink::refusal_of(const FrameHeader& header, bool stop
     return Error{ErrorCode::kActorDied, "the actor is stopping and begins no further call",
                  "Spawn another actor if one is still needed."};
   }
-  if (serves_.actor && calls_.instance().object == nullptr) {
+  if (serves_.actor && workplace_.instance().object == nullptr) {
     return Error{ErrorCode::kFailedPrecondition, "the actor has not been constructed"};
   }
   return std::nullopt;
 }
 
 // Runs a call to its end and replies. A coroutine that waits is returned instead.
-std::shared_ptr<CoroutineCall> CallerLink::run_one(const Taken& taken, bool stops) {
+std::shared_ptr<CoroutineCall> IncomingCalls::run_one(const Taken& taken, bool stops) {
   const wire::FrameView& frame = taken.frame;
   const FrameHeader& header = frame.header;
   result_.clear();
@@ -202,35 +209,35 @@ std::shared_ptr<CoroutineCall> CallerLink::run_one(const Taken& taken, bool stop
     return nullptr;
   }
   const Function& function = function_table()[header.function];
-  calls_.note_begin(function, last_end_, serves_.caller, header.number, (header.flags & wire::kMayRunAgain) != 0);
+  workplace_.note_begin(function, last_end_, serves_.caller, header.number, (header.flags & wire::kMayRunAgain) != 0);
   room_.for_result_of(function);
   if (function.begin != nullptr) {
-    auto coroutine = std::make_shared<CoroutineCall>(calls_, shared_from_this(), header, function);
+    auto coroutine = std::make_shared<CoroutineCall>(workplace_, shared_from_this(), header, function);
     coroutine->begin(frame.payload, taken.buffer);
-    calls_.note_end();
+    workplace_.note_end();
     if (!coroutine->ended()) return coroutine;
     reply(header, coroutine->error(), coroutine->result(), {});
     return nullptr;
   }
-  Running running{calls_, function, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
-  const auto error = running.run(function, calls_.instance().object, header.flags, frame.payload, taken.buffer, result_,
-                                 retries_of(header.number));
-  calls_.end_if_child();
-  calls_.note_end();
-  const TimePoint end = calls_.platform().now();
+  Running running{workplace_, function, this, header.number, TraceId{header.trace}, !serves_.actor, header.attempt};
+  const auto error = running.run(function, workplace_.instance().object, header.flags, frame.payload, taken.buffer,
+                                 result_, retries_of(header.number));
+  workplace_.end_if_child();
+  workplace_.note_end();
+  const TimePoint end = workplace_.platform().now();
   reply(header, error, result_, end - std::exchange(last_end_, end));
   return nullptr;
 }
 
-void CallerLink::give_back_frames(net::FrameBatch& batch) {
+void IncomingCalls::give_back_frames(net::FrameBatch& batch) {
   while (!batch.empty()) {
     const FrameHeader& header = batch.next().header;
     if (!is_note(header.kind)) give_back_frame(header);
   }
 }
 
-void CallerLink::give_back_frame(FrameHeader header, wire::ReplyStatus status) {
-  marks_.forget(header.number);
+void IncomingCalls::give_back_frame(FrameHeader header, wire::ReplyStatus status) {
+  notes_.forget(header.number);
   header.kind = FrameKind::kReply;
   header.flags = wire::kNoFlags;
   header.status = status;
@@ -239,8 +246,8 @@ void CallerLink::give_back_frame(FrameHeader header, wire::ReplyStatus status) {
 
 // ---- Frames that go to the caller
 
-void CallerLink::reply(const FrameHeader& call, const std::optional<Error>& error, Encoder& result,
-                       Duration execution) {
+void IncomingCalls::reply(const FrameHeader& call, const std::optional<Error>& error, Encoder& result,
+                          Duration execution) {
   FrameHeader header = call;
   header.kind = FrameKind::kReply;
   header.flags = wire::kNoFlags;
@@ -267,13 +274,13 @@ void CallerLink::reply(const FrameHeader& call, const std::optional<Error>& erro
 // Sends a result that carries handles of actors or lies in the object store. The payload begins with the list of these
 // actors, and has the place of the object instead of its bytes. A caller on this node owns the object from now on. For
 // a caller on another node this process keeps the object until the caller has confirmed that it has its own share.
-void CallerLink::reply_with_more(FrameHeader header, const Encoder& result) {
+void IncomingCalls::reply_with_more(FrameHeader header, const Encoder& result) {
   Encoder payload;
   HandedOver::Kept kept;
   if (auto actors = std::exchange(result.context()->actors, {}); !actors.empty()) {
     // The receiver may end this process, by letting go of its actor. By then the node must know of the actors that were
     // made here.
-    calls_.caller()->finish_telling_node();
+    workplace_.caller()->line().finish_telling();
     header.flags |= wire::kCarriesActors;
     write_carried(actors, payload);
     kept.actors = std::move(actors);
@@ -296,7 +303,7 @@ void CallerLink::reply_with_more(FrameHeader header, const Encoder& result) {
   if (!serves_.remote) object->hand_over();
 }
 
-void CallerLink::reply_too_large(const FrameHeader& call, Encoder& result, Duration execution) {
+void IncomingCalls::reply_too_large(const FrameHeader& call, Encoder& result, Duration execution) {
   const ByteCount size{result.size()};
   reply(call,
         Error{ErrorCode::kInvalidArgument,
@@ -306,7 +313,7 @@ void CallerLink::reply_too_large(const FrameHeader& call, Encoder& result, Durat
 }
 
 // Sends or keeps a reply. Returns false if the caller will never get it.
-bool CallerLink::send(const FrameHeader& header, std::span<const std::byte> payload) {
+bool IncomingCalls::send(const FrameHeader& header, std::span<const std::byte> payload) {
   if (remote_ == nullptr) {
     const bool sent = link_->send(header, payload);
     if (link_->queued() > kQueuedBytes) link_->flush();

@@ -3,16 +3,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
-#include <pharos/actors/function.hpp>
 #include <pharos/actors/member.hpp>
 #include <pharos/actors/options.hpp>
+#include <pharos/actors/registered_function.hpp>
 #include <pharos/net/peer.hpp>
 
 #include "caller/caller.hpp"
@@ -38,37 +35,31 @@ struct Instance {
   }
 };
 
-class CallerLink;
-struct RemoteCaller;
-
-/// The work of a worker: it serves callers, whose calls share one order (the strand), and makes calls for the code that
-/// it runs (Caller). Made by the worker process, which reads the messages of the node for it. Any thread, unless a
-/// function says otherwise. End: stop() ends the calls. In a worker process it is never destroyed.
-class Calls {
+/// What the calls of one worker share: their order (the strand), the actor that they run on, the Caller for the calls
+/// that they make, and what the node is told about them. Owned by the CallServer, and in a worker process never
+/// destroyed. Any thread, unless a function says otherwise.
+class Workplace {
  public:
-  explicit Calls(const std::shared_ptr<Platform>& platform);
+  explicit Workplace(const std::shared_ptr<Platform>& platform);
 
+  /// Called once, when the node has registered the worker.
+  void join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered);
+  Platform& platform() { return *platform_; }
   Strand& strand() { return strand_; }
   /// The executor whose work takes its turn among the calls.
   StrandExecutor& executor() { return executor_; }
   Instance& instance() { return instance_; }
   FlushQueue& flush_queue() { return *flush_queue_; }
   const std::shared_ptr<detail::Caller>& caller() const { return caller_; }
-  WorkerId worker() const { return worker_; }
+
+  /// From now on the instance is this actor, which is about to be constructed. On the strand.
+  void take_actor(const detail::Function& constructor, const wire::ConstructActor& actor);
   /// Returns the context of code that runs as this actor (an Instance without an actor for a task), with these
   /// resources.
   Context context(const Instance& instance, const wire::WorkerResources& held) const;
   /// If this process is an actor's, returns the context for its threads that run no call; else nullopt.
   static std::optional<Context> context_of_process();
-  Platform& platform() { return *platform_; }
-  /// Returns whether a task of this worker waits in get(). Until it goes on, the worker takes no other tasks.
-  bool blocked() const { return blocked_.load() != 0; }
 
-  /// Handles a message of the node: a caller to serve, an actor to construct, or a message for Caller.
-  void on_node_message(const std::shared_ptr<net::Peer>& node, net::Parcel parcel);
-  /// Ends the work: no call begins any more, and calls that have begun see stopping() and may go on for `grace`. Then
-  /// the actor's destructor runs. Returns false if a call still runs; then the destructor has not run.
-  bool stop(Duration grace = {});
   /// Begins the end without waiting: from now on calls are refused; tasks, and calls of an actor that moves to another
   /// node, are returned to their callers.
   void begin_stop(bool moves = false) {
@@ -79,11 +70,10 @@ class Calls {
   bool moves() const { return moves_.load(std::memory_order_relaxed); }
   /// Ends the actor after the running call, because its own code asks for that (pharos::exit_actor()).
   Result<void> exit_actor();
-  /// For a process that does not end after stop() (the simulator): wakes the suspended calls, which then run to their
-  /// end.
-  void end_suspended();
+  /// Returns the error of an exit_actor() by code that is no actor's.
+  static Error no_actor_to_exit();
 
-  /// Describes what runs and what waits in this worker. Any thread.
+  /// Describes what runs and what waits in this worker.
   wire::Inspected inspect() const;
   /// Notes that a call begins on the strand. inspect() describes it until note_end().
   void note_begin(const detail::Function& function, TimePoint since, CallerId caller, std::uint64_t number,
@@ -93,20 +83,13 @@ class Calls {
   /// returns in the child, too, but only the parent may answer.
   void end_if_child() const;
 
-  /// Removes a caller's connection, which has ended. Calls that came before still run.
-  void forget(const CallerLink& link);
-  /// Notes that the running task, which came with `link`, waits. Its CPU, and the tasks behind it, may go to other
-  /// workers.
-  void block(CallerLink& link);
+  /// Notes that the running task waits in get(), so that its CPU may go to other workers. Until unblock() the worker
+  /// takes no other tasks. Returns false if another task had blocked the worker before.
+  bool block();
   void unblock();
+  bool blocked() const { return blocked_.load() != 0; }
 
  private:
-  void join(std::shared_ptr<net::Peer> node, const wire::JobRegistered& registered);
-  void serve(wire::ServeCaller caller, Fd socket);
-  void construct(wire::ConstructActor actor);
-  std::optional<Error> run_constructor(const wire::ConstructActor& actor);
-  void forget_if_away(const std::shared_ptr<RemoteCaller>& caller);
-
   const std::shared_ptr<Platform> platform_;
   const std::shared_ptr<FlushQueue> flush_queue_;
   const std::shared_ptr<detail::Caller> caller_;
@@ -125,11 +108,6 @@ class Calls {
     std::atomic<std::uint64_t> number = 0;
     std::atomic<bool> may_run_again = false;
   } runs_;
-  std::mutex links_mutex_;
-  std::vector<std::shared_ptr<CallerLink>> links_;
-  std::unordered_map<CallerId, std::shared_ptr<RemoteCaller>> remote_callers_;
-  std::unordered_map<CallerId, std::uint64_t>
-      forgotten_callers_;  // remote callers that were forgotten, with the number of their next call
 };
 
 }  // namespace pharos::actors

@@ -1,9 +1,8 @@
-#include "caller/call_link.hpp"
+#include "caller/outgoing_calls.hpp"
 
 #include <algorithm>
 #include <chrono>
 
-#include "caller/caller.hpp"
 #include "caller/refused.hpp"
 #include "program/function_table.hpp"
 #include "program/safeguard.hpp"
@@ -25,9 +24,6 @@ constexpr std::size_t kFlushBytes = 12 << 10;
 // their bytes. Beyond that the caller sends an acknowledgement of its own.
 constexpr std::size_t kUnacknowledgedMax = 64;
 constexpr std::size_t kUnacknowledgedBytes = 256 << 10;
-// unanswered_ covers a range of numbers, which grows while one slow call stays in it: an actor's coroutine may wait for
-// days. A range of at least this length, most of which is answered, is cleared, and the slow calls become stragglers.
-constexpr std::size_t kRunMax = 1024;
 constexpr Duration kRoomTime = std::chrono::milliseconds{50};    // one slice of a wait for room
 constexpr Duration kStillTime = std::chrono::milliseconds{100};  // without a read, as WhenFull::kWait says
 constexpr Duration kStuckTime = std::chrono::seconds{30};        // the same
@@ -40,7 +36,7 @@ void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
 
 }  // namespace
 
-void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, const Error& why_ended) {
+void OutgoingCalls::connect(std::shared_ptr<net::Link> link, const Callee& callee, const Error& why_ended) {
   {
     const std::lock_guard lock{mutex_};
     awaits_link_ = false;
@@ -52,8 +48,8 @@ void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, co
   {
     const std::lock_guard lock{mutex_};
     link_ = link;
-    returned_ = 0;
-    given_bytes_ = 0;
+    held_.note_next();
+    progress_.given = 0;
     const bool same = callee.comes_back() && callee_.actor == callee.actor && callee_.incarnation == callee.incarnation;
     callee_ = callee;
     if (why_lost_) {
@@ -73,12 +69,10 @@ void CallLink::connect(std::shared_ptr<net::Link> link, const Callee& callee, co
 }
 
 // Under the mutex. Puts the sent calls that have a retry left in front of those that are held back. Returns the others.
-std::vector<CellHandle> CallLink::take_sent(std::int32_t max_retries) {
+std::vector<CellHandle> OutgoingCalls::take_sent(std::int32_t max_retries) {
   std::vector<CellHandle> failed;
   std::vector<CellHandle> again;
-  set_stragglers_aside();
-  for (const auto& [number, taken] : stragglers_) {
-    CellHandle cell{taken};
+  for (CellHandle& cell : sent_.take_all()) {
     if (stands(Safeguard::kRetry) && cell->call().attempt < max_retries && !cell->cancelled()) {
       ++cell->call().attempt;
       again.push_back(std::move(cell));
@@ -86,47 +80,30 @@ std::vector<CellHandle> CallLink::take_sent(std::int32_t max_retries) {
       failed.push_back(std::move(cell));
     }
   }
-  stragglers_.clear();
-  unacknowledged_.clear();
-  unacknowledged_bytes_ = 0;
-  for (auto cell = again.rbegin(); cell != again.rend(); ++cell) hold_back(held_back_.begin(), std::move(*cell));
+  unacknowledged_ = {};
+  held_.add_in_front(std::move(again));
   return failed;
 }
 
-std::uint32_t CallLink::incarnation() const {
+std::uint32_t OutgoingCalls::incarnation() const {
   const std::lock_guard lock{mutex_};
   return callee_.incarnation;
 }
 
 // Under the mutex, with a link to the same incarnation as before, which knows by their numbers the calls that it has
 // seen.
-void CallLink::send_again() {
-  set_stragglers_aside();
-  for (const auto& [number, cell] : stragglers_) {
+void OutgoingCalls::send_again() {
+  for (const auto& [number, cell] : sent_.by_number()) {
     send_call(*cell, number);
-    if (cell->cancelled()) send_cancel(number);
+    if (cell->cancelled()) link_->send(note(FrameKind::kCancel, number), {});
   }
-}
-
-// Under the mutex. All unanswered calls become stragglers, and unanswered_ starts again with the next call.
-void CallLink::set_stragglers_aside() {
-  for (ResultCell* const cell : unanswered_) {
-    if (cell != nullptr) stragglers_.emplace(first_unanswered_, cell);
-    ++first_unanswered_;
-  }
-  unanswered_.clear();
-}
-
-// Under the mutex.
-std::uint64_t CallLink::all_answered_below() const {
-  return stragglers_.empty() ? first_unanswered_ : stragglers_.begin()->first;
 }
 
 // Under the mutex. Returns the header of a frame that says something about the call of this number.
-FrameHeader CallLink::note(FrameKind kind, std::uint64_t number) const {
+FrameHeader OutgoingCalls::note(FrameKind kind, std::uint64_t number) const {
   FrameHeader header;
   header.kind = kind;
-  header.caller = caller_.value();
+  header.caller = sender_.caller.value();
   header.number = number;
   header.actor = callee_.actor.value();
   header.incarnation = callee_.incarnation;
@@ -134,22 +111,17 @@ FrameHeader CallLink::note(FrameKind kind, std::uint64_t number) const {
 }
 
 // Under the mutex, with a link. Tells the worker which replies it need not keep any more.
-void CallLink::acknowledge() {
+void OutgoingCalls::acknowledge() {
   FrameHeader header = note(FrameKind::kAcknowledge, 0);
-  header.acknowledged = all_answered_below();
-  std::erase_if(unacknowledged_, [&](std::uint64_t number) { return number < header.acknowledged; });
-  link_->send(header, std::as_bytes(std::span{unacknowledged_}));
-  unacknowledged_.clear();
-  unacknowledged_bytes_ = 0;
-}
-
-// Under the mutex, with a link.
-void CallLink::send_cancel(std::uint64_t number) {
-  link_->send(note(FrameKind::kCancel, number), {});
+  header.acknowledged = sent_.all_answered_below();
+  std::erase_if(unacknowledged_.numbers, [&](std::uint64_t number) { return number < header.acknowledged; });
+  link_->send(header, std::as_bytes(std::span{unacknowledged_.numbers}));
+  unacknowledged_.numbers.clear();
+  unacknowledged_.bytes = 0;
 }
 
 // Under the mutex, with a link. Must be sent before the call.
-void CallLink::send_retry(const ResultCell::Call& call, std::uint64_t number) {
+void OutgoingCalls::send_retry(const ResultCell::Call& call, std::uint64_t number) {
   FrameHeader header = note(FrameKind::kRetry, number);
   header.attempt = call.max_retries;
   header.function = call.retry_on - 1;
@@ -157,7 +129,7 @@ void CallLink::send_retry(const ResultCell::Call& call, std::uint64_t number) {
 }
 
 // Under the mutex, with a link.
-void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
+void OutgoingCalls::send_call(ResultCell& cell, std::uint64_t number) {
   if (cell.call().retry_on != 0) [[unlikely]]
     send_retry(cell.call(), number);
   FrameHeader header;
@@ -166,50 +138,30 @@ void CallLink::send_call(ResultCell& cell, std::uint64_t number) {
   if (cell.call().unordered) header.flags |= wire::kUnordered;
   if (!callee_.actor && cell.call().attempt < cell.call().max_retries) header.flags |= wire::kMayRunAgain;
   header.attempt = cell.call().attempt;
-  header.caller = caller_.value();
+  header.caller = sender_.caller.value();
   header.number = number;
   header.actor = callee_.actor.value();
   header.incarnation = callee_.incarnation;
   header.function = cell.call().function;
   header.trace = cell.call().trace.value();
-  header.acknowledged = all_answered_below();
+  header.acknowledged = sent_.all_answered_below();
   if (const Deadline deadline = cell.call().deadline; !deadline.is_never()) [[unlikely]] {
     // 0 would mean no deadline, so a deadline that has passed is sent as one nanosecond.
-    header.time = std::max<std::int64_t>(deadline.left(clock_->now()).count(), 1);
+    header.time = std::max<std::int64_t>(deadline.left(sender_.clock->now()).count(), 1);
   }
   link_->send(header, cell.arguments());
 }
 
 // Under the mutex, with a link. Returns the number of bytes that were queued.
-std::size_t CallLink::send_now(CellHandle cell) {
+std::size_t OutgoingCalls::send_now(CellHandle cell) {
   const std::size_t bytes = sizeof(FrameHeader) + cell->arguments().size();
-  send_call(*cell, first_unanswered_ + unanswered_.size());
-  unanswered_.push_back(cell.detach());
-  given_bytes_ += bytes;
+  send_call(*cell, sent_.next());
+  sent_.add(std::move(cell));
+  progress_.given += bytes;
   return bytes;
 }
 
-// Under the mutex.
-void CallLink::hold_back(std::deque<Held>::iterator before, CellHandle cell) {
-  if (cell->call().unordered) ++unordered_held_back_;
-  held_bytes_ += held_back_.emplace(before, std::move(cell))->bytes;
-}
-
-// Under the mutex. Must be called when a call is about to leave held_back_.
-void CallLink::note_sent_or_gone(const Held& held) {
-  if (held.cell->call().unordered) --unordered_held_back_;
-  held_bytes_ -= held.bytes;
-}
-
-// Under the mutex.
-CellHandle CallLink::take_held_back(std::deque<Held>::iterator held) {
-  note_sent_or_gone(*held);
-  CellHandle cell = std::move(held->cell);
-  held_back_.erase(held);
-  return cell;
-}
-
-void CallLink::hold_for_next(std::vector<CellHandle> returned) {
+void OutgoingCalls::hold_for_next(std::vector<CellHandle> returned) {
   std::unique_lock lock{mutex_};
   if (why_lost_) {
     const Error why = Error{*why_lost_}.with_outcome(Outcome::kNotStarted);
@@ -218,44 +170,24 @@ void CallLink::hold_for_next(std::vector<CellHandle> returned) {
     return;
   }
   in_flight_.fetch_add(returned.size(), std::memory_order_acq_rel);
-  for (CellHandle& cell : returned) {
-    hold_back(held_back_.begin() + static_cast<std::ptrdiff_t>(returned_++), std::move(cell));
-  }
+  for (CellHandle& cell : returned) held_.add_returned(std::move(cell));
 }
 
-// Under the mutex, with a link. Sends calls up to the first one whose arguments are not complete, then the unordered
-// ones behind it whose arguments are, as long as the link has room.
-void CallLink::send_held_back() {
+// Under the mutex, with a link. Sends the calls whose arguments are complete, as long as the link has room.
+void OutgoingCalls::send_held_back() {
   needs_room_ = false;
-  if (returned_ != 0) return;
-  const auto has_room = [this] { return link_->queued() <= net::Link::kQueuedMax; };
-  while (!held_back_.empty() && !held_back_.front().cell->awaits_arguments()) {
-    if (!has_room()) {
-      needs_room_ = true;
-      return;
-    }
-    send_now(take_held_back(held_back_.begin()));
-  }
-  if (unordered_held_back_ == 0) return;
-  std::erase_if(held_back_, [&](Held& held) {
-    if (!held.cell->call().unordered || held.cell->awaits_arguments()) return false;
-    if (!has_room()) {
-      needs_room_ = true;
-      return false;
-    }
-    note_sent_or_gone(held);
-    send_now(held.cell);
-    return true;
-  });
+  if (held_.wait_for_next()) return;
+  needs_room_ = !held_.send_ready([this] { return link_->queued() <= net::Link::kQueuedMax; },
+                                  [this](CellHandle cell) { send_now(std::move(cell)); });
 }
 
 // No flush here: the thread that calls this writes what is sent (Link::Handler::on_room).
-void CallLink::on_room() {
+void OutgoingCalls::on_room() {
   const std::lock_guard lock{mutex_};
   if (link_ != nullptr && !why_lost_) send_held_back();
 }
 
-void CallLink::advance() {
+void OutgoingCalls::advance() {
   std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};
@@ -267,7 +199,7 @@ void CallLink::advance() {
   link->flush();
 }
 
-void CallLink::ask_back() {
+void OutgoingCalls::ask_back() {
   std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};
@@ -278,43 +210,37 @@ void CallLink::ask_back() {
   link->flush();
 }
 
-bool CallLink::cancel(ResultCell& cell) {
+bool OutgoingCalls::cancel(ResultCell& cell) {
   std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};
-    const auto held =
-        std::find_if(held_back_.begin(), held_back_.end(), [&](const Held& each) { return &*each.cell == &cell; });
-    if (held != held_back_.end()) {
-      if (static_cast<std::size_t>(held - held_back_.begin()) < returned_) --returned_;
-      take_held_back(held);
+    if (held_.remove(cell)) {
       in_flight_.fetch_sub(1, std::memory_order_acq_rel);
       return true;
     }
-    const auto number = number_of(cell);
+    const auto number = sent_.number_of(cell);
     if (!number) return false;
     if (link_ == nullptr) return false;
-    send_cancel(*number);
+    link_->send(note(FrameKind::kCancel, *number), {});
     link = link_;
   }
   link->flush();
   return false;
 }
 
-std::optional<CallLink::Place> CallLink::find(const ResultCell& cell) const {
+std::optional<OutgoingCalls::Place> OutgoingCalls::find(const ResultCell& cell) const {
   const std::lock_guard lock{mutex_};
-  if (const auto number = number_of(cell)) return Place{true, *number};
-  const bool unsent =
-      std::find(entering_.begin(), entering_.end(), &cell) != entering_.end() ||
-      std::any_of(held_back_.begin(), held_back_.end(), [&](const Held& each) { return &*each.cell == &cell; });
+  if (const auto number = sent_.number_of(cell)) return Place{true, *number};
+  const bool unsent = std::find(entering_.begin(), entering_.end(), &cell) != entering_.end() || held_.contains(cell);
   return unsent ? std::optional{Place{}} : std::nullopt;
 }
 
-bool CallLink::refuses() const {
+bool OutgoingCalls::refuses() const {
   const std::lock_guard lock{mutex_};
-  return (link_ != nullptr && is_full()) || held_bytes_ > net::Link::kQueuedMax;
+  return (link_ != nullptr && is_full()) || held_.bytes() > net::Link::kQueuedMax;
 }
 
-bool CallLink::send(CellHandle cell, WhenFull when_full) {
+bool OutgoingCalls::send(CellHandle cell, WhenFull when_full) {
   const auto fail = [&cell](const Error& why) {
     cell->set_error(Error{why}.with_outcome(Outcome::kNotStarted));
     return true;
@@ -327,7 +253,7 @@ bool CallLink::send(CellHandle cell, WhenFull when_full) {
   }
   std::unique_lock lock{mutex_};
   bool full = link_ != nullptr && is_full();
-  if (when_full == WhenFull::kRefuse && (full || held_bytes_ > net::Link::kQueuedMax)) [[unlikely]]
+  if (when_full == WhenFull::kRefuse && (full || held_.bytes() > net::Link::kQueuedMax)) [[unlikely]]
     return false;
   if (full && when_full == WhenFull::kWait) [[unlikely]] {
     if (const auto why = wait_for_room(lock, *cell)) {
@@ -349,10 +275,10 @@ bool CallLink::send(CellHandle cell, WhenFull when_full) {
                  "get() some of their results before calling again."});
   }
   const std::size_t before = in_flight_.fetch_add(1, std::memory_order_acq_rel);
-  const bool waits = stands(Safeguard::kOrder) && !held_back_.empty() && !cell->call().unordered;
-  if (link_ == nullptr || full || returned_ != 0 || waits || cell->awaits_arguments()) {
+  const bool waits = stands(Safeguard::kOrder) && !held_.empty() && !cell->call().unordered;
+  if (link_ == nullptr || full || held_.wait_for_next() || waits || cell->awaits_arguments()) {
     needs_room_ = needs_room_ || full;
-    hold_back(held_back_.end(), std::move(cell));
+    held_.add(std::move(cell));
     return true;
   }
   const bool clean = unflushed_bytes_ == 0;
@@ -367,13 +293,13 @@ bool CallLink::send(CellHandle cell, WhenFull when_full) {
     return true;
   }
   lock.unlock();
-  if (clean) flush_queue_->add(weak_from_this());
+  if (clean) sender_.flush_queue->add(weak_from_this());
   return true;
 }
 
 // Called with the lock, which is released while this thread waits. Returns why the call fails, or nullopt if it may be
 // sent or held back.
-std::optional<Error> CallLink::wait_for_room(std::unique_lock<std::mutex>& lock, ResultCell& cell) {
+std::optional<Error> OutgoingCalls::wait_for_room(std::unique_lock<std::mutex>& lock, ResultCell& cell) {
   entering_.push_back(&cell);
   lock.unlock();
   if (this_thread.calls_back != nullptr) Callbacks::give_up_turn();
@@ -383,17 +309,17 @@ std::optional<Error> CallLink::wait_for_room(std::unique_lock<std::mutex>& lock,
   std::optional<Error> why;
   lock.lock();
   while (!why_lost_ && link_ != nullptr && is_full()) {
-    const TimePoint now = clock_->now();
+    const TimePoint now = sender_.clock->now();
     if (deadline.expired(now)) {
       why = Error{ErrorCode::kDeadlineExceeded, "the deadline of the call passed while the queue of its actor was full",
                   "Give the call a later deadline, or have fewer calls under way."}
                 .with(readable_name(function_table()[cell.call().function].name()));
       break;
     }
-    if (side_ == Side::kWorker && reads_no_more(now)) {
-      if (held_bytes_ < bounds_.held_bytes) break;
+    if (sender_.side == Side::kWorker && reads_no_more(now)) {
+      if (held_.bytes() < bounds_.held_bytes) break;
       why = Error{ErrorCode::kOverloaded,
-                  to_string(ByteCount{held_bytes_ + link_->queued()}) +
+                  to_string(ByteCount{held_.bytes() + link_->queued()}) +
                       " of calls wait for this actor, which has read none for " +
                       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(kStuckTime).count()) + " s",
                   "get() some of their results before calling again; the actor may be waiting for this one."};
@@ -417,13 +343,13 @@ std::optional<Error> CallLink::wait_for_room(std::unique_lock<std::mutex>& lock,
 
 // Under the mutex, with a link. Returns whether the callee has read nothing for so long that it may be waiting for this
 // process.
-bool CallLink::reads_no_more(TimePoint now) {
-  const std::uint64_t taken = given_bytes_ - link_->queued();
-  if (taken != std::exchange(taken_bytes_, taken)) taken_at_ = now;
-  return now - taken_at_ >= (held_bytes_ < bounds_.held_bytes ? kStillTime : kStuckTime);
+bool OutgoingCalls::reads_no_more(TimePoint now) {
+  const std::uint64_t taken = progress_.given - link_->queued();
+  if (taken != std::exchange(progress_.taken, taken)) progress_.taken_at = now;
+  return now - progress_.taken_at >= (held_.bytes() < bounds_.held_bytes ? kStillTime : kStuckTime);
 }
 
-void CallLink::flush() {
+void OutgoingCalls::flush() {
   // Without the mutex: a thread that has just queued bytes has also seen to it that they are flushed later.
   if (unflushed_bytes_.load(std::memory_order_relaxed) == 0) return;
   std::shared_ptr<net::Link> link;
@@ -436,63 +362,35 @@ void CallLink::flush() {
   if (link != nullptr) link->flush();
 }
 
-// Under the mutex.
-std::optional<std::uint64_t> CallLink::number_of(const ResultCell& cell) const {
-  const auto sent = std::find(unanswered_.begin(), unanswered_.end(), &cell);
-  if (sent != unanswered_.end()) return first_unanswered_ + static_cast<std::uint64_t>(sent - unanswered_.begin());
-  const auto straggler =
-      std::find_if(stragglers_.begin(), stragglers_.end(), [&](const auto& each) { return each.second == &cell; });
-  if (straggler != stragglers_.end()) return straggler->first;
-  return std::nullopt;
-}
-
-// Under the mutex. Removes and returns the cell that waits for the reply of this number; null if there is none.
-ResultCell* CallLink::take(std::uint64_t number) {
-  if (number < first_unanswered_) [[unlikely]] {
-    const auto straggler = stragglers_.find(number);
-    if (straggler == stragglers_.end()) return nullptr;
-    return stragglers_.extract(straggler).mapped();
-  }
-  if (number - first_unanswered_ >= unanswered_.size()) return nullptr;
-  ResultCell* const cell = std::exchange(unanswered_[number - first_unanswered_], nullptr);
-  while (!unanswered_.empty() && unanswered_.front() == nullptr) {
-    unanswered_.pop_front();
-    ++first_unanswered_;
-  }
-  return cell;
-}
-
-// Takes the cells that wait for these replies out of the link, in order; null for a reply that no cell waits for.
-void CallLink::take_cells(net::FrameBatch frames, std::vector<ResultCell*>& cells) {
+// Takes the cells that wait for these replies, in order; an empty handle for a reply that no cell waits for.
+void OutgoingCalls::take_cells(net::FrameBatch frames, std::vector<CellHandle>& cells) {
   const std::lock_guard lock{mutex_};
   while (!frames.empty()) {
     const wire::FrameView frame = frames.next();
     const bool is_reply = frame.header.kind == FrameKind::kReply;
-    cells.push_back(is_reply ? take(frame.header.number) : nullptr);
+    cells.push_back(is_reply ? sent_.take(frame.header.number) : CellHandle{});
     if (is_reply && callee_.comes_back()) {
-      unacknowledged_.push_back(frame.header.number);
-      unacknowledged_bytes_ += frame.payload.size();
+      unacknowledged_.numbers.push_back(frame.header.number);
+      unacknowledged_.bytes += frame.payload.size();
     }
   }
-  // Most of a long range has been answered, but its first call has not.
-  if (unanswered_.size() >= kRunMax && in_flight() - stragglers_.size() < unanswered_.size() / 4) {
-    set_stragglers_aside();
-  }
-  const bool much = unacknowledged_.size() >= kUnacknowledgedMax || unacknowledged_bytes_ >= kUnacknowledgedBytes;
+  sent_.set_slow_aside(in_flight());
+  const bool much =
+      unacknowledged_.numbers.size() >= kUnacknowledgedMax || unacknowledged_.bytes >= kUnacknowledgedBytes;
   if (much && link_ != nullptr) acknowledge();
 }
 
-void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
+void OutgoingCalls::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   answered_.clear();
   take_cells(frames, answered_);
   Duration execution{};
   std::size_t replies = 0;
   std::vector<CellHandle> returned;
   bool takes_more = true;
-  for (ResultCell* const taken : answered_) {
+  for (CellHandle& answered : answered_) {
+    CellHandle cell = std::move(answered);  // released at the end of each round
     const wire::FrameView frame = frames.next();
     const bool is_more = (frame.header.flags & (wire::kInPieces | wire::kCarriesActors)) != 0;
-    CellHandle cell{taken};
     if (!cell) {
       if (is_more) take_value(frame, {});
       continue;
@@ -532,14 +430,14 @@ void CallLink::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   flush();
 }
 
-void CallLink::take_error(Error error, CellHandle cell) {
-  const auto observer = error.code() == ErrorCode::kObjectLost ? observer_.lock() : nullptr;
+void OutgoingCalls::take_error(Error error, CellHandle cell) {
+  const auto observer = object_store::is_lost(error) ? observer_.lock() : nullptr;
   if (observer == nullptr || error.outcome() != Outcome::kNotStarted) return cell->set_error(std::move(error));
   observer->on_argument_lost(std::move(cell), error);
 }
 
 // Takes a value that carries handles of actors, or lies in the object store. `cell` is empty if no cell waits for it.
-void CallLink::take_value(const wire::FrameView& reply, CellHandle cell) {
+void OutgoingCalls::take_value(const wire::FrameView& reply, CellHandle cell) {
   std::span<const std::byte> payload = reply.payload;
   const std::uint64_t number = reply.header.number;
   detail::ActorHandles actors;
@@ -555,28 +453,28 @@ void CallLink::take_value(const wire::FrameView& reply, CellHandle cell) {
     if (cell) cell->set_value(payload, std::move(actors));
     return acknowledge_later(number);
   }
-  large_values_->take(payload,
-                      [self = weak_from_this(), observer = observer_, number, cell = std::move(cell),
-                       actors = std::move(actors)](Result<std::shared_ptr<object_store::Object>> object) mutable {
-                        if (const auto link = self.lock()) link->acknowledge_later(number);
-                        if (!cell) return;
-                        const auto there = observer.lock();
-                        if (object && there != nullptr) {
-                          there->on_large_result(std::move(cell), *std::move(object), std::move(actors));
-                        } else if (object) {
-                          cell->set_object(*std::move(object), std::move(actors));
-                        } else if (there != nullptr && object.error().code() == ErrorCode::kObjectLost) {
-                          there->on_result_lost(std::move(cell), object.error());
-                        } else {
-                          cell->set_error(std::move(object).error());
-                        }
-                      });
+  sender_.large_values->take(
+      payload, [self = weak_from_this(), observer = observer_, number, cell = std::move(cell),
+                actors = std::move(actors)](Result<std::shared_ptr<object_store::Object>> object) mutable {
+        if (const auto link = self.lock()) link->acknowledge_later(number);
+        if (!cell) return;
+        const auto there = observer.lock();
+        if (object && there != nullptr) {
+          there->on_large_result(std::move(cell), *std::move(object), std::move(actors));
+        } else if (object) {
+          cell->set_object(*std::move(object), std::move(actors));
+        } else if (there != nullptr && object_store::is_lost(object.error())) {
+          there->on_result_lost(std::move(cell), object.error());
+        } else {
+          cell->set_error(std::move(object).error());
+        }
+      });
 }
 
-Result<detail::ActorHandles> CallLink::receive_actors(std::span<const std::byte>& payload) {
+Result<detail::ActorHandles> OutgoingCalls::receive_actors(std::span<const std::byte>& payload) {
   PHAROS_TRY(const auto carried, read_carried(payload));
   detail::ActorHandles actors;
-  if (const auto caller = receiver_.lock()) {
+  if (const auto caller = sender_.receiver.lock()) {
     for (const CarriedActor& each : carried) actors.push_back(caller->receive(each));
   }
   return actors;
@@ -584,15 +482,15 @@ Result<detail::ActorHandles> CallLink::receive_actors(std::span<const std::byte>
 
 // Tells the worker that this caller has taken over what came with the reply. Only after the node has been told, because
 // the worker then lets go of its own share.
-void CallLink::acknowledge_later(std::uint64_t number) {
-  const auto caller = receiver_.lock();
+void OutgoingCalls::acknowledge_later(std::uint64_t number) {
+  const auto caller = sender_.receiver.lock();
   if (caller == nullptr) return;
   caller->after_telling_node([self = weak_from_this(), number] {
     if (const auto link = self.lock()) link->acknowledge_what_came_with(number);
   });
 }
 
-void CallLink::acknowledge_what_came_with(std::uint64_t number) {
+void OutgoingCalls::acknowledge_what_came_with(std::uint64_t number) {
   std::shared_ptr<net::Link> link;
   {
     const std::lock_guard lock{mutex_};
@@ -602,7 +500,7 @@ void CallLink::acknowledge_what_came_with(std::uint64_t number) {
   if (link != nullptr) link->flush();
 }
 
-void CallLink::on_closed(Error) {
+void OutgoingCalls::on_closed(Error) {
   {
     const std::lock_guard lock{mutex_};
     link_.reset();
@@ -612,7 +510,7 @@ void CallLink::on_closed(Error) {
   if (const auto observer = observer_.lock()) observer->on_disconnected(*this);
 }
 
-void CallLink::leave(std::uint32_t incarnation) {
+void OutgoingCalls::leave(std::uint32_t incarnation) {
   std::shared_ptr<net::Link> link;
   bool is_known = false;
   {
@@ -628,23 +526,17 @@ void CallLink::leave(std::uint32_t incarnation) {
 }
 
 // Under the mutex.
-CallLink::Unanswered CallLink::take_unanswered() {
+OutgoingCalls::Unanswered OutgoingCalls::take_unanswered() {
   Unanswered unanswered;
-  set_stragglers_aside();
-  raise(*numbers_, first_unanswered_);
-  for (const auto& [number, taken] : stragglers_) unanswered.sent.emplace_back(taken);
-  stragglers_.clear();
-  for (Held& held : held_back_) unanswered.unsent.push_back(std::move(held.cell));
-  held_back_.clear();
-  held_bytes_ = 0;
-  unordered_held_back_ = 0;
+  unanswered.sent = sent_.take_all();
+  unanswered.unsent = held_.take_all();
+  raise(*sender_.numbers, sent_.next());
   needs_room_ = false;
-  returned_ = 0;
   in_flight_.fetch_sub(unanswered.sent.size() + unanswered.unsent.size(), std::memory_order_acq_rel);
   return unanswered;
 }
 
-CallLink::Unanswered CallLink::cut(const Error& why) {
+OutgoingCalls::Unanswered OutgoingCalls::cut(const Error& why) {
   Unanswered unanswered;
   std::shared_ptr<net::Link> link;
   {
@@ -659,11 +551,11 @@ CallLink::Unanswered CallLink::cut(const Error& why) {
   return unanswered;
 }
 
-void CallLink::lose(const Error& why) {
+void OutgoingCalls::lose(const Error& why) {
   fail(cut(why), why);
 }
 
-void CallLink::fail(const Error& why) {
+void OutgoingCalls::fail(const Error& why) {
   Unanswered unanswered;
   {
     const std::lock_guard lock{mutex_};
@@ -673,7 +565,7 @@ void CallLink::fail(const Error& why) {
   fail(unanswered, why);
 }
 
-void CallLink::fail(const Unanswered& unanswered, const Error& why) {
+void OutgoingCalls::fail(const Unanswered& unanswered, const Error& why) {
   for (const CellHandle& cell : unanswered.sent) cell->set_error(Error{why}.with_outcome(Outcome::kUnknown));
   for (const CellHandle& cell : unanswered.unsent) cell->set_error(Error{why}.with_outcome(cell->outcome_unsent()));
 }

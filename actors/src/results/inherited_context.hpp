@@ -10,14 +10,14 @@ namespace pharos::actors {
 
 /// What a call inherits from the call whose code makes it: it belongs to the same call tree, and its deadline is not
 /// later. The callbacks that the code gives to `then()` inherit the same.
-struct Lineage {
+struct InheritedContext {
   TraceId trace;
   async::Deadline deadline = async::Deadline::never();
 
   /// Returns nullopt if this thread's code belongs to no call.
-  static std::optional<Lineage> of_this_thread();
-  /// Returns the lineage of this thread, or the beginning of a new call tree.
-  static Lineage of_new_call();
+  static std::optional<InheritedContext> of_this_thread();
+  /// Returns the context of this thread, or the beginning of a new call tree.
+  static InheritedContext of_new_call();
 };
 
 /// Wraps a callback so that it runs as a part of the call whose code this is, on whichever thread it runs.

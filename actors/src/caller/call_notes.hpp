@@ -29,11 +29,11 @@ class SuspendedCall {
 };
 
 /// Notes about the calls of one caller, by number: whether a call was cancelled, its deadline, its retries. Only few
-/// calls have a note; it is kept until the call has ended. Owned by the caller's CallerLink or RemoteCaller. Any
+/// calls have a note; it is kept until the call has ended. Owned by the caller's IncomingCalls or RemoteCaller. Any
 /// thread.
-class CallMarks {
+class CallNotes {
  public:
-  struct Mark {
+  struct Note {
     bool cancelled = false;
     async::Deadline deadline = async::Deadline::never();
     Retries retries{};
@@ -52,20 +52,20 @@ class CallMarks {
   /// woken at once.
   void cancel_suspended();
 
-  Mark of(std::uint64_t number) const { return any_.load(std::memory_order_acquire) ? find(number) : Mark{}; }
+  Note of(std::uint64_t number) const { return any_.load(std::memory_order_acquire) ? find(number) : Note{}; }
   /// Removes the notes of a call that has ended.
   void forget(std::uint64_t number) {
     if (any_.load(std::memory_order_relaxed)) erase(number);
   }
 
  private:
-  Mark find(std::uint64_t number) const;
+  Note find(std::uint64_t number) const;
   void erase(std::uint64_t number);
 
   std::atomic<std::uint64_t> first_not_begun_ = 0;
   std::atomic<bool> any_ = false;
   mutable std::mutex mutex_;
-  std::unordered_map<std::uint64_t, Mark> marks_;
+  std::unordered_map<std::uint64_t, Note> notes_;
   std::unordered_map<std::uint64_t, std::shared_ptr<SuspendedCall>> suspended_;
   bool over_ = false;
 };

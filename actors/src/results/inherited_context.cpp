@@ -1,4 +1,4 @@
-#include "results/lineage.hpp"
+#include "results/inherited_context.hpp"
 
 #include <utility>
 
@@ -9,14 +9,14 @@
 
 namespace pharos::actors {
 
-std::optional<Lineage> Lineage::of_this_thread() {
+std::optional<InheritedContext> InheritedContext::of_this_thread() {
   if (this_thread.continues != nullptr) [[unlikely]]
     return *this_thread.continues;
-  if (const auto* const running = this_thread.running) return Lineage{running->trace(), running->deadline()};
+  if (const auto* const running = this_thread.running) return InheritedContext{running->trace(), running->deadline()};
   return std::nullopt;
 }
 
-Lineage Lineage::of_new_call() {
+InheritedContext InheritedContext::of_new_call() {
   if (const auto inherited = of_this_thread()) return *inherited;
   std::uint64_t& last = this_thread.last_trace;
   if (last == 0) last = random_u64();
@@ -24,10 +24,10 @@ Lineage Lineage::of_new_call() {
 }
 
 async::Callback as_continuation(async::Callback then) {
-  const auto lineage = Lineage::of_this_thread();
-  if (!lineage) return then;
-  return [lineage = *lineage, then = std::move(then)]() mutable {
-    const Lineage* const outer = std::exchange(this_thread.continues, &lineage);
+  const auto inherited = InheritedContext::of_this_thread();
+  if (!inherited) return then;
+  return [inherited = *inherited, then = std::move(then)]() mutable {
+    const InheritedContext* const outer = std::exchange(this_thread.continues, &inherited);
     then();
     this_thread.continues = outer;
   };
