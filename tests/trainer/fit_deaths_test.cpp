@@ -187,7 +187,7 @@ TEST_F(Replaced, WhereverItSaves) {
     die_at(2, where + ":kill:1");
     die_at(1, where + ":stop:0");
   }
-  for (const std::string where : {"saves_there", "manifest_written", "old_goes"}) {
+  for (const std::string where : {"saves_there", "manifest_written", "old_removed"}) {
     die_at(0, where + ":kill:0");
     die_at(0, where + ":stop:1");
   }
@@ -343,7 +343,7 @@ TEST_F(FitTest, ADividedOneThatDiesAtAnyFailpointLearnsTheSame) {
       die_at(2, where + ":kill:1");
       die_at(1, where + ":stop:0");
     }
-    for (const std::string where : {"saves_there", "manifest_written", "old_goes"}) {
+    for (const std::string where : {"saves_there", "manifest_written", "old_removed"}) {
       die_at(0, where + ":kill:0");
       die_at(0, where + ":stop:0");
     }

@@ -237,7 +237,7 @@ TEST_F(TrainerTest, ARankThatIsKilledOrStoppedWhereverItSavesOrWorksIsNoHarm) {
                                   "part_reduced", "result_taken", "step_committed", "step_told"}) {
     for (const std::string how : {":kill:0", ":kill:4", ":stop:2"}) die_at(1, where + how);
   }
-  for (const std::string where : {"state_copied", "save_said", "saves_there", "manifest_written", "old_goes"}) {
+  for (const std::string where : {"state_copied", "save_said", "saves_there", "manifest_written", "old_removed"}) {
     for (const std::string how : {":kill:0", ":kill:4", ":stop:2"}) die_at(0, where + how);
   }
   // A rank gets the memory for copies of its state only once, at these failpoints.

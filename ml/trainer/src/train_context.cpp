@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
-#include <pharos/base/failpoint.hpp>
 #include <pharos/ml/train_context.hpp>
+#include <pharos/ml/trainer/failpoints.hpp>
 #include <pharos/wire/stored_codec.hpp>
 
 #include "deaths.hpp"
@@ -121,7 +121,7 @@ void TrainContext::commit(const Metrics& metrics, const ReportOptions& options) 
   committed_ = {step_, options.epoch, sum.saves, sum.stops, std::move(sum.metrics)};
   has_to_tell_ = true;
   keep();
-  failpoint(Failpoint::kStepCommitted);
+  failpoint(failpoints::kStepCommitted);
 }
 
 Verdict TrainContext::tell(const Metrics& more) {
@@ -135,7 +135,7 @@ Verdict TrainContext::tell(const Metrics& more) {
   }
   if (committed_.stops && checkpoints_) finish_saving();
   has_to_tell_ = false;
-  failpoint(Failpoint::kStepTold);
+  failpoint(failpoints::kStepTold);
   return committed_.stops ? Verdict::kStop : Verdict::kGoOn;
 }
 
@@ -317,14 +317,14 @@ void TrainContext::copy_state() {
   share(*bytes, from);
   auto taken = from_bytes<Kept>(*bytes);
   if (!taken) throw_error(std::move(taken).error());
-  if (rank() == from) failpoint(Failpoint::kStateGiven);
+  if (rank() == from) failpoint(failpoints::kStateGiven);
   for (const StateSlice& each : state_.slices()) ranks_.begin_broadcast(each.dtype, each.bytes, from).wait();
   std::size_t at = 0;
   for (const State::Value& each : state_.values()) {
     if (!each.is_of_rank) each.load(taken->values.at(at++));
   }
   state_.call_after_load();
-  failpoint(Failpoint::kStateTaken);
+  failpoint(failpoints::kStateTaken);
   step_ = taken->step;
   committed_ = taken->committed;
   // The step is told again even if some ranks have told it, because others may have died before they did.

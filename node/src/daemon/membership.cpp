@@ -6,9 +6,9 @@
 #include <utility>
 
 #include <pharos/async/sleep.hpp>
-#include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
+#include <pharos/node/failpoints.hpp>
 
 #include "node/demands.hpp"
 
@@ -132,7 +132,7 @@ async::Async<Result<std::unique_ptr<storage::KvStore>>> Membership::open_records
 
 async::Async<Result<void>> Membership::start(Membership* self) {
   PHAROS_CO_TRY(self->store_, co_await open_records(self));
-  failpoint(Failpoint::kRecordsOpened);
+  failpoint(failpoints::kRecordsOpened);
   PHAROS_CO_TRY(Records::Found found, co_await Records::load(self->store_.get()));
   if (self->closing_) co_return Error{ErrorCode::kCancelled, "the daemon ends"};
   self->records_ = std::make_unique<Records>(
@@ -140,7 +140,7 @@ async::Async<Result<void>> Membership::start(Membership* self) {
   ++self->heads_;
   self->head_ = std::make_unique<Head>(self->executor_, self->id_, self->records_.get());
   self->head_->restore(std::move(found));
-  failpoint(Failpoint::kRecordsRead);
+  failpoint(failpoints::kRecordsRead);
   if (self->head_->expects(self->id_)) {
     self->head_->return_node(self->id_, self->own_description(), self->tell_own_node());
   } else {

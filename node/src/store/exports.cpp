@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <pharos/base/failpoint.hpp>
+#include <pharos/node/failpoints.hpp>
 
 namespace pharos::node {
 namespace {
@@ -95,7 +95,7 @@ Result<wire::ObjectClaimed> Exports::claim(Neighbour& neighbour, const Location&
     claimed->second.connection = neighbour.connection;
     neighbour.pins.drop(pin->number);
   }
-  failpoint(Failpoint::kObjectClaimed);
+  failpoint(failpoints::kObjectClaimed);
   return wire::ObjectClaimed{.size = pin->object.size, .label = store_->ledger.label_of(object.place.slot)};
 }
 

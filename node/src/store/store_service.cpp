@@ -7,8 +7,8 @@
 #include <chrono>
 #include <utility>
 
-#include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
+#include <pharos/node/failpoints.hpp>
 #include <pharos/object_store/checksum.hpp>
 
 namespace pharos::node {
@@ -204,7 +204,7 @@ Result<wire::StoreOpened> StoreService::open(const std::shared_ptr<net::Peer>& p
   descriptors.push_back(copy_of(store_->objects.fd()));
   descriptors.push_back(std::move(life->for_process));
   processes_.emplace(table, Process{peer, std::move(life->watch)});
-  failpoint(Failpoint::kStoreOpened);
+  failpoint(failpoints::kStoreOpened);
   return wire::StoreOpened{table};
 }
 
@@ -219,7 +219,7 @@ void StoreService::process_ended(std::uint32_t table) {
   const auto process = processes_.extract(table);
   if (process.empty()) return;
   auto unclaimed = store_->lender.process_ended(table);
-  failpoint(Failpoint::kProcessGone);
+  failpoint(failpoints::kProcessGone);
   imports_->process_ended(table);
   look_again();
   if (unclaimed.empty()) return;
@@ -352,7 +352,7 @@ bool StoreService::serve(const Waiting& waiting, std::uint64_t slot_bytes) {
     }
   }
   if (!slab) return refuse(waiting, std::move(slab).error());
-  failpoint(Failpoint::kSlabLent);
+  failpoint(failpoints::kSlabLent);
   trim_later();
   answer(waiting.asker, wire::SlabLeased{slab->offset, slab->slot_bytes, slab->first_slot, slab->slots});
   return true;
@@ -481,7 +481,7 @@ bool StoreService::spill(std::uint64_t bytes) {
         body.size,
         [body, kept](const NodeStore& store, std::size_t first, std::size_t count) -> Result<void> {
           PHAROS_TRY_VOID(store.disk->write(*kept, first, count, store.objects, body.offset));
-          if (!failpoint(Failpoint::kObjectSpilled)) return {};
+          if (!failpoint(failpoints::kObjectSpilled)) return {};
           return Error{ErrorCode::kExhausted, "the disk is full, says a failpoint"};
         },
         [this, body, kept](Result<void> written) { take_out(body, *kept, std::move(written)); });
@@ -500,10 +500,10 @@ void StoreService::take_out(const Body& body, const std::optional<SpillFile::Kep
         // False if a reader has called the object back, or if it has ended.
         const bool is_out = store.ledger.note_out(body.location.place);
         if (is_out) {
-          failpoint(Failpoint::kObjectOut);
+          failpoint(failpoints::kObjectOut);
           store.ledger.note_provided(body.location.place.slot, 0);
           store.objects.release(body.offset, body.slot_bytes);
-          failpoint(Failpoint::kMemoryGone);
+          failpoint(failpoints::kMemoryGone);
         }
         return Left{kept, is_out};
       },
@@ -540,7 +540,7 @@ void StoreService::bring_back(const Body& body, Imports::Urgency urgency) {
   run_in_parts(
       body.size,
       [body, kept](const NodeStore& store, std::size_t first, std::size_t count) -> Result<void> {
-        if (failpoint(Failpoint::kObjectReturns)) {
+        if (failpoint(failpoints::kObjectReturns)) {
           return Error{ErrorCode::kCorrupt, "the object is damaged, says a failpoint"};
         }
         PHAROS_TRY_VOID(store.disk->read(kept, first, count, store.objects, body.offset));
@@ -556,7 +556,7 @@ void StoreService::has_returned(const Body& body, const Result<void>& read) {
   const auto askers = returning_.extract(place);
   if (read) {
     store_->ledger.note_provided(place.slot, body.slot_bytes);
-    failpoint(Failpoint::kObjectReturned);
+    failpoint(failpoints::kObjectReturned);
     store_->ledger.note_back(place);  // the copy on disk stays for the next time
   } else {
     store_->lender.return_failed(place);
