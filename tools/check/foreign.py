@@ -11,7 +11,7 @@ FOREIGN_NAMES = re.compile(
     r"|\b(SSL|SSL_CTX|EVP_\w+|HMAC_CTX|OSSL_\w+|cuda\w+_t|CU[a-z]+|nccl\w+_t|nvml\w+_t|BoosterHandle|DMatrixHandle)\b"
 )
 # These modules offer functions on libtorch's tensors, so their public headers may name libtorch.
-TORCH_MODULES = ("ml/device/", "ml/train/", "ml/models/", "ml/data/")
+TORCH_MODULES = ("ml/device/", "ml/train/", "ml/models/")
 TORCH_NAMES = {"torch", "at", "c10"}
 
 
