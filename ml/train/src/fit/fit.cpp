@@ -23,6 +23,8 @@
 #include <pharos/ml/training.hpp>
 
 #include "fit/fit_model.hpp"
+#include "fit/model_size.hpp"
+#include "fit/strategy.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -59,18 +61,18 @@ class Fit {
         data_{learner.training_data()},
         loader_{data_, loading(learner.training_order(data_->size()), options.tail)},
         how_{optimization()},
-        model_{learner, context.communicator(), strategy(), options, learner.device()},
+        model_{strategy().make_model(learner, context.communicator(), options)},
         optimizer_{groups(disk), how_.rule},
         rate_{optimizer_.lr()},
         validates_{learner.validation_data()} {
     if (validates_ != nullptr) check_validation();
     State state;
-    model_.add_to(state, optimizer_);
+    model_->add_to(state, optimizer_);
     state.add("position", position_);
     learner.add_to_state(state);
     const OnRankDeath on_death = on_rank_death(state);
     context.resume(std::move(state), on_death);
-    if (context.rank() == 0 && model_.is_divided()) std::fputs(model_.table().c_str(), stderr);
+    if (context.rank() == 0) std::fputs(model_->table().c_str(), stderr);
   }
   Fit(Fit&&) = delete;
   ~Fit() { context_.forget_state(); }
@@ -79,7 +81,7 @@ class Fit {
     for (bool has_joined = false;;) {
       try {
         if (!std::exchange(has_joined, true)) {
-          model_.join(context_.communicator(), context_.step());
+          model_->join(context_.communicator(), context_.step());
           loader_.seek(position_);
         }
         while (context_.has_to_tell() || has_more()) {
@@ -98,7 +100,7 @@ class Fit {
   /// Called when the module is divided, so that all later tensors lie in memory.
   std::vector<ParameterGroup> groups(std::optional<DiskBacked>& disk) const {
     disk.reset();
-    return model_.groups(how_.weight_decay);
+    return model_->groups(how_.weight_decay);
   }
   Optimization optimization() {
     context_.expect(steps());
@@ -136,15 +138,18 @@ class Fit {
             .threads = options_.loader_threads};
   }
 
-  FitStrategy strategy() {
-    if (!learner_.device().is_cpu()) {
-      if (options_.strategy == FitStrategy::kByMemory) return FitStrategy::kCopies;
-      if (options_.strategy == FitStrategy::kCopies) return options_.strategy;
-      throw_error(Error{ErrorCode::kUnsupported, "a module on a GPU cannot be divided among ranks",
+  const TrainingStrategy& strategy() {
+    const bool on_gpu = !learner_.device().is_cpu();
+    if (options_.strategy != FitStrategy::kByMemory) {
+      const TrainingStrategy& asked = strategy_of(options_.strategy);
+      if (!on_gpu || asked.works_on_gpus()) return asked;
+      throw_error(Error{ErrorCode::kUnsupported,
+                        "the strategy \"" + std::string{asked.name()} + "\" does not work for a module on a GPU",
                         "Use FitStrategy::kCopies, or do not reserve GPUs."});
     }
-    if (options_.strategy != FitStrategy::kByMemory) return options_.strategy;
-    if (context_.is_replacement()) return FitStrategy::kCopies;  // only ranks with copies are replaced
+    if (on_gpu) return **std::ranges::find_if(strategies(), &TrainingStrategy::works_on_gpus);
+    // Only ranks that are alike are replaced.
+    if (context_.is_replacement()) return **std::ranges::find_if(strategies(), &TrainingStrategy::ranks_are_alike);
     Communicator& ranks = context_.communicator();
     const std::uint64_t own = MachineLimits{}.memory().bytes() / 2 / ranks_of_node();
     auto memory = static_cast<std::int64_t>(options_.memory != 0 ? options_.memory : own);
@@ -152,7 +157,7 @@ class Fit {
     const FitChoice choice = choose_strategy(size_of_model(learner_, how_.rule, options_, ranks), ranks.size(),
                                              static_cast<std::uint64_t>(memory));
     if (ranks.rank() == 0) std::fputs(choice.arithmetic.c_str(), stderr);
-    return choice.strategy;
+    return strategy_of(choice.strategy);
   }
   std::uint64_t ranks_of_node() {
     const auto own = static_cast<std::int64_t>(std::hash<std::string>{}(to_string(pharos::context().node)));
@@ -198,12 +203,12 @@ class Fit {
     seed_step();
     learner_.module().train();
     optimizer_.zero_grad();
-    const FitModel::Backward done = model_.backward(batches, [this](const Batch& batch) {
+    const FitModel::Backward done = model_->backward(batches, [this](const Batch& batch) {
       const auto autocast = in_precision();
       return learner_.training_step(batch);
     });
-    model_.check_numbers(context_);
-    if (how_.clip_norm > 0) check_length(model_.clip(how_.clip_norm), done.loss);
+    model_->check_numbers(context_);
+    if (how_.clip_norm > 0) check_length(model_->clip(how_.clip_norm), done.loss);
     const double has_gradients = now();
 
     optimizer_.set_lr(rate_ * how_.schedule(context_.step()));
@@ -231,7 +236,7 @@ class Fit {
     // After commit() all ranks know whether the step will be saved, and no parameter has changed yet. A step with
     // gradients that are not finite throws here, so that the newest checkpoint is one from before it. With clip_norm
     // their norm was checked above.
-    if (context_.has_to_save() && how_.clip_norm <= 0) model_.check_numbers_to_save(context_);
+    if (context_.has_to_save() && how_.clip_norm <= 0) model_->check_numbers_to_save(context_);
     const double committed = now();
     optimizer_.step();
     optimizer_seconds_ = now() - committed;
@@ -242,7 +247,7 @@ class Fit {
   void check_length(double length, double loss) {
     if (std::isfinite(length)) return;
     context_.check_number("loss", loss);
-    model_.check_means(context_, context_.step() + 1);
+    model_->check_means(context_, context_.step() + 1);
     throw_error(Error{ErrorCode::kUserError, "the norm of all gradients is not finite in step " +
                                                  std::to_string(context_.step() + 1) +
                                                  ", although each element is finite"});
@@ -303,7 +308,7 @@ class Fit {
   const DatasetPtr data_;
   Loader loader_;
   const Optimization how_;
-  FitModel model_;
+  const std::unique_ptr<FitModel> model_;
   Optimizer optimizer_;
   const double rate_;
   const DatasetPtr validates_;

@@ -90,7 +90,7 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
   }
   void finish(const std::function<void()>& step);
 
-  void hold_back(bool hold) { holds_back_ += hold ? 1 : -1; }
+  std::shared_ptr<int> no_syncs() { return {shared_from_this(), &no_syncs_}; }
   const Step& last_step() const { return step_; }
 
  private:
@@ -136,7 +136,7 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
   std::size_t next_bucket_ = 0;
   std::vector<std::size_t> came_;  // in the first step: parameters in the order in which their gradients came
   bool under_way_ = false;
-  int holds_back_ = 0;
+  int no_syncs_ = 0;  // number of NoSyncs that live
   Step step_;
 };
 
@@ -184,7 +184,7 @@ void Ddp::Core::make_buckets(std::span<const std::size_t> order) {
 // ---- A backward
 
 void Ddp::Core::arrive(std::size_t parameter) {
-  if (holds_back_ > 0) return;
+  if (no_syncs_ > 0) return;
   if (!under_way_) begin_backward();
   State& state = states_[parameter];
   ++state.parts;
@@ -378,8 +378,8 @@ Ddp::~Ddp() {
   core_->detach();
 }
 
-Ddp::NoSync Ddp::no_sync() {
-  return NoSync{core_};
+NoSync Ddp::no_sync() {
+  return NoSync{core_->no_syncs()};
 }
 void Ddp::weigh(double samples) {
   core_->weigh(samples);
@@ -389,13 +389,6 @@ void Ddp::finish(const std::function<void()>& step) {
 }
 const Ddp::Step& Ddp::last_step() const {
   return core_->last_step();
-}
-
-Ddp::NoSync::NoSync(std::shared_ptr<Core> core) : core_{std::move(core)} {
-  core_->hold_back(true);
-}
-Ddp::NoSync::~NoSync() {
-  core_->hold_back(false);
 }
 
 }  // namespace pharos::ml

@@ -118,7 +118,7 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
   }
   std::vector<ParameterGroup> groups(double weight_decay);
   double clip_norm(double max);
-  void hold_back(bool hold) { holds_back_ += hold ? 1 : -1; }
+  std::shared_ptr<int> no_syncs() { return {shared_from_this(), &no_syncs_}; }
   void weigh(double samples) {
     check();
     shares_.exchange(samples);
@@ -165,7 +165,7 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
   std::vector<Hook> hooks_;             // by parameter
   std::vector<std::int64_t> versions_;  // libtorch's versions of the parameters, to notice writes
   bool under_way_ = false;
-  int holds_back_ = 0;
+  int no_syncs_ = 0;  // number of NoSyncs that live
   Step step_;
 };
 
@@ -217,7 +217,7 @@ void Sharded::Core::arrive(std::size_t parameter) {
   gathering_.check();
   const at::NoGradGuard no_grad;
   const Watch::Quiet quiet;
-  if (holds_back_ > 0) {
+  if (no_syncs_ > 0) {
     // Held-back gradients are summed up in the type in which they will be sent. The engine adds the next gradient to
     // this one.
     at::Tensor& gradient = parameters_[parameter].tensor.mutable_grad();
@@ -444,8 +444,8 @@ std::vector<ParameterGroup> Sharded::groups(double weight_decay) const {
 double Sharded::clip_norm(double max) {
   return core_->clip_norm(max);
 }
-Sharded::NoSync Sharded::no_sync() {
-  return NoSync{core_};
+NoSync Sharded::no_sync() {
+  return NoSync{core_->no_syncs()};
 }
 void Sharded::weigh(double samples) {
   core_->weigh(samples);
@@ -461,13 +461,6 @@ Duration Sharded::waited_for_parameters() const {
 }
 std::string Sharded::table() const {
   return core_->table();
-}
-
-Sharded::NoSync::NoSync(std::shared_ptr<Core> core) : core_{std::move(core)} {
-  core_->hold_back(true);
-}
-Sharded::NoSync::~NoSync() {
-  core_->hold_back(false);
 }
 
 }  // namespace pharos::ml

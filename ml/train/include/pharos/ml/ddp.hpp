@@ -9,6 +9,7 @@
 #include <pharos/base/clock.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/ml/communicator.hpp>
+#include <pharos/ml/no_sync.hpp>
 
 namespace torch::nn {
 class Module;
@@ -85,9 +86,7 @@ class PHAROS_API Ddp {
   Ddp(Ddp&&) = delete;
   ~Ddp();
 
-  /// While the NoSync lives, backwards only sum up their gradients on this rank. The next backward without a NoSync
-  /// reduces the sums together with its own gradients.
-  class NoSync;
+  /// Lets backwards sum up gradients on this rank, without reducing them, as long as the NoSync lives.
   [[nodiscard]] NoSync no_sync();
 
   /// Says, before a backward, how many samples (or tokens) this rank's loss is the mean of. This rank's gradient is
@@ -114,17 +113,6 @@ class PHAROS_API Ddp {
 
  private:
   class Core;
-  std::shared_ptr<Core> core_;
-};
-
-/// Holds the reduction of gradients back as long as it lives. May be nested.
-class PHAROS_API Ddp::NoSync {
- public:
-  explicit NoSync(std::shared_ptr<Core> core);
-  NoSync(NoSync&&) = delete;
-  ~NoSync();
-
- private:
   std::shared_ptr<Core> core_;
 };
 

@@ -2,13 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include <pharos/base/export.hpp>
 
 namespace pharos::ml {
 
-/// What the ranks divide among them, instead of each of them having all of it.
+/// How the ranks train one model together: what they divide among them, instead of each of them having all of it. In
+/// the library each strategy is one class (ml/train/src/fit/strategy.hpp).
 enum class FitStrategy : std::uint8_t {
   kByMemory,    ///< fit() takes the first of the strategies below that fits the ranks' memory; on GPUs kCopies.
   kCopies,      ///< Nothing is divided: each rank trains a copy of the model (Ddp), or there is one rank.
@@ -16,6 +19,14 @@ enum class FitStrategy : std::uint8_t {
   kZero2,       ///< The state of the optimizer and the gradients are divided.
   kFullyShard,  ///< The state of the optimizer, the gradients and the parameters are divided.
 };
+
+/// The name of a strategy, for options and tables: "copies", "zero1", "zero2", "fsdp", and "auto" for kByMemory. Throws
+/// InvalidArgument for a number that is no FitStrategy.
+PHAROS_API std::string_view name_of(FitStrategy strategy);
+/// The strategy of that name, or nullopt.
+PHAROS_API std::optional<FitStrategy> strategy_named(std::string_view name);
+/// What the strategy does, in words that follow "several ranks train one model, and": "each has a copy of it".
+PHAROS_API std::string_view summary_of(FitStrategy strategy);
 
 /// The strategy that choose_strategy() has chosen, and why.
 struct PHAROS_API FitChoice {

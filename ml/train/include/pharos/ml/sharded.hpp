@@ -14,6 +14,7 @@
 #include <pharos/base/export.hpp>
 #include <pharos/ml/communicator.hpp>
 #include <pharos/ml/dtype.hpp>
+#include <pharos/ml/no_sync.hpp>
 #include <pharos/ml/optimizer.hpp>
 
 namespace torch::nn {
@@ -116,9 +117,7 @@ class PHAROS_API Sharded {
   /// Scales the gradients of the whole model, taken as one vector, down to the norm `max` if they are longer. Returns
   /// the norm that they had; if that is not finite, no gradient is changed. All ranks call it.
   double clip_norm(double max);
-  /// While the NoSync lives, backwards only sum up whole gradients on this rank. The next backward without a NoSync
-  /// reduces the sums together with its own gradients.
-  class NoSync;
+  /// Lets backwards sum up whole gradients on this rank, without reducing them, as long as the NoSync lives.
   [[nodiscard]] NoSync no_sync();
   /// Says, before a backward and on all ranks, how many samples (or tokens) this rank's loss is the mean of. This
   /// rank's gradient is weighted by that number. A rank without samples calls weigh(0), and runs its backward on any
@@ -144,17 +143,6 @@ class PHAROS_API Sharded {
 
  private:
   class Core;
-  std::shared_ptr<Core> core_;
-};
-
-/// Holds the reduction of gradients back as long as it lives. May be nested.
-class PHAROS_API Sharded::NoSync {
- public:
-  explicit NoSync(std::shared_ptr<Core> core);
-  NoSync(NoSync&&) = delete;
-  ~NoSync();
-
- private:
   std::shared_ptr<Core> core_;
 };
 
