@@ -72,7 +72,7 @@ void run(const std::filesystem::path& folder, ml::Scaling scaling, const ml::Fit
   ml::Trainer other{runtime, options};
   const ml::TrainResult undisturbed = ml::fit<SlowImages>(other, how, ml::fitting::Mishap{});
   std::printf("%s to the bit\n", are_alike(disturbed, undisturbed) ? "the same" : "NOT the same");
-  for (const auto& each : disturbed.restarts) std::printf("again: %s\n", each.why.c_str());
+  for (const auto& each : disturbed.interruptions) std::printf("again: %s\n", each.why.c_str());
 }
 
 }  // namespace

@@ -299,8 +299,8 @@ void Gathering::fail(std::exception_ptr why) {
   failure_ = std::move(why);
   std::size_t largest = 0;
   for (const ShardedUnit& each : units_) largest = std::max(largest, each.bytes);
-  no_numbers_.emplace(largest);
-  for (std::size_t i = 0; i < units_.size(); ++i) point(i, no_numbers_->data());
+  nan_memory_.emplace(largest);
+  for (std::size_t i = 0; i < units_.size(); ++i) point(i, nan_memory_->data());
 }
 
 }  // namespace pharos::ml

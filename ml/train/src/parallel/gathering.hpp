@@ -12,7 +12,7 @@
 #include <pharos/base/clock.hpp>
 #include <pharos/ml/communicator.hpp>
 
-#include "parallel/no_numbers.hpp"
+#include "parallel/nan_memory.hpp"
 #include "parallel/shards.hpp"
 #include "parallel/watch.hpp"
 
@@ -123,7 +123,7 @@ class Gathering final : public Watch::Owner {
   std::size_t gathers_ = 0;
   Duration waited_{};
   std::exception_ptr failure_;
-  std::optional<NoNumbers> no_numbers_;  // memory of all parameters after a failure
+  std::optional<NanMemory> nan_memory_;  // memory of all parameters after a failure
 };
 
 }  // namespace pharos::ml

@@ -7,11 +7,11 @@ namespace pharos::ml {
 /// Memory in which every floating point number is NaN. Parameters lie in it after a failure. It may be written to.
 /// Until then it takes 1 MiB of memory whatever its size, because after a failure there may be no more. If it cannot be
 /// made, the process ends.
-class NoNumbers {
+class NanMemory {
  public:
-  explicit NoNumbers(std::size_t bytes);
-  NoNumbers(NoNumbers&&) = delete;
-  ~NoNumbers();
+  explicit NanMemory(std::size_t bytes);
+  NanMemory(NanMemory&&) = delete;
+  ~NanMemory();
 
   std::byte* data() const { return data_; }
 
