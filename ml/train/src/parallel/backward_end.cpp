@@ -4,8 +4,10 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace pharos::ml {
 namespace {
@@ -38,41 +40,78 @@ using SharedEnd = std::shared_ptr<End>;
 
 void at_end_of_backward(SharedEnd end);
 
-/// A hook that asks for the end of the backward when its node runs the next time. It does so once; the hook stays.
+/// An end that waits for one of several nodes. The first of them that runs takes it out.
+using Waiting = std::shared_ptr<SharedEnd>;
+
+/// Keeps ends that wait, as long as their node's graph. If the graph goes, their backward has failed.
+class Keeper final : public FunctionPreHook {
+ public:
+  static void add(Node& node, Waiting end) {
+    const auto& hooks = node.pre_hooks();
+    const auto found =
+        std::ranges::find_if(hooks, [](const auto& hook) { return dynamic_cast<Keeper*>(hook.get()) != nullptr; });
+    if (found == hooks.end()) node.add_pre_hook(std::make_unique<Keeper>());
+    auto& keeper = dynamic_cast<Keeper&>(found == hooks.end() ? *node.pre_hooks().back() : **found);
+    std::erase_if(keeper.ends_, [](const Waiting& each) { return *each == nullptr; });
+    keeper.ends_.push_back(std::move(end));
+  }
+
+  variable_list operator()(const variable_list& gradients) override { return gradients; }
+
+ private:
+  std::vector<Waiting> ends_;
+};
+
+/// A hook that asks for the end of the backward when its node is reached the next time. It does so once; the hook
+/// stays, and may stay on a tensor that outlives the graph. So it does not keep the end.
 class Before final : public FunctionPreHook {
  public:
-  static void add(Node& node, const SharedEnd& end) {
-    for (const auto& hook : node.pre_hooks()) {
+  // The engine runs the hooks of the node's tensor, not those of the node, also where torch::autograd::grad() asks for
+  // the gradient of this tensor and the node itself does not run.
+  static void add(Node& node, const Waiting& end) {
+    auto& hooks = node.tensor_pre_hooks();
+    for (const auto& hook : hooks) {
       auto* const before = dynamic_cast<Before*>(hook.get());
-      if (before == nullptr || before->end_ != nullptr) continue;
-      before->end_ = end;  // hooks are reused, so that a node that lives from step to step does not collect them
+      if (before == nullptr || before->waits()) continue;
+      before->end_ = end;  // hooks are reused, so that a tensor that lives from step to step does not collect them
       return;
     }
     auto before = std::make_unique<Before>();
     before->end_ = end;
-    node.add_pre_hook(std::move(before));
+    hooks.push_back(std::move(before));
   }
 
   variable_list operator()(const variable_list& gradients) override {
-    if (SharedEnd end = std::exchange(end_, nullptr)) at_end_of_backward(std::move(end));
+    const Waiting waiting = std::exchange(end_, {}).lock();
+    if (waiting != nullptr && *waiting != nullptr) at_end_of_backward(std::exchange(*waiting, nullptr));
     return gradients;
   }
 
  private:
-  SharedEnd end_;
+  bool waits() const {
+    const Waiting waiting = end_.lock();
+    return waiting != nullptr && *waiting != nullptr;
+  }
+
+  std::weak_ptr<SharedEnd> end_;
 };
 
 // The engine runs a callback at the end of the backward in which it was queued. If a node of an outer backward has
 // begun that one, the outer backward still goes on. So the callback is queued again, in the outer backward, when one of
-// the nodes that follow the present node runs.
+// the nodes that follow the present node is reached. Each of them is asked: a backward for the gradients of some
+// tensors reaches only those that lead there.
 void come(const SharedEnd& end) {
   const std::shared_ptr<Node> outer = torch::autograd::get_current_node();
   if (outer == nullptr) return end->come();
+  const auto waiting = std::make_shared<SharedEnd>(end);
+  bool is_asked = false;
   for (const auto& edge : outer->next_edges()) {
     if (!edge.is_valid()) continue;
-    return Before::add(*edge.function, end);
+    Before::add(*edge.function, waiting);
+    is_asked = true;
   }
-  end->come();
+  if (!is_asked) return end->come();
+  Keeper::add(*outer, waiting);
 }
 
 void at_end_of_backward(SharedEnd end) {
