@@ -107,7 +107,7 @@ class CheckTest(unittest.TestCase):
     def test_foreign_allows_names_in_comments_in_sources_and_tensors_in_train(self):
         self.write("runtime/storage/include/pharos/storage/store.hpp", "// over rocksdb::DB\nint position(int at);\n")
         self.write("runtime/storage/src/store.cpp", "rocksdb::DB* db;\n")
-        self.write("ml/train/include/pharos/ml/ddp.hpp", "#include <torch/types.h>\nvoid f(torch::Tensor t);\n")
+        self.write("ml/parallel/include/pharos/ml/ddp.hpp", "#include <torch/types.h>\nvoid f(torch::Tensor t);\n")
         self.passes("foreign")
 
     # --- words

@@ -11,7 +11,7 @@
 namespace pharos::ml {
 
 /// How the ranks train one model together: what they divide among them, instead of each of them having all of it. In
-/// the library each strategy is one class (ml/train/src/fit/strategy.hpp).
+/// the library each strategy is one class (ml/parallel/src/fit/strategy.hpp).
 enum class FitStrategy : std::uint8_t {
   kByMemory,    ///< fit() takes the first of the strategies below that fits the ranks' memory; on GPUs kCopies.
   kCopies,      ///< Nothing is divided: each rank trains a copy of the model (Ddp), or there is one rank.
