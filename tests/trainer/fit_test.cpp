@@ -454,5 +454,16 @@ TEST(StrategyChoice, TakesWhatFits) {
   EXPECT_SAYS(frozen(1).arithmetic, "95.4 MiB that is not trained");
 }
 
+TEST(FitStrategies, HaveNamesThatProgramsReadBack) {
+  for (const FitStrategy each : {FitStrategy::kByMemory, FitStrategy::kCopies, FitStrategy::kZero1, FitStrategy::kZero2,
+                                 FitStrategy::kFullyShard}) {
+    EXPECT_EQ(strategy_named(name_of(each)), each) << name_of(each);
+    EXPECT_FALSE(summary_of(each).empty()) << name_of(each);
+  }
+  EXPECT_EQ(strategy_named("fsdp"), FitStrategy::kFullyShard);
+  EXPECT_EQ(strategy_named("nothing"), std::nullopt);
+  EXPECT_THROW(name_of(static_cast<FitStrategy>(99)), InvalidArgument);
+}
+
 }  // namespace
 }  // namespace pharos::ml::fitting
