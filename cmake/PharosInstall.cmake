@@ -12,7 +12,7 @@ set(to_install pharos_actors pharos_checkpoint pharos_collective pharos_data pha
 if(PHAROS_HAS_TORCH)
   list(APPEND libraries pharos_ml)
   list(APPEND pharos_components ml)
-  list(APPEND to_install pharos_train pharos_models)
+  list(APPEND to_install pharos_parallel pharos_models)
 endif()
 if(PHAROS_HAS_NCCL)
   list(APPEND libraries pharos_with_nccl)

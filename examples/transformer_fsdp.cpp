@@ -205,25 +205,10 @@ double entropy_of_bytes(std::string_view text) {
 
 // ---- The program
 
-struct Strategy {
-  std::string_view name;
-  ml::FitStrategy strategy;
-  const char* what;
-};
-constexpr std::array kStrategies{
-    Strategy{"fsdp", ml::FitStrategy::kFullyShard,
-             "parameters, gradients and what the optimizer keeps are divided among them"},
-    Strategy{"zero2", ml::FitStrategy::kZero2,
-             "each has the parameters; gradients and what the optimizer keeps are divided among them"},
-    Strategy{"zero1", ml::FitStrategy::kZero1,
-             "each has parameters and gradients; what the optimizer keeps is divided among them"},
-    Strategy{"copies", ml::FitStrategy::kCopies, "each has a copy of it"},
-    Strategy{"auto", ml::FitStrategy::kByMemory, "as little of it is divided as their memory allows"}};
-
 struct Options {
   std::size_t ranks = 2;
   std::size_t steps = 160;
-  const Strategy* strategy = kStrategies.data();
+  ml::FitStrategy strategy = ml::FitStrategy::kFullyShard;
   bool recomputes = false;
   std::size_t killed_at = 0;
   double gpus = 0;
@@ -304,8 +289,7 @@ ml::TrainResult train(pharos::Runtime& runtime, const Options& options, std::str
                        .save_every = options.folder.empty() ? 0 : kSaveEvery}};
   // The tokens lie in shared memory once, and all ranks read them there.
   const pharos::Ref<pharos::Bytes> tokens = runtime.put(tokens_of(text));
-  return ml::fit<Reader>(trainer,
-                         {.batch = batch, .epochs = 0, .steps = options.steps, .strategy = options.strategy->strategy},
+  return ml::fit<Reader>(trainer, {.batch = batch, .epochs = 0, .steps = options.steps, .strategy = options.strategy},
                          tokens.slice(0, kTokenBytes * learned),
                          tokens.slice(kTokenBytes * learned, kTokenBytes * (text.size() - learned)), options.recomputes,
                          std::uint64_t{options.killed_at});
@@ -318,7 +302,8 @@ int run(pharos::Runtime& runtime, const Options& options) {
   std::int64_t parameters = 0;
   for (const Tensor& each : Transformer(false)->parameters()) parameters += each.numel();
   std::printf("A transformer of %.1f million parameters learns %zu bytes of text on %zu ranks:\n%s.\n",
-              static_cast<double>(parameters) / 1e6, learned, options.ranks, options.strategy->what);
+              static_cast<double>(parameters) / 1e6, learned, options.ranks,
+              std::string{ml::summary_of(options.strategy)}.c_str());
   std::printf("The text begins: %s\n", text.substr(0, std::min<std::size_t>(text.find('\n'), 80)).c_str());
   std::fflush(stdout);
 
@@ -356,8 +341,9 @@ int main(int argc, char** argv) {
                                 {"--steps", &options.steps},
                                 {"--strategy",
                                  [&](std::string_view name) {
-                                   options.strategy = std::ranges::find(kStrategies, name, &Strategy::name);
-                                   return options.strategy != kStrategies.end();
+                                   const auto strategy = ml::strategy_named(name);
+                                   options.strategy = strategy.value_or(options.strategy);
+                                   return strategy.has_value();
                                  }},
                                 {"--kill-at", &options.killed_at},
                                 {"--gpus", &options.gpus},

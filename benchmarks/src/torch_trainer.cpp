@@ -307,7 +307,7 @@ void measure_recovery(pharos::Runtime& runtime) {
     ml::Trainer trainer{runtime, on_two_ranks()};
     const ml::TrainResult result =
         ml::fit<Mortal>(trainer, {.batch = kSamples, .epochs = 0, .steps = 2 * kStep}, kStep);
-    if (result.restarts.size() != 1 || !result.restarts[0].is_replacement) {
+    if (result.interruptions.size() != 1 || !result.interruptions[0].is_replacement) {
       throw std::runtime_error{"the rank that was killed was not replaced"};
     }
     std::vector<double> steps;

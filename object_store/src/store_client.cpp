@@ -3,7 +3,7 @@
 #include <string>
 
 #include <pharos/base/check.hpp>
-#include <pharos/base/failpoint.hpp>
+#include <pharos/object_store/failpoints.hpp>
 #include <pharos/object_store/store_client.hpp>
 
 namespace pharos::object_store {
@@ -63,7 +63,7 @@ Result<std::shared_ptr<const View>> Object::read() {
   if (in_memory) return view;
   const auto node = client_->node_.lock();
   if (node == nullptr) return node_is_gone();
-  failpoint(Failpoint::kObjectAskedFor);
+  failpoint(failpoints::kObjectAskedFor);
   PHAROS_TRY_VOID(node->bring(location_));
   const std::lock_guard lock{mutex_};
   view_ = view;
@@ -131,7 +131,7 @@ Result<WritableObject> StoreClient::create(std::uint64_t bytes, CallerId heir, s
         location.owner = self_.caller;
         location.node = self_.node;
         location.place = ledger().begin(slot, location.id, bytes, heir, label);
-        failpoint(Failpoint::kSlotBegun);
+        failpoint(failpoints::kSlotBegun);
       }
     }
     if (leased == nullptr) {
@@ -146,7 +146,7 @@ Result<WritableObject> StoreClient::create(std::uint64_t bytes, CallerId heir, s
       }
       ledger().note_provided(slot, bytes);
     }
-    if (failpoint(Failpoint::kSlotProvided)) {
+    if (failpoint(failpoints::kSlotProvided)) {
       give_up(location.place);
       return Error{ErrorCode::kExhausted, "there is no memory, says a failpoint"};
     }
@@ -187,7 +187,7 @@ Result<void> StoreClient::lease(std::uint64_t slot_bytes) {
   const auto node = node_.lock();
   if (node == nullptr) return node_is_gone();
   PHAROS_TRY(const Slab slab, node->lease(slot_bytes));
-  failpoint(Failpoint::kSlabLeased);
+  failpoint(failpoints::kSlabLeased);
   if (slab.slot_bytes != slot_bytes || slab.slots == 0 || slab.first_slot >= ledger().slots() ||
       slab.slots > ledger().slots() - slab.first_slot || slab.slots > memory_->objects().size() / slot_bytes ||
       slab.offset > memory_->objects().size() - slab.bytes()) {
@@ -234,9 +234,9 @@ StoreClient::Leased* StoreClient::leased_with(std::uint32_t slot) {
 }
 
 std::shared_ptr<Object> StoreClient::seal(const Location& location, std::span<const std::byte> readable) {
-  failpoint(Failpoint::kObjectWritten);
+  failpoint(failpoints::kObjectWritten);
   ledger().seal(location.place);
-  failpoint(Failpoint::kObjectSealed);
+  failpoint(failpoints::kObjectSealed);
   return add(Object::Share::kHeld, location, readable);
 }
 
@@ -289,12 +289,12 @@ void StoreClient::let_go(const Object& object) {
   if (object.share_ == Object::Share::kKept) return;
   const std::uint32_t slot = object.location().place.slot;
   if (!object.handed_over_.load()) ledger().let_go(object.location().place);
-  failpoint(Failpoint::kObjectLetGo);
+  failpoint(failpoints::kObjectLetGo);
   const std::lock_guard lock{mutex_};
   const Leased* const leased = leased_with(slot);
   if (leased == nullptr) return;  // the slot belongs to another process, from which the object was taken over
   if (!object.handed_over_.load() && ledger().end(slot)) {
-    failpoint(Failpoint::kObjectEnded);
+    failpoint(failpoints::kObjectEnded);
     slot_is_free(slot);
   } else {
     of_size_[leased->slab.slot_bytes].busy.push_back(slot);
@@ -320,7 +320,7 @@ bool StoreClient::give_back_if_idle(Leased& leased) {
   free_bytes_ -= static_cast<std::uint64_t>(free) * slab.slot_bytes;
   memory_->close(slab);
   slabs_.erase(slab.first_slot);
-  failpoint(Failpoint::kSlabGivenUp);
+  failpoint(failpoints::kSlabGivenUp);
   if (const auto node = node_.lock()) node->give_back(slab.first_slot);
   return true;
 }
@@ -365,7 +365,7 @@ void StoreClient::drop_pin(std::uint32_t pin) {
 Result<std::optional<StoreClient::Kept>> StoreClient::keep(const Location& location) {
   PHAROS_TRY(const std::uint32_t pin, take_pin());
   const auto pinned = ledger().pin(table_, pin, PinKind::kKeep, location);
-  failpoint(Failpoint::kObjectKept);
+  failpoint(failpoints::kObjectKept);
   const auto objects = memory_->objects();
   const bool inside = pinned && pinned->offset <= objects.size() && pinned->size <= objects.size() - pinned->offset;
   if (inside) return std::optional{Kept{pin, objects.subspan(pinned->offset, pinned->size)}};
@@ -414,7 +414,7 @@ Result<std::shared_ptr<Object>> StoreClient::take_over(const Location& location)
   if (!kept) return lost(location);
   // While the object is pinned, its slot is not used again, so the word of the holder belongs to this object.
   const bool taken = ledger().take_over(location, self_.caller);
-  failpoint(Failpoint::kObjectTaken);
+  failpoint(failpoints::kObjectTaken);
   drop_pin(kept->pin);
   if (!taken) return lost(location);
   return add(Object::Share::kHeld, {location.id, location.place, self_.caller, self_.node}, kept->bytes);

@@ -3,9 +3,9 @@
 #include <string>
 
 #include <pharos/base/byte_count.hpp>
-#include <pharos/base/failpoint.hpp>
 #include <pharos/base/object_bytes.hpp>
 #include <pharos/object_store/checksum.hpp>
+#include <pharos/object_store/failpoints.hpp>
 #include <pharos/object_store/transfer.hpp>
 
 namespace pharos::object_store {
@@ -110,7 +110,7 @@ Result<void> send_chunks(Stream& to, Chunks& chunks) {
   for (std::size_t i = 0; i < chunks.count(); ++i) {
     if ((missing[i / 8] >> i % 8 & 1) == 0) continue;
     PHAROS_TRY(const std::uint64_t checksum, chunks.checksum_of_chunk(i, kRelayTime));
-    const ChunkHeader header{i, failpoint(Failpoint::kChunkSent) ? ~checksum : checksum};
+    const ChunkHeader header{i, failpoint(failpoints::kChunkSent) ? ~checksum : checksum};
     PHAROS_TRY_VOID(to.send(bytes_of(header), chunks.chunk(i)));
   }
   return {};
@@ -167,7 +167,7 @@ Result<void> receive_chunks(Stream& from, Chunks& chunks) {
     const auto room = chunks.room_for(header.index);
     PHAROS_TRY_VOID(from.receive(room));
     if (checksum_of(room) != header.checksum) return corrupt("a chunk that was damaged on its way");
-    if (failpoint(Failpoint::kChunkReceived)) {
+    if (failpoint(failpoints::kChunkReceived)) {
       return Error{ErrorCode::kUnavailable, "the stream has broken, says a failpoint"};
     }
     chunks.arrived(header.index, header.checksum);

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include <pharos/base/failpoint.hpp>
+#include <pharos/ml/checkpoint/failpoints.hpp>
 
 #include "plain_model.hpp"
 #include "ranks.hpp"
@@ -117,16 +118,16 @@ CheckpointOptions options_in(const fs::path& folder) {
 }
 
 TEST(InterruptedSave, LeavesAWholeCheckpointWhereverARankIsKilled) {
-  const Failpoint passes[] = {Failpoint::kStateCopied, Failpoint::kSaveBegun,  Failpoint::kSaveWritten,
-                              Failpoint::kSaveSaid,    Failpoint::kSavesThere, Failpoint::kManifestWritten,
-                              Failpoint::kOldGoes};
+  const Failpoint passes[] = {failpoints::kStateCopied, failpoints::kSaveBegun,  failpoints::kSaveWritten,
+                              failpoints::kSaveSaid,    failpoints::kSavesThere, failpoints::kManifestWritten,
+                              failpoints::kOldRemoved};
   for (const Failpoint at : passes) {
     const bool is_of_first =
-        at == Failpoint::kSavesThere || at == Failpoint::kManifestWritten || at == Failpoint::kOldGoes;
+        at == failpoints::kSavesThere || at == failpoints::kManifestWritten || at == failpoints::kOldRemoved;
     for (const std::uint32_t victim : {0U, 1U}) {
       if (victim != 0 && is_of_first) continue;
       for (const std::uint32_t passed : {0U, 3U}) {
-        SCOPED_TRACE(std::string{name_of(at)} + " of rank " + std::to_string(victim) + " after " +
+        SCOPED_TRACE(std::string{at.name()} + " of rank " + std::to_string(victim) + " after " +
                      std::to_string(passed));
         const TemporaryFolder folder;
         const SharedProgress progress;
@@ -172,8 +173,8 @@ TEST(InterruptedSave, LeavesAWholeCheckpointWheneverARankIsKilled) {
 }
 
 TEST(InterruptedSave, LosesNothingWhereATrainingGoesBack) {
-  for (const Failpoint at : {Failpoint::kSavesThere, Failpoint::kManifestWritten, Failpoint::kOldGoes}) {
-    SCOPED_TRACE(name_of(at));
+  for (const Failpoint at : {failpoints::kSavesThere, failpoints::kManifestWritten, failpoints::kOldRemoved}) {
+    SCOPED_TRACE(at.name());
     const TemporaryFolder folder;
     const SharedProgress progress;
     const auto run = [&](const Rank& body, const std::vector<std::uint32_t>& may_die = {}) {
@@ -207,7 +208,7 @@ TEST(InterruptedSave, LosesNothingWhereATrainingGoesBack) {
         {0});
     EXPECT_EQ(progress->finished, 0U) << "the rank did not come there";
     run([&](Communicator& ranks) {
-      expect_newest(ranks, at == Failpoint::kOldGoes ? 7 : 9);
+      expect_newest(ranks, at == failpoints::kOldRemoved ? 7 : 9);
       save(ranks, 1, 8);
       expect_newest(ranks, 8);
       EXPECT_EQ(checkpoints_in(folder.path()).size(), 1U);
@@ -224,7 +225,7 @@ TEST(InterruptedSave, WhatItHadToRemoveIsRemovedByWhoTakesOver) {
                   Checkpoints checkpoints{ranks, options};
                   for (std::uint64_t step = 1; step <= 3; ++step) {
                     PlainModel model{0, 1, step};
-                    if (step == 3) order_failpoint({Failpoint::kOldGoes, Action::kKill, 0});
+                    if (step == 3) order_failpoint({failpoints::kOldRemoved, Action::kKill, 0});
                     checkpoints.save(model.state(), {.step = step});
                     checkpoints.finish();
                     progress->finished = step;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include <pharos/base/failpoint.hpp>
+#include <pharos/ml/checkpoint/failpoints.hpp>
 
 #include "checkpoint_folder.hpp"
 
@@ -36,7 +37,7 @@ void limit_files_to(rlim_t bytes) {
 const std::vector<Refusal> kRefusals{
     {"full",
      [] {
-       order_failpoint({Failpoint::kSaveBegun, FailpointOrder::Action::kFailOnce, 0});
+       order_failpoint({failpoints::kSaveBegun, FailpointOrder::Action::kFailOnce, 0});
      },
      [] { order_failpoint({}); }, ErrorCode::kExhausted, "No space left on device"},
     {"file_too_large", [] { limit_files_to(4096); }, [] { limit_files_to(RLIM_INFINITY); },
@@ -156,7 +157,7 @@ TEST_F(CheckpointFolder, PartThatWasSaidStays) {
     Checkpoints checkpoints{ranks, options(kSteps)};
     PlainModel model{ranks.rank(), 2};
     for (std::uint64_t step = 1; step <= kSteps; ++step) {
-      if (ranks.rank() == 1) order_failpoint({Failpoint::kSaveSaid, FailpointOrder::Action::kFailOnce, 0});
+      if (ranks.rank() == 1) order_failpoint({failpoints::kSaveSaid, FailpointOrder::Action::kFailOnce, 0});
       checkpoints.save(model.state(), {.step = step});
       try {
         checkpoints.finish();

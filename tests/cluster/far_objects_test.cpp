@@ -9,6 +9,8 @@
 #include <vector>
 
 #include <pharos/base/failpoint.hpp>
+#include <pharos/node/failpoints.hpp>
+#include <pharos/object_store/failpoints.hpp>
 
 #include "several_nodes.hpp"
 
@@ -148,7 +150,7 @@ TEST_F(FarObjectsTest, WhatNeverComesIsLostWithTheReason) {
 /// A node dies at the failpoint: either the program's own node or the other node.
 class FarFailpointsTest : public FarObjectsTest, public testing::WithParamInterface<Failpoint> {
  protected:
-  Variables order() const { return {{"PHAROS_FAILPOINT", std::string{name_of(GetParam())} + ":kill:0"}}; }
+  Variables order() const { return {{"PHAROS_FAILPOINT", std::string{GetParam().name()} + ":kill:0"}}; }
 };
 
 TEST_P(FarFailpointsTest, TheOtherNodesDeathIsToldOfAndLeavesNothing) {
@@ -174,9 +176,10 @@ TEST_P(FarFailpointsTest, ItsOwnNodesDeathIsToldOfAndLeavesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(At, FarFailpointsTest,
-                         testing::Values(Failpoint::kObjectClaimed, Failpoint::kObjectImported, Failpoint::kChunkSent,
-                                         Failpoint::kChunkReceived),
-                         [](const auto& test) { return std::string{name_of(test.param)}; });
+                         testing::Values(node::failpoints::kObjectClaimed, node::failpoints::kObjectImported,
+                                         object_store::failpoints::kChunkSent,
+                                         object_store::failpoints::kChunkReceived),
+                         [](const auto& test) { return std::string{test.param.name()}; });
 
 }  // namespace
 }  // namespace pharos::cluster::far_objects

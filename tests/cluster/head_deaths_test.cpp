@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <pharos/base/failpoint.hpp>
+#include <pharos/node/failpoints.hpp>
 
 #include "child_program.hpp"
 #include "durable_head.hpp"
@@ -201,16 +202,14 @@ TEST_F(HeadDeathsTest, AtEachFailpointOfItsRecordsTheHeadDiesAndNothingIsLost) {
   for (int i = 0; i < 2; ++i) start_node("cpu=1,seat=40");
   const auto program = start_program(CHANGING, {stop_file(), "8"});
   ASSERT_EQ(program->next_line(), "begins");
-  const auto first = static_cast<int>(Failpoint::kRecordsOpened);
-  const auto last = static_cast<int>(Failpoint::kRecordsSaid);
-  for (int each = first; each <= last; ++each) {
-    const auto at = static_cast<Failpoint>(each);
+  for (const Failpoint at : node::failpoints::kOfRecords) {
     for (int round = 0; round < 3; ++round) {
       listen_for(*program, 100ms);
       kill_head();
-      // A head passes the failpoints before kRecordsReady only once, at its start.
-      const auto passes = at < Failpoint::kRecordsReady ? 0 : random() % 200;
-      const std::string order = std::string{name_of(at)} + ":kill:" + std::to_string(passes);
+      // A head passes these two only once, at its start.
+      const bool is_of_start = at == node::failpoints::kRecordsOpened || at == node::failpoints::kRecordsRead;
+      const auto passes = is_of_start ? 0 : random() % 200;
+      const std::string order = std::string{at.name()} + ":kill:" + std::to_string(passes);
       start_durable_head({{"PHAROS_FAILPOINT", order}}, false);
       while (!head_->ended()) {
         if (const auto line = program->line_within(50ms)) oracle_.note(*line);

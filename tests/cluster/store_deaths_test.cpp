@@ -1,11 +1,12 @@
-// Processes that use the object store are killed: at each failpoint of the store that
-// runtime/base/include/pharos/base/failpoint.hpp lists, in each role that reaches it, and at random moments. The
-// processes that are left go on, and nothing is left behind. One test runs the same load for a long time without kills.
+// Processes that use the object store are killed: at each failpoint of the store, in each role that reaches it, and at
+// random moments. The processes that are left go on, and nothing is left behind. One test runs the same load for a long
+// time without kills.
 
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +16,10 @@
 #include <thread>
 #include <vector>
 
+#include <pharos/actors/failpoints.hpp>
 #include <pharos/base/failpoint.hpp>
+#include <pharos/node/failpoints.hpp>
+#include <pharos/object_store/failpoints.hpp>
 
 #include "child_program.hpp"
 #include "cluster_test.hpp"
@@ -34,17 +38,19 @@ constexpr bool kSanitized = false;
 #endif
 
 bool is_nodes(Failpoint at) {
-  return at >= Failpoint::kStoreOpened && at < Failpoint::kObjectClaimed;
+  return std::ranges::count(node::failpoints::kOfStore, FailpointId{at}) != 0;
 }
 /// Returns whether this failpoint is reached only when objects are spilled to disk.
 bool spills(Failpoint at) {
-  return at == Failpoint::kObjectAskedFor || at >= Failpoint::kObjectSpilled;
+  if (!is_nodes(at)) return at == object_store::failpoints::kObjectAskedFor;
+  return at != node::failpoints::kStoreOpened && at != node::failpoints::kSlabLent &&
+         at != node::failpoints::kProcessGone;
 }
 
 class FailpointsTest : public ClusterTest, public testing::WithParamInterface<Failpoint> {
  protected:
   std::string order(const char* action, int passes) const {
-    return std::string{name_of(GetParam())} + ":" + action + ":" + std::to_string(passes);
+    return std::string{GetParam().name()} + ":" + action + ":" + std::to_string(passes);
   }
   std::string folder() const { return spills(GetParam()) ? folder_.path().string() : "none"; }
   std::string seed() const { return std::to_string(seed_); }
@@ -76,7 +82,7 @@ TEST_P(WorkersFailpointsTest, AnActorThatIsKilledThereTakesNothingAlongButItself
       died = line == "died";
       rounds += line == "round" ? 1 : 0;
     }
-    EXPECT_TRUE(died) << "no actor came to " << name_of(GetParam());
+    EXPECT_TRUE(died) << "no actor came to " << GetParam().name();
     for (int rounds = 0; rounds < 3;) {
       const std::string line = program.next_line();
       ASSERT_EQ(line.find("unexpected"), std::string::npos) << line;
@@ -100,7 +106,7 @@ TEST_P(DriversFailpointsTest, AProgramThatIsKilledThereLeavesNothing) {
 TEST_P(NodesFailpointsTest, ANodeThatIsKilledThereIsToldOfAndLeavesNothing) {
   must_end_within(120s);
   // This failpoint is reached only after a process of the cluster has died, so an actor is killed too.
-  const bool needs_death = GetParam() == Failpoint::kProcessGone;
+  const bool needs_death = GetParam() == node::failpoints::kProcessGone;
   for (const int passes : {0, 2}) {
     if (needs_death && passes != 0) continue;
     ChildProgram program{STORE_DRIVER,
@@ -133,37 +139,31 @@ TEST_P(StepsFailpointsTest, AStepThatFailsThereIsTypedAndTheProgramGoesOn) {
   program.kill(SIGTERM);
   const auto end = program.wait(30s);
   // If slots never get memory, the program cannot allocate the whole store at its end, and ends with status 11.
-  const bool no_memory = at == Failpoint::kSlotProvided && WEXITSTATUS(end.status) == 11;
+  const bool no_memory = at == object_store::failpoints::kSlotProvided && WEXITSTATUS(end.status) == 11;
   EXPECT_TRUE(WIFEXITED(end.status) && (WEXITSTATUS(end.status) == 0 || no_memory)) << end.output << end.error;
   census().expect_nothing_left();
 }
 
-// Selects from the complete list of failpoints. A new failpoint of the store belongs to one of the groups below, or to
-// far_objects_test.cpp if it concerns two nodes.
-std::vector<Failpoint> those(bool (*wanted)(Failpoint)) {
-  std::vector<Failpoint> all;
-  for (int at = 0; at < static_cast<int>(Failpoint::kEnd); ++at) {
-    if (wanted(static_cast<Failpoint>(at))) all.push_back(static_cast<Failpoint>(at));
-  }
+// A new failpoint of the store belongs to one of these lists, or to far_objects_test.cpp if it concerns two nodes.
+std::vector<Failpoint> of_drivers() {
+  return {object_store::failpoints::kOfProcess.begin(), object_store::failpoints::kOfProcess.end()};
+}
+/// Only workers make results.
+std::vector<Failpoint> of_workers() {
+  std::vector<Failpoint> all = of_drivers();
+  all.push_back(actors::failpoints::kResultSent);
   return all;
 }
 std::string name_of_test(const testing::TestParamInfo<Failpoint>& test) {
-  return std::string{name_of(test.param)};
+  return std::string{test.param.name()};
 }
-bool is_workers(Failpoint at) {
-  return at < Failpoint::kStoreOpened;
-}
-// Workers make the results, so a driver never reaches kResultSent.
-bool is_drivers(Failpoint at) {
-  return is_workers(at) && at != Failpoint::kResultSent;
-}
-bool can_fail(Failpoint at) {
-  return at == Failpoint::kSlotProvided || at == Failpoint::kObjectSpilled || at == Failpoint::kObjectReturns;
-}
-INSTANTIATE_TEST_SUITE_P(At, WorkersFailpointsTest, testing::ValuesIn(those(is_workers)), name_of_test);
-INSTANTIATE_TEST_SUITE_P(At, DriversFailpointsTest, testing::ValuesIn(those(is_drivers)), name_of_test);
-INSTANTIATE_TEST_SUITE_P(At, NodesFailpointsTest, testing::ValuesIn(those(is_nodes)), name_of_test);
-INSTANTIATE_TEST_SUITE_P(At, StepsFailpointsTest, testing::ValuesIn(those(can_fail)), name_of_test);
+INSTANTIATE_TEST_SUITE_P(At, WorkersFailpointsTest, testing::ValuesIn(of_workers()), name_of_test);
+INSTANTIATE_TEST_SUITE_P(At, DriversFailpointsTest, testing::ValuesIn(of_drivers()), name_of_test);
+INSTANTIATE_TEST_SUITE_P(At, NodesFailpointsTest, testing::ValuesIn(node::failpoints::kOfStore), name_of_test);
+INSTANTIATE_TEST_SUITE_P(At, StepsFailpointsTest,
+                         testing::Values(object_store::failpoints::kSlotProvided, node::failpoints::kObjectSpilled,
+                                         node::failpoints::kObjectReturns),
+                         name_of_test);
 
 /// Kills processes at random moments. PHAROS_TEST_SEED repeats a run, and PHAROS_TEST_ROUNDS makes it longer.
 class StoreDeathsTest : public ClusterTest {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <pharos/base/failpoint.hpp>
+#include <pharos/ml/collective/failpoints.hpp>
 
 #include "ranks.hpp"
 
@@ -33,15 +34,15 @@ struct Way {
   std::vector<Failpoint> passes;
 };
 
-const std::vector<Failpoint> kInMemory{Failpoint::kRankHere,      Failpoint::kMemoryOffered, Failpoint::kMemoryMapped,
-                                       Failpoint::kDataGiven,     Failpoint::kPartReduced,   Failpoint::kResultTaken,
-                                       Failpoint::kLetterWritten, Failpoint::kLetterRead};
-const std::vector<Failpoint> kOverTcp{Failpoint::kBeginTold, Failpoint::kPartSent, Failpoint::kPartCame};
+const std::vector<Failpoint> kInMemory{
+    failpoints::kRankHere,    failpoints::kMemoryOffered, failpoints::kMemoryMapped,  failpoints::kDataGiven,
+    failpoints::kPartReduced, failpoints::kResultTaken,   failpoints::kLetterWritten, failpoints::kLetterRead};
+const std::vector<Failpoint> kOverTcp{failpoints::kBeginTold, failpoints::kPartSent, failpoints::kPartCame};
 
 std::vector<Failpoint> on_machines() {
   std::vector<Failpoint> all = kInMemory;
   all.insert(all.end(), kOverTcp.begin(), kOverTcp.end());
-  all.insert(all.end(), {Failpoint::kLaneBegins, Failpoint::kLaneEnded});
+  all.insert(all.end(), {failpoints::kLaneBegins, failpoints::kLaneEnded});
   return all;
 }
 
@@ -53,7 +54,7 @@ const std::vector<Way> kWays{
 
 /// How long the other ranks wait for a rank that is stopped at a failpoint. Ranks also allocate memory when they join.
 Duration deadline_at(Failpoint at) {
-  const bool comes = at == Failpoint::kRankHere || at == Failpoint::kMemoryOffered || at == Failpoint::kMemoryMapped;
+  const bool comes = at == failpoints::kRankHere || at == failpoints::kMemoryOffered || at == failpoints::kMemoryMapped;
   return (comes ? kShortComing : kShort).timeout;
 }
 
@@ -100,10 +101,10 @@ TEST_P(RankFailpoints, EndAllOthersWithTheRank) {
   const Times told;
   for (const Way& way : kWays) {
     for (const Failpoint at : way.passes) {
-      const bool before_all_have_come = at == Failpoint::kRankHere;
+      const bool before_all_have_come = at == failpoints::kRankHere;
       for (const std::uint32_t passes : {0U, 3U}) {
         if (passes != 0 && (stops || before_all_have_come)) continue;
-        SCOPED_TRACE(std::string{way.name} + ", " + std::string{name_of(at)} + " after " + std::to_string(passes));
+        SCOPED_TRACE(std::string{way.name} + ", " + std::string{at.name()} + " after " + std::to_string(passes));
         const Join join = way.join(stops ? kShortComing : kLong);
         const LifeSign life;
         const auto rank = [&](std::uint32_t number) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <pharos/base/failpoint.hpp>
+#include <pharos/process/failpoints.hpp>
 #include <pharos/process/keeper.hpp>
 #include <pharos/process/run_folder.hpp>
 
@@ -71,7 +72,7 @@ TEST_F(KeeperTest, MayBeToldToEndBeforeItKnowsTheDaemon) {
   keeper_ = ::fork();
   PHAROS_CHECK(keeper_ >= 0, errno);
   if (keeper_ == 0) {
-    order_failpoint({Failpoint::kDaemonForked, FailpointOrder::Action::kStop});
+    order_failpoint({failpoints::kDaemonForked, FailpointOrder::Action::kStop});
     ::_exit(run_keeper(folder_.path(), [&](const Kept&) {
       sigset_t told;
       ::sigemptyset(&told);

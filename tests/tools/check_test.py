@@ -64,6 +64,17 @@ class CheckTest(unittest.TestCase):
         self.write("scheduler/src/a.cpp", "#include <pharos/object_store/store.hpp>\n")
         self.refused("includes", "scheduler/src/a.cpp:1", "of object_store")
 
+    def test_includes_refuses_an_upward_arrow_inside_ml(self):
+        self.write("ml/trainer/include/pharos/ml/trainer.hpp", "#pragma once\n")
+        self.write("ml/data/src/a.cpp", "#include <pharos/ml/trainer.hpp>\n")
+        self.refused("includes", "ml/data/src/a.cpp:1", "ml/data includes <pharos/ml/trainer.hpp> of ml/trainer")
+
+    def test_includes_refuses_a_target_that_links_what_its_module_may_not_include(self):
+        self.write("ml/data/CMakeLists.txt", "pharos_library(data\n  SOURCES src/a.cpp\n  DEPS pharos_base pharos_trainer)\n")
+        self.refused("includes", "ml/data/CMakeLists.txt:3", "links pharos_trainer", "DEPS")
+        self.write("ml/data/CMakeLists.txt", "pharos_library(data\n  SOURCES src/a.cpp\n  DEPS pharos_base)\n")
+        self.passes("includes")
+
     def test_includes_refuses_paths_that_climb_and_headers_that_are_not_there(self):
         self.write("node/src/a.cpp", '#include "../../runtime/base/src/secret.hpp"\n#include <pharos/nowhere.hpp>\n')
         self.refused("includes", "node/src/a.cpp:1", "climbs")
@@ -109,7 +120,7 @@ class CheckTest(unittest.TestCase):
     def test_foreign_allows_names_in_comments_in_sources_and_tensors_in_train(self):
         self.write("runtime/storage/include/pharos/storage/store.hpp", "// over rocksdb::DB\nint position(int at);\n")
         self.write("runtime/storage/src/store.cpp", "rocksdb::DB* db;\n")
-        self.write("ml/train/include/pharos/ml/ddp.hpp", "#include <torch/types.h>\nvoid f(torch::Tensor t);\n")
+        self.write("ml/parallel/include/pharos/ml/ddp.hpp", "#include <torch/types.h>\nvoid f(torch::Tensor t);\n")
         self.passes("foreign")
 
     # --- words

@@ -7,12 +7,11 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-HEADER = """enum class Failpoint : std::uint8_t {
-  // A group.
-  kSlotBegun,    ///< here
-  kObjectLetGo,  ///< there
-  kEnd,          ///< the number of failpoints
-};
+DECLARATION = re.compile(r'\bFailpoint (k\w+)\{\s*"(\w+)"\}')
+HEADER = """inline constexpr Failpoint kSlotBegun{"slot_begun"};  ///< here
+inline constexpr Failpoint kObjectLetGo{
+    "object_let_go"};  ///< there
+inline constexpr std::array kBoth{kSlotBegun, kObjectLetGo};
 """
 
 
@@ -21,7 +20,8 @@ class FailpointsTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="pharos-failpoints-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        (self.folder / "header.hpp").write_text(HEADER)
+        (self.folder / "node").mkdir()
+        (self.folder / "node/failpoints.hpp").write_text(HEADER)
 
     def check(self, record: str | None, *options: str) -> tuple[int, str]:
         path = self.folder / "record"
@@ -31,7 +31,7 @@ class FailpointsTest(unittest.TestCase):
         return run.returncode, run.stdout + run.stderr
 
     def check_own(self, record: str | None) -> tuple[int, str]:
-        return self.check(record, "--header", self.folder / "header.hpp")
+        return self.check(record, "--root", self.folder)
 
     def test_one_that_no_process_has_reached_is_named(self):
         status, text = self.check_own("slot_begun\nslot_begun\n")
@@ -47,20 +47,21 @@ class FailpointsTest(unittest.TestCase):
         status, text = self.check_own("object_let_go\nslot_begun\n")
         self.assertEqual((status, "each of the 2" in text), (0, True), text)
 
-    def test_the_names_of_the_header_are_those_of_the_source(self):
-        source = (ROOT / "runtime/base/src/failpoint.cpp").read_text()
-        names = re.findall(r'"(\w+)"', re.search(r"kNames\{(.*?)\};", source, re.DOTALL)[1])
-        self.assertEqual(self.check("\n".join(names))[0], 0)
+    def test_each_failpoint_has_a_name_and_a_place_of_its_own(self):
+        files = [path for folder in ("actors", "ml", "node", "object_store", "runtime")
+                 for path in (ROOT / folder).rglob("*.[ch]pp")]
+        declared = [found for path in files if path.name == "failpoints.hpp"
+                    for found in DECLARATION.findall(path.read_text())]
+        sources = "\n".join(path.read_text() for path in files if path.name != "failpoints.hpp")
+        passed = set(re.findall(r"failpoint\((?:\w+::)*(k\w+)\)", sources))
+        names = [name for _, name in declared]
+        self.assertGreater(len(names), 40)
+        self.assertEqual(len(set(names)), len(names))
+        for constant, name in declared:
+            self.assertEqual(re.sub(r"(?<!^)([A-Z])", r"_\1", constant[1:]).lower(), name)
+            self.assertIn(constant, passed)
         status, text = self.check("\n".join(names[1:]))
         self.assertEqual((status, f"  {names[0]}\n" in text), (1, True), text)
-
-    def test_each_failpoint_is_a_place_in_the_code(self):
-        sources = "\n".join(path.read_text() for folder in ("actors", "ml", "node", "object_store", "runtime")
-                            for path in (ROOT / folder).rglob("*.[ch]pp"))
-        header = (ROOT / "runtime/base/include/pharos/base/failpoint.hpp").read_text()
-        for constant in re.findall(r"^  (k\w+),  +///<", header, re.MULTILINE):
-            if constant != "kEnd":
-                self.assertIn(f"failpoint(Failpoint::{constant})", sources)
 
 
 if __name__ == "__main__":

@@ -39,10 +39,10 @@ TEST_F(ApartTest, ARankThatDiesAtAnyFailpointBetweenMachinesIsReplaced) {
 }
 
 TEST_F(ApartTest, APartThatIsLostBetweenMachinesIsInACheckpoint) {
-  for (const std::string strategy : {"zero1", "zero2", "fully-shard"}) {
+  for (const std::string strategy : {"zero1", "zero2", "fsdp"}) {
     for (const std::string where : {"part_sent", "part_came"}) expect_learns_the_same(strategy, where + ":kill:1");
   }
-  expect_learns_the_same("fully-shard", "part_came:stop:1");
+  expect_learns_the_same("fsdp", "part_came:stop:1");
 }
 
 }  // namespace

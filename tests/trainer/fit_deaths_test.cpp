@@ -55,12 +55,12 @@ TEST_F(FitTest, ARankThatIsKilledIsNoHarmToWhatIsLearned) {
   for (const FitStrategy each : {FitStrategy::kCopies, FitStrategy::kFullyShard}) {
     Trainer trainer{runtime, options("killed" + std::to_string(static_cast<int>(each)), 2)};
     const TrainResult result = fit<Points>(trainer, {.batch = 6, .epochs = 3, .strategy = each}, std::uint64_t{4});
-    ASSERT_EQ(result.restarts.size(), 1U);
-    EXPECT_SAYS(result.restarts[0].why, "rank 1");
-    EXPECT_GT(result.restarts[0].step, 0U);
-    EXPECT_LT(result.restarts[0].step, whole.steps);
-    EXPECT_GT(result.restarts[0].took, 0);
-    EXPECT_LT(result.restarts[0].seconds + result.restarts[0].took, result.seconds);
+    ASSERT_EQ(result.interruptions.size(), 1U);
+    EXPECT_SAYS(result.interruptions[0].why, "rank 1");
+    EXPECT_GT(result.interruptions[0].step, 0U);
+    EXPECT_LT(result.interruptions[0].step, whole.steps);
+    EXPECT_GT(result.interruptions[0].took, 0);
+    EXPECT_LT(result.interruptions[0].seconds + result.interruptions[0].took, result.seconds);
     EXPECT_SAYS(result.to_svg(), "here a rank died");
     ASSERT_EQ(result.steps, whole.steps);
     for (std::size_t i = 0; i < whole.steps; ++i) EXPECT_NEAR(losses(result)[i], losses(whole)[i], 1e-9) << i;
@@ -115,8 +115,8 @@ class Replaced : public FitTest {
     expect_same(result, calm);
   }
   static void expect_replaced(const TrainResult& result, std::size_t times, const std::string& who) {
-    ASSERT_EQ(result.restarts.size(), times);
-    for (const TrainResult::Restart& each : result.restarts) {
+    ASSERT_EQ(result.interruptions.size(), times);
+    for (const TrainResult::Interruption& each : result.interruptions) {
       EXPECT_TRUE(each.is_replacement) << each.why;
       EXPECT_SAYS(each.why, who);
     }
@@ -187,7 +187,7 @@ TEST_F(Replaced, WhereverItSaves) {
     die_at(2, where + ":kill:1");
     die_at(1, where + ":stop:0");
   }
-  for (const std::string where : {"saves_there", "manifest_written", "old_goes"}) {
+  for (const std::string where : {"saves_there", "manifest_written", "old_removed"}) {
     die_at(0, where + ":kill:0");
     die_at(0, where + ":stop:1");
   }
@@ -208,7 +208,7 @@ TEST_F(Replaced, OneWhoseFunctionHangsIsEndedAndReplaced) {
         train(runtime, {.at = At::kBeforeBackward, .ranks = {rank}, .step = 6, .signal = 0}, std::chrono::seconds{1});
     expect_as_if_nothing_had_been(runtime, result);
     expect_replaced(result, 1, "rank " + std::to_string(rank));
-    EXPECT_SAYS(result.restarts[0].why, "and may hang");
+    EXPECT_SAYS(result.interruptions[0].why, "and may hang");
   }
 }
 
@@ -225,8 +225,8 @@ TEST_F(Replaced, TwoThatDieAtOnceAreReplaced) {
   Runtime runtime;
   const TrainResult result = train(runtime, {.at = At::kBeforeBackward, .ranks = {0, 2}, .step = 6});
   expect_as_if_nothing_had_been(runtime, result);
-  ASSERT_GE(result.restarts.size(), 1U);
-  for (const TrainResult::Restart& each : result.restarts) {
+  ASSERT_GE(result.interruptions.size(), 1U);
+  for (const TrainResult::Interruption& each : result.interruptions) {
     EXPECT_TRUE(each.is_replacement) << each.why;
     EXPECT_EQ(each.why.find("rank 1"), std::string::npos) << each.why;
   }
@@ -271,7 +271,7 @@ TEST_F(Replaced, WhoDiesAsItMeetsWhoHasComeInAPlaceIsReplaced) {
                 how == ":stop" ? std::chrono::seconds{1} : std::chrono::seconds{20});
       expect_as_if_nothing_had_been(runtime, result);
       std::string all;  // both ranks may be replaced together
-      for (const TrainResult::Restart& each : result.restarts) {
+      for (const TrainResult::Interruption& each : result.interruptions) {
         EXPECT_TRUE(each.is_replacement || how == ":stop") << each.why;
         all += each.why + '\n';
       }
@@ -285,8 +285,8 @@ TEST_F(Replaced, AllThatDieBeginAgain) {
   Runtime runtime;
   const TrainResult result = train(runtime, {.at = At::kBeforeBackward, .ranks = {0, 1, 2}, .step = 6});
   expect_as_if_nothing_had_been(runtime, result);
-  ASSERT_GE(result.restarts.size(), 1U);
-  EXPECT_FALSE(result.restarts.back().is_replacement);
+  ASSERT_GE(result.interruptions.size(), 1U);
+  EXPECT_FALSE(result.interruptions.back().is_replacement);
 }
 
 TEST_F(FitTest, WhereRanksHaveStateOfTheirOwnTheyBeginAgainAtTheCheckpoint) {
@@ -294,8 +294,8 @@ TEST_F(FitTest, WhereRanksHaveStateOfTheirOwnTheyBeginAgainAtTheCheckpoint) {
   Trainer trainer{runtime, options("own", 3)};
   const Mishap mishap{.at = At::kBeforeBackward, .ranks = {2}, .step = 7, .counts = true};
   const TrainResult result = fit<Images>(trainer, kImages, mishap);
-  ASSERT_EQ(result.restarts.size(), 1U);
-  EXPECT_FALSE(result.restarts[0].is_replacement);
+  ASSERT_EQ(result.interruptions.size(), 1U);
+  EXPECT_FALSE(result.interruptions[0].is_replacement);
   EXPECT_EQ(result.last("validation_own_steps"), kImageSteps);
 }
 
@@ -306,8 +306,8 @@ TEST_F(FitTest, WhatKnowsItsRanksBeginsAgainAtTheCheckpoint) {
   const TrainResult whole = fit<Synced>(calm, how, std::uint64_t{0});
   Trainer trainer{runtime, options("killed", 2)};
   const TrainResult result = fit<Synced>(trainer, how, std::uint64_t{2});
-  ASSERT_EQ(result.restarts.size(), 1U);
-  EXPECT_FALSE(result.restarts[0].is_replacement);
+  ASSERT_EQ(result.interruptions.size(), 1U);
+  EXPECT_FALSE(result.interruptions[0].is_replacement);
   EXPECT_EQ(losses(result), losses(whole));
 }
 
@@ -333,9 +333,9 @@ TEST_F(FitTest, ADividedOneThatDiesAtAnyFailpointLearnsTheSame) {
       const TrainResult result = train("dies", {.at = At::kFailpoint, .ranks = {rank}, .step = 6, .failpoint = where});
       expect_same(result, calm);
       expect_whole_checkpoints(folder_.path() / "dies");
-      ASSERT_EQ(result.restarts.size(), 1U) << "it did not come there";
-      EXPECT_FALSE(result.restarts[0].is_replacement);
-      EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(rank));
+      ASSERT_EQ(result.interruptions.size(), 1U) << "it did not come there";
+      EXPECT_FALSE(result.interruptions[0].is_replacement);
+      EXPECT_SAYS(result.interruptions[0].why, "rank " + std::to_string(rank));
     };
     for (const std::string where : {"data_given", "part_reduced", "result_taken", "step_committed", "step_told",
                                     "state_copied", "save_begun", "save_written", "save_said"}) {
@@ -343,7 +343,7 @@ TEST_F(FitTest, ADividedOneThatDiesAtAnyFailpointLearnsTheSame) {
       die_at(2, where + ":kill:1");
       die_at(1, where + ":stop:0");
     }
-    for (const std::string where : {"saves_there", "manifest_written", "old_goes"}) {
+    for (const std::string where : {"saves_there", "manifest_written", "old_removed"}) {
       die_at(0, where + ":kill:0");
       die_at(0, where + ":stop:0");
     }
@@ -380,15 +380,17 @@ TEST_F(Replaced, AtAnyInstant) {
     SCOPED_TRACE(describe(round, mishap));
     const TrainResult result = train(runtime, mishap, std::chrono::seconds{1});
     expect_as_if_nothing_had_been(runtime, result);
-    if (!result.restarts.empty()) {
-      const TrainResult::Restart& restart = result.restarts[0];
+    if (!result.interruptions.empty()) {
+      const TrainResult::Interruption& interruption = result.interruptions[0];
       ++deaths;
-      replacements += restart.is_replacement ? 1 : 0;
-      EXPECT_SAYS(restart.why, "rank " + std::to_string(mishap.ranks[0]));
+      replacements += interruption.is_replacement ? 1 : 0;
+      EXPECT_SAYS(interruption.why, "rank " + std::to_string(mishap.ranks[0]));
       // Before the first step the trainer may not know yet that ranks can be replaced. After the last step another rank
       // may have returned already, and its state is gone.
-      const bool may_begin_again = restart.step == 0 || restart.why.find("had ended before") != std::string::npos;
-      EXPECT_TRUE(restart.is_replacement || may_begin_again) << restart.why << ", behind step " << restart.step;
+      const bool may_begin_again =
+          interruption.step == 0 || interruption.why.find("had ended before") != std::string::npos;
+      EXPECT_TRUE(interruption.is_replacement || may_begin_again)
+          << interruption.why << ", behind step " << interruption.step;
     }
     if (HasFailure()) return;
   }
@@ -419,10 +421,10 @@ TEST_F(FitTest, ADividedOneThatDiesAtAnyInstantLearnsTheSame) {
     const TrainResult result = train(round, mishap);
     expect_same(result, calm[static_cast<std::size_t>(round % 3)]);
     expect_whole_checkpoints(folder_.path() / "dies");
-    if (!result.restarts.empty()) {
+    if (!result.interruptions.empty()) {
       ++deaths;
-      EXPECT_FALSE(result.restarts[0].is_replacement);
-      EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(mishap.ranks[0]));
+      EXPECT_FALSE(result.interruptions[0].is_replacement);
+      EXPECT_SAYS(result.interruptions[0].why, "rank " + std::to_string(mishap.ranks[0]));
     }
     if (HasFailure()) return;
   }

@@ -397,9 +397,9 @@ TEST_F(FitTest, DividesWhatDoesNotFit) {
   // Two layers, of 48 and 51 doubles, have whole gradients at once.
   EXPECT_SAYS(log_of("tight"), "in memory that all ranks read, and 0.8 KiB of gradients are whole at a time");
   EXPECT_SAYS(log_of("tight"), "  copies        3.1 KiB, too much\n");
-  EXPECT_SAYS(log_of("tight"), "* ZeRO-1        1.9 KiB\n");
-  EXPECT_SAYS(log_of("tight"), "  ZeRO-2        2.3 KiB\n");
-  EXPECT_SAYS(log_of("tight"), "  fully sharded 2.3 KiB\n");
+  EXPECT_SAYS(log_of("tight"), "* zero1         1.9 KiB\n");
+  EXPECT_SAYS(log_of("tight"), "  zero2         2.3 KiB\n");
+  EXPECT_SAYS(log_of("tight"), "  fsdp          2.3 KiB\n");
   EXPECT_SAYS(log_of("tight"), "All ranks read the same memory");
   ASSERT_EQ(tight.steps, roomy.steps);
   for (std::size_t i = 0; i < roomy.steps; ++i) EXPECT_NEAR(losses(tight)[i], losses(roomy)[i], 1e-9) << i;
@@ -423,7 +423,7 @@ TEST(StrategyChoice, TakesWhatFits) {
   EXPECT_EQ(of(7'000'000).strategy, FitStrategy::kZero2);
   EXPECT_EQ(of(6'999'999).strategy, FitStrategy::kFullyShard);
   EXPECT_SAYS(of(6'999'999).arithmetic, "1000000 parameters on 4 ranks: 3.8 MiB of parameters");
-  EXPECT_SAYS(of(6'999'999).arithmetic, "* fully sharded 3.8 MiB\n");
+  EXPECT_SAYS(of(6'999'999).arithmetic, "* fsdp          3.8 MiB\n");
   EXPECT_SAYS(of(6'999'999).arithmetic, "  copies        15.3 MiB, too much\n");
   EXPECT_EQ(choose_strategy({.parameters = 1'000'000}, 1, 1).strategy, FitStrategy::kCopies);
   // Units that are gathered for a while are counted.
@@ -432,8 +432,8 @@ TEST(StrategyChoice, TakesWhatFits) {
   };
   EXPECT_EQ(in_units(7'400'000).strategy, FitStrategy::kZero2);
   EXPECT_EQ(in_units(7'399'999).strategy, FitStrategy::kFullyShard);
-  EXPECT_SAYS(in_units(5'000'000).arithmetic, "* fully sharded 4.8 MiB\n");
-  EXPECT_SAYS(in_units(4'999'999).arithmetic, "* fully sharded 4.8 MiB, too much\n");
+  EXPECT_SAYS(in_units(5'000'000).arithmetic, "* fsdp          4.8 MiB\n");
+  EXPECT_SAYS(in_units(4'999'999).arithmetic, "* fsdp          4.8 MiB, too much\n");
   // ZeRO takes less than full sharding if the module has a few large units.
   const FitSize one_unit{.parameters = 1'000'000, .gathered_bytes = 12'000'000, .gradient_bytes = 8'000'000};
   EXPECT_EQ(choose_strategy(one_unit, 4, 1).strategy, FitStrategy::kZero1);
@@ -444,7 +444,7 @@ TEST(StrategyChoice, TakesWhatFits) {
   EXPECT_EQ(in_place(7'000'000).strategy, FitStrategy::kZero1);
   EXPECT_EQ(in_place(6'999'999).strategy, FitStrategy::kZero2);
   EXPECT_SAYS(in_place(6'999'999).arithmetic, "memory that all ranks read, and 390.6 KiB of gradients are whole");
-  EXPECT_SAYS(in_place(6'999'999).arithmetic, "* ZeRO-2        4.2 MiB\n  fully sharded 4.2 MiB\n");
+  EXPECT_SAYS(in_place(6'999'999).arithmetic, "* zero2         4.2 MiB\n  fsdp          4.2 MiB\n");
   // A small part is trained, and a much larger part is frozen.
   const auto frozen = [](std::uint64_t memory) {
     return choose_strategy({.parameters = 1'000'000, .frozen_bytes = 100'000'000}, 4, memory);
@@ -452,6 +452,17 @@ TEST(StrategyChoice, TakesWhatFits) {
   EXPECT_EQ(frozen(116'000'000).strategy, FitStrategy::kCopies);
   EXPECT_EQ(frozen(106'999'999).strategy, FitStrategy::kFullyShard);
   EXPECT_SAYS(frozen(1).arithmetic, "95.4 MiB that is not trained");
+}
+
+TEST(FitStrategies, HaveNamesThatProgramsReadBack) {
+  for (const FitStrategy each : {FitStrategy::kByMemory, FitStrategy::kCopies, FitStrategy::kZero1, FitStrategy::kZero2,
+                                 FitStrategy::kFullyShard}) {
+    EXPECT_EQ(strategy_named(name_of(each)), each) << name_of(each);
+    EXPECT_FALSE(summary_of(each).empty()) << name_of(each);
+  }
+  EXPECT_EQ(strategy_named("fsdp"), FitStrategy::kFullyShard);
+  EXPECT_EQ(strategy_named("nothing"), std::nullopt);
+  EXPECT_THROW(name_of(static_cast<FitStrategy>(99)), InvalidArgument);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 // once more, undisturbed. It prints whether both have learned the same. With FAILPOINT, rank 1 takes that order the
 // first time; without it, ranks save only when they are told to leave.
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -37,14 +36,7 @@ struct SlowImages : ml::fitting::Images {
 };
 
 ml::FitStrategy strategy_of(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, ml::FitStrategy>, 4> kStrategies{
-      {{"copies", ml::FitStrategy::kCopies},
-       {"zero1", ml::FitStrategy::kZero1},
-       {"zero2", ml::FitStrategy::kZero2},
-       {"fully-shard", ml::FitStrategy::kFullyShard}}};
-  for (const auto& [each, strategy] : kStrategies) {
-    if (each == name) return strategy;
-  }
+  if (const auto strategy = ml::strategy_named(name)) return *strategy;
   throw std::invalid_argument{"there is no strategy " + std::string{name}};
 }
 
@@ -80,7 +72,7 @@ void run(const std::filesystem::path& folder, ml::Scaling scaling, const ml::Fit
   ml::Trainer other{runtime, options};
   const ml::TrainResult undisturbed = ml::fit<SlowImages>(other, how, ml::fitting::Mishap{});
   std::printf("%s to the bit\n", are_alike(disturbed, undisturbed) ? "the same" : "NOT the same");
-  for (const auto& each : disturbed.restarts) std::printf("again: %s\n", each.why.c_str());
+  for (const auto& each : disturbed.interruptions) std::printf("again: %s\n", each.why.c_str());
 }
 
 }  // namespace

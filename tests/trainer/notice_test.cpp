@@ -108,7 +108,7 @@ TEST_F(FitNoticeTest, WhatIsLearnedByAnyStrategyGoesOnElsewhereToTheBit) {
   must_end_within(180s);
   start_head("cpu=1");
   start_node("cpu=2");
-  for (const std::string strategy : {"copies", "zero1", "zero2", "fully-shard"}) {
+  for (const std::string strategy : {"copies", "zero1", "zero2", "fsdp"}) {
     SCOPED_TRACE(strategy);
     const auto program = start({FITTING_PROGRAM, folder() / strategy, "pack", strategy, "2", "30"});
     start_node("cpu=2");

@@ -105,8 +105,8 @@ TEST_F(TrainerTest, OneThatIsKilledIsNamedAndTheGroupGoesOnFromTheNewestCheckpoi
     Trainer trainer{runtime, options(3)};
     const TrainResult result = trainer.run<&train>(Mishap{Mishap::What::kDies, victim, 23}, kSteps);
     expect_all_steps(result, 3);
-    ASSERT_EQ(result.restarts.size(), 1U);
-    EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(victim));
+    ASSERT_EQ(result.interruptions.size(), 1U);
+    EXPECT_SAYS(result.interruptions[0].why, "rank " + std::to_string(victim));
     EXPECT_EQ(result.reports[9].metrics.find("attempt")[0], 0);
     EXPECT_EQ(result.reports.back().metrics.find("attempt")[0], 1);
     // Curves have each step once, with the values of the attempt that counts.
@@ -125,8 +125,8 @@ TEST_F(TrainerTest, OneThatIsStoppedIsNamedAndTheGroupGoesOn) {
   Trainer trainer{runtime, std::move(short_time)};
   const TrainResult result = trainer.run<&train>(Mishap{Mishap::What::kStops, 1, 12}, kSteps);
   expect_all_steps(result, 3);
-  ASSERT_EQ(result.restarts.size(), 1U);
-  EXPECT_SAYS(result.restarts[0].why, "rank 1");
+  ASSERT_EQ(result.interruptions.size(), 1U);
+  EXPECT_SAYS(result.interruptions[0].why, "rank 1");
 }
 
 TEST_F(TrainerTest, OneThatAlwaysDiesIsGivenUp) {
@@ -214,7 +214,7 @@ TEST_F(TrainerTest, WhatWasReportedOfStepsThatDoNotCountIsNotInTheResult) {
   };
   Trainer trainer{runtime, {.scaling = {.cpus_per_worker = 0}, .callbacks = {hear}, .progress = false}};
   const TrainResult result = trainer.run<&does_nothing_again>(marker);
-  EXPECT_EQ(result.restarts.size(), 1U);
+  EXPECT_EQ(result.interruptions.size(), 1U);
   EXPECT_EQ(result.steps, 0U);
   EXPECT_TRUE(result.reports.empty());
   EXPECT_FALSE(result.best);
@@ -230,14 +230,14 @@ TEST_F(TrainerTest, ARankThatIsKilledOrStoppedWhereverItSavesOrWorksIsNoHarm) {
     if (where.find(":stop") != std::string::npos) each.timeout = 1s;
     const TrainResult result = Trainer{runtime, std::move(each)}.run<&dies_at>(rank, where);
     expect_all_steps(result, 2);
-    ASSERT_EQ(result.restarts.size(), 1U) << "it did not come there";
-    EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(rank));
+    ASSERT_EQ(result.interruptions.size(), 1U) << "it did not come there";
+    EXPECT_SAYS(result.interruptions[0].why, "rank " + std::to_string(rank));
   };
   for (const std::string where : {"state_copied", "save_begun", "save_written", "save_said", "data_given",
                                   "part_reduced", "result_taken", "step_committed", "step_told"}) {
     for (const std::string how : {":kill:0", ":kill:4", ":stop:2"}) die_at(1, where + how);
   }
-  for (const std::string where : {"state_copied", "save_said", "saves_there", "manifest_written", "old_goes"}) {
+  for (const std::string where : {"state_copied", "save_said", "saves_there", "manifest_written", "old_removed"}) {
     for (const std::string how : {":kill:0", ":kill:4", ":stop:2"}) die_at(0, where + how);
   }
   // A rank gets the memory for copies of its state only once, at these failpoints.
@@ -263,8 +263,8 @@ TEST_F(TrainerTest, ARankThatIsKilledOrStoppedAsItMeetsTheOthersIsNoHarm) {
       EXPECT_FALSE(fs::exists(order));
       expect_all_steps(result, 3);
       if (how == ":kill") continue;  // the actor mostly has a new process before the training hears of the death
-      ASSERT_EQ(result.restarts.size(), 1U);
-      EXPECT_SAYS(result.restarts[0].why, "1 of 3 ranks did not answer: rank ");
+      ASSERT_EQ(result.interruptions.size(), 1U);
+      EXPECT_SAYS(result.interruptions[0].why, "1 of 3 ranks did not answer: rank ");
     }
   }
 }
@@ -287,10 +287,10 @@ TEST_F(TrainerTest, ARankThatIsKilledOrStoppedAtAnyInstantIsNoHarm) {
     each.timeout = 1s;
     const TrainResult result = Trainer{runtime, std::move(each)}.run<&ends_after>(victim, after, stops);
     expect_all_steps(result, 3);
-    EXPECT_LE(result.restarts.size(), 1U);
-    deaths += static_cast<int>(result.restarts.size());
-    if (!result.restarts.empty()) {
-      EXPECT_SAYS(result.restarts[0].why, "rank " + std::to_string(victim));
+    EXPECT_LE(result.interruptions.size(), 1U);
+    deaths += static_cast<int>(result.interruptions.size());
+    if (!result.interruptions.empty()) {
+      EXPECT_SAYS(result.interruptions[0].why, "rank " + std::to_string(victim));
     }
     if (HasFailure()) return;
   }

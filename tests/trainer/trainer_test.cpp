@@ -100,7 +100,7 @@ TEST_F(TrainerTest, RanksTrainTogether) {
     ASSERT_EQ(result.reports.size(), kSteps);
     EXPECT_NEAR(*result.last("loss"), expected(kSteps, ranks), 1e-9);
     EXPECT_EQ(result.best->step, 1U);
-    EXPECT_TRUE(result.restarts.empty());
+    EXPECT_TRUE(result.interruptions.empty());
   }
 }
 

@@ -62,7 +62,7 @@ void run(const std::string& folder, bool spreads, std::uint64_t save_every, std:
   }
   std::printf("%s step once, with its sum\n", all_there ? "each" : "NOT each");
   std::printf("moved before step %s\n", moved_at > kUnderWay ? "later ones" : std::to_string(moved_at).c_str());
-  for (const auto& each : result.restarts) std::printf("again: %s\n", each.why.c_str());
+  for (const auto& each : result.interruptions) std::printf("again: %s\n", each.why.c_str());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ FOREIGN_NAMES = re.compile(
     r"|\b(SSL|SSL_CTX|EVP_\w+|HMAC_CTX|OSSL_\w+|cuda\w+_t|CU[a-z]+|nccl\w+_t|nvml\w+_t|BoosterHandle|DMatrixHandle)\b"
 )
 # These modules offer functions on libtorch's tensors, so their public headers may name libtorch.
-TORCH_MODULES = ("ml/device/", "ml/train/", "ml/models/", "ml/data/")
+TORCH_MODULES = ("ml/device/", "ml/parallel/", "ml/models/")
 TORCH_NAMES = {"torch", "at", "c10"}
 
 
@@ -22,7 +22,7 @@ def check_foreign(tree: Tree) -> list[Problem]:
         may_use_torch = name.startswith(TORCH_MODULES)
         for line, included in includes(tree, name):
             folders = door_of(included)
-            if folders is not None and not (may_use_torch and "ml/train" in folders):
+            if folders is not None and not (may_use_torch and "ml/parallel" in folders):
                 problems.append(Problem(name, line, f"includes <{included}>; {why}"))
         code = tree.code(name)
         for match in FOREIGN_NAMES.finditer(code):

@@ -1,14 +1,14 @@
-"""Checks that includes between folders only point down, and that each foreign library is included only by the folders
-that are its door."""
+"""Checks that includes between folders only point down, that CMake's targets say the same, and that each foreign library
+is included only by the folders that are its door."""
 
 import pathlib
 import re
 
-from source import Problem, Tree, includes
+from source import Problem, Tree, includes, line_of
 
 RUNTIME = ["base", "async", "wire", "net", "storage", "process"]
 
-# The modules that each module may include, beside itself. ARCHITECTURE.md has a drawing.
+# The modules that each module may include, beside itself. ARCHITECTURE.md has a drawing. Each folder of ml is a module.
 MAY_INCLUDE = {
     "base": [],
     "async": ["base"],
@@ -19,9 +19,20 @@ MAY_INCLUDE = {
     "scheduler": RUNTIME,
     "object_store": RUNTIME,
     "actors": [*RUNTIME, "scheduler", "object_store"],
-    "ml": [*RUNTIME, "scheduler", "object_store", "actors"],
+    "ml/reports": ["base"],
+    "ml/models": ["base"],
+    "ml/collective": ["base", "async", "wire", "net", "process", "actors"],
+    "ml/nccl": ["base", "async", "actors", "ml/collective"],
+    "ml/device": ["base", "actors", "ml/collective"],
+    "ml/data": ["base", "wire", "actors", "ml/collective"],
+    "ml/checkpoint": ["base", "wire", "object_store", "actors", "ml/collective", "ml/data"],
+    "ml/trainer": ["base", "async", "wire", "actors", "ml/collective", "ml/reports", "ml/checkpoint"],
+    "ml/parallel": ["base", "actors", "ml/collective", "ml/data", "ml/device", "ml/checkpoint", "ml/reports",
+                 "ml/trainer"],
+    "ml/tune": ["base", "async", "wire", "actors", "ml/collective", "ml/reports"],
+    "ml/xgboost": ["base", "wire", "actors", "ml/tune"],
     "node": [*RUNTIME, "scheduler", "object_store"],
-    "console": [*RUNTIME, "scheduler", "object_store", "actors", "ml", "node"],
+    "console": [*RUNTIME, "scheduler", "object_store", "actors", "node", "ml/tune"],
 }
 # examples, tests and benchmarks may include anything.
 
@@ -38,7 +49,7 @@ DOORS = {
     r"CLI/": ["console"],
     r"openssl/": ["runtime/net"],
     r"backtrace\.h": ["runtime/process"],
-    r"(torch|ATen|c10|caffe2)/": ["ml/device", "ml/train", "ml/models", "ml/data"],
+    r"(torch|ATen|c10|caffe2)/": ["ml/device", "ml/parallel", "ml/models"],
     r"(cuda|cuda_runtime|cuda_runtime_api|cublas_v2|nccl|cuda_fp16|cuda_bf16)\.h": ["ml/nccl"],
     r"nvml\.h": ["node"],
     r"xgboost/": [],
@@ -47,7 +58,11 @@ DOORS = {
 
 def module_of(name: str) -> str | None:
     parts = pathlib.PurePath(name).parts
-    module = parts[1] if parts[0] == "runtime" and len(parts) > 2 else parts[0]
+    module = parts[0]
+    if len(parts) > 2 and module == "runtime":
+        module = parts[1]
+    elif len(parts) > 2 and module == "ml":
+        module = "/".join(parts[:2])
     return module if module in MAY_INCLUDE else None
 
 
@@ -59,6 +74,29 @@ def door_of(included: str) -> list[str] | None:
 
 
 def check_includes(tree: Tree) -> list[Problem]:
+    return check_arrows(tree) + check_targets(tree)
+
+
+def check_targets(tree: Tree) -> list[Problem]:
+    """Checks that the target of a module links no target of a module that it may not include."""
+    targets = {"pharos_" + module.removeprefix("ml/"): module for module in MAY_INCLUDE}
+    problems = []
+    for name in tree.files:
+        module = module_of(name)
+        if module is None or pathlib.PurePath(name).name != "CMakeLists.txt":
+            continue
+        for library in re.finditer(r"^pharos_library\((.*?)\)", tree.text(name), re.MULTILINE | re.DOTALL):
+            for target in re.finditer(r"\bpharos_\w+", library[1]):
+                linked = targets.get(target[0])
+                if linked is not None and linked not in [module, *MAY_INCLUDE[module]]:
+                    line = line_of(tree.text(name), library.start(1) + target.start())
+                    problems.append(Problem(name, line, f"the target of {module} links {target[0]}, but {module} may "
+                                            f"not include {linked} (MAY_INCLUDE in tools/check/includes.py); remove "
+                                            "it from DEPS, or correct the table"))
+    return problems
+
+
+def check_arrows(tree: Tree) -> list[Problem]:
     homes = {header.split("/include/", 1)[1]: header for header in tree.public_headers}
     problems = []
     for name in tree.cpp_files:

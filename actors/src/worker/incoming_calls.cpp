@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include <pharos/base/failpoint.hpp>
+#include <pharos/actors/failpoints.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/wire/error_codec.hpp>
 
@@ -299,7 +299,7 @@ void IncomingCalls::reply_with_more(FrameHeader header, const Encoder& result) {
   if (serves_.remote) kept.object = object;
   if (kept.object != nullptr || !kept.actors.empty()) handed_over().keep(header.number, std::move(kept));
   if (!send(header, payload.bytes())) return;
-  failpoint(Failpoint::kResultSent);
+  failpoint(actors::failpoints::kResultSent);
   if (!serves_.remote) object->hand_over();
 }
 

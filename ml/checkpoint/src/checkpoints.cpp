@@ -10,9 +10,9 @@
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
-#include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
+#include <pharos/ml/checkpoint/failpoints.hpp>
 #include <pharos/ml/checkpoints.hpp>
 
 #include "agreement.hpp"
@@ -88,7 +88,7 @@ class Checkpoints::Core {
       to += each.bytes.size();
       job->part.entries.push_back(each.entry);
     }
-    failpoint(Failpoint::kStateCopied);
+    failpoint(failpoints::kStateCopied);
     writer_.write(std::move(job));
     last_bytes_ = bytes;
     last_stall_ = now() - began;

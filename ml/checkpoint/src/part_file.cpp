@@ -11,9 +11,9 @@
 #include <optional>
 #include <string_view>
 
-#include <pharos/base/failpoint.hpp>
 #include <pharos/base/fd.hpp>
 #include <pharos/base/whole_files.hpp>
+#include <pharos/ml/checkpoint/failpoints.hpp>
 #include <pharos/object_store/checksum.hpp>
 
 #include "json_text.hpp"
@@ -127,9 +127,9 @@ Result<void> write_part(const fs::path& folder, RankPart& part, std::span<const 
   const Fd file{::open((folder / part.file).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
   if (!file) return disk_error(what, errno);
   PHAROS_TRY_VOID(write_all(file, std::as_bytes(std::span{head}), what));
-  if (failpoint(Failpoint::kSaveBegun)) return disk_error(what, ENOSPC);
+  if (failpoint(failpoints::kSaveBegun)) return disk_error(what, ENOSPC);
   PHAROS_TRY_VOID(write_all(file, bytes, what));
-  failpoint(Failpoint::kSaveWritten);
+  failpoint(failpoints::kSaveWritten);
   if (::fdatasync(file.get()) != 0) return disk_error(what, errno);
   return {};
 }

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include <pharos/base/check.hpp>
-#include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
+#include <pharos/ml/checkpoint/failpoints.hpp>
 
 #include "caught.hpp"
 #include "folder.hpp"
@@ -265,7 +265,7 @@ Result<void> SaveWriter::write_own(Save& save, const fs::path& folder) const {
   const fs::path text = folder / part_text_name(rank_);
   auto written = write_part(folder, save.part, save.copy->span(), save.id, save.moment);
   if (written) written = write_text(text, to_text(save.part));
-  if (written && failpoint(Failpoint::kSaveSaid)) written = disk_error("syncing " + folder.string(), EIO);
+  if (written && failpoint(failpoints::kSaveSaid)) written = disk_error("syncing " + folder.string(), EIO);
   // If the text exists, rank 0 may have read it and count on the part, so the part stays.
   const bool is_said = fs::exists(text, error) || error;
   if (!written && !is_said) fs::remove(folder / save.part.file, error);
@@ -300,7 +300,7 @@ Result<void> SaveWriter::complete(const Save& save, const fs::path& folder, cons
     if (!removed) log_around(removed.error());
     return committed;
   }
-  failpoint(Failpoint::kManifestWritten);
+  failpoint(failpoints::kManifestWritten);
   PHAROS_TRY_VOID(set_aside(options_.folder, *later));
   // This checkpoint is the newest from here on. Failures below only leave old files behind.
   const auto tidied = caught([&] { return tidy(name); });
@@ -310,7 +310,7 @@ Result<void> SaveWriter::complete(const Save& save, const fs::path& folder, cons
 
 Result<void> SaveWriter::commit(const Save& save, const fs::path& folder, const Result<void>& own) {
   PHAROS_TRY(const Manifest manifest, gather(save, folder, own));
-  failpoint(Failpoint::kSavesThere);
+  failpoint(failpoints::kSavesThere);
   PHAROS_TRY_VOID(write_text(folder / kManifestFile, to_text(manifest)));
   {
     const std::lock_guard lock{mutex_};
@@ -435,7 +435,7 @@ Result<void> SaveWriter::remove_old(const std::string& newest) const {
   }
   for (const std::string& name : names) {
     if (kept.contains(name)) continue;
-    failpoint(Failpoint::kOldGoes);
+    failpoint(failpoints::kOldRemoved);
     PHAROS_TRY_VOID(remove_checkpoint(options_.folder, name));
   }
   return {};

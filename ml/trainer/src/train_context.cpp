@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
-#include <pharos/base/failpoint.hpp>
 #include <pharos/ml/train_context.hpp>
+#include <pharos/ml/trainer/failpoints.hpp>
 #include <pharos/wire/stored_codec.hpp>
 
 #include "deaths.hpp"
@@ -37,7 +37,7 @@ std::string list_of(const std::vector<std::uint32_t>& ranks) {
 }  // namespace
 
 namespace detail {
-TrainLine::~TrainLine() = default;
+TrainerLink::~TrainerLink() = default;
 }  // namespace detail
 
 /// The combined report of all ranks.
@@ -47,9 +47,9 @@ struct TrainContext::Sum {
   bool stops = false;
 };
 
-TrainContext::TrainContext(detail::TrainLine& line, const detail::TrainBegin& begin, const Communicator& ranks,
+TrainContext::TrainContext(detail::TrainerLink& trainer, const detail::TrainBegin& begin, const Communicator& ranks,
                            Runtime* runtime)
-    : line_{line}, begin_{begin}, ranks_{ranks} {
+    : trainer_{trainer}, begin_{begin}, ranks_{ranks} {
   if (begin_.folder.empty()) return;
   checkpoints_.emplace(ranks_, CheckpointOptions{.folder = std::filesystem::path{begin_.folder} / "checkpoints",
                                                  .keep_last = begin_.keep_last,
@@ -95,13 +95,13 @@ void TrainContext::forget_state() {
 
 void TrainContext::expect(std::uint64_t steps) {
   expected_ = steps;
-  if (rank() == 0) line_.say_expected(steps);
+  if (rank() == 0) trainer_.say_expected(steps);
 }
 
 void TrainContext::say_where_it_begins() {
   if (rank() != 0 || is_replacement() || std::exchange(has_said_, true)) return;
-  line_.say_resumed(step_, on_death_);
-  line_.wait_until_heard();  // the trainer then knows how to handle a death, also the death of this rank
+  trainer_.say_resumed(step_, on_death_);
+  trainer_.wait_until_heard();  // the trainer then knows how to handle a death, also the death of this rank
 }
 
 Verdict TrainContext::report(const Metrics& metrics, const ReportOptions& options) {
@@ -121,21 +121,21 @@ void TrainContext::commit(const Metrics& metrics, const ReportOptions& options) 
   committed_ = {step_, options.epoch, sum.saves, sum.stops, std::move(sum.metrics)};
   has_to_tell_ = true;
   keep();
-  failpoint(Failpoint::kStepCommitted);
+  failpoint(failpoints::kStepCommitted);
 }
 
 Verdict TrainContext::tell(const Metrics& more) {
   for (const auto& [name, value] : more.entries()) committed_.metrics.set(name, value);
-  if (rank() == 0) line_.say_report(step_, committed_.epoch, committed_.metrics);
+  if (rank() == 0) trainer_.say_report(step_, committed_.epoch, committed_.metrics);
   keep_told();
   if (has_to_save()) {
     // The trainer must hear of all steps before a checkpoint, because they are not done again.
-    if (rank() == 0) line_.wait_until_heard();
+    if (rank() == 0) trainer_.wait_until_heard();
     checkpoints_->save(state_, {.step = step_, .epoch = committed_.epoch, .metrics = committed_.metrics.entries()});
   }
   if (committed_.stops && checkpoints_) finish_saving();
   has_to_tell_ = false;
-  failpoint(Failpoint::kStepTold);
+  failpoint(failpoints::kStepTold);
   return committed_.stops ? Verdict::kStop : Verdict::kGoOn;
 }
 
@@ -162,7 +162,7 @@ TrainContext::Sum TrainContext::sum_up(const Metrics& metrics, double weight, bo
   std::vector<double> sums(kMetrics + metrics.entries().size());
   sums[kWeight] = weight;
   sums[kSaves] = saves ? 1 : 0;
-  sums[kStops] = line_.stops() ? 1 : 0;
+  sums[kStops] = trainer_.stops() ? 1 : 0;
   sums[kHash] = hash;
   sums[kSquares] = hash * hash;
   for (std::size_t i = 0; i < metrics.entries().size(); ++i) {
@@ -250,7 +250,7 @@ bool TrainContext::is_replaced_after(const Exception& why) {
   const bool is_lost = code == ErrorCode::kObjectLost;  // the state is lost, because all ranks that had it have died
   if (on_death_ != OnRankDeath::kReplace || size() == 1 || !is_of_death(code) || is_lost) return false;
   // Waits as long as the trainer may take to learn of the death, and to have another process in place.
-  auto ranks = line_.new_ranks(2 * begin_.timeout + kKnownTime);
+  auto ranks = trainer_.new_ranks(2 * begin_.timeout + kKnownTime);
   if (!ranks) return false;
   ranks_ = *std::move(ranks);
   return true;
@@ -273,7 +273,7 @@ void TrainContext::keep_told() {
   if (on_death_ != OnRankDeath::kReplace || size() == 1) return;
   if (!told_.empty() && told_.back().step == step_) told_.pop_back();
   told_.push_back(committed_);
-  if (told_.size() > detail::TrainLine::kUnheardMax) told_.pop_front();
+  if (told_.size() > detail::TrainerLink::kUnheardMax) told_.pop_front();
 }
 
 void TrainContext::put_back() {
@@ -317,14 +317,14 @@ void TrainContext::copy_state() {
   share(*bytes, from);
   auto taken = from_bytes<Kept>(*bytes);
   if (!taken) throw_error(std::move(taken).error());
-  if (rank() == from) failpoint(Failpoint::kStateGiven);
+  if (rank() == from) failpoint(failpoints::kStateGiven);
   for (const StateSlice& each : state_.slices()) ranks_.begin_broadcast(each.dtype, each.bytes, from).wait();
   std::size_t at = 0;
   for (const State::Value& each : state_.values()) {
     if (!each.is_of_rank) each.load(taken->values.at(at++));
   }
   state_.call_after_load();
-  failpoint(Failpoint::kStateTaken);
+  failpoint(failpoints::kStateTaken);
   step_ = taken->step;
   committed_ = taken->committed;
   // The step is told again even if some ranks have told it, because others may have died before they did.
@@ -332,7 +332,7 @@ void TrainContext::copy_state() {
   has_whole_state_ = true;
   told_.assign(taken->told.begin(), taken->told.end());
   if (rank() == 0 && is_replacement()) {  // the trainer may not have heard the last reports of the rank 0 that has died
-    for (const Committed& each : told_) line_.say_report(each.step, each.epoch, each.metrics);
+    for (const Committed& each : told_) trainer_.say_report(each.step, each.epoch, each.metrics);
   }
   keep();
 }

@@ -71,7 +71,7 @@ Result<TrainLog> TrainLog::make(const TrainerOptions& options, TimePoint began) 
 }
 
 void TrainLog::add(std::uint32_t attempt, const TrainReport& report) {
-  for (; recovered_ < result_.restarts.size(); ++recovered_) recovered(result_.restarts[recovered_], report);
+  for (; recovered_ < result_.interruptions.size(); ++recovered_) recovered(result_.interruptions[recovered_], report);
   result_.steps = report.step;
   ++steps_;
   add_best(report);
@@ -127,20 +127,20 @@ void TrainLog::resumed(std::uint64_t step) {
   if (board_) board_->go_back(seconds_of(std::chrono::system_clock::now().time_since_epoch()), step + 1);
 }
 
-void TrainLog::restarted(TrainResult::Restart restart) {
-  restart.step = result_.steps;
-  result_.restarts.push_back(std::move(restart));
+void TrainLog::interrupted(TrainResult::Interruption interruption) {
+  interruption.step = result_.steps;
+  result_.interruptions.push_back(std::move(interruption));
 }
 
-/// Completes a restart, and shows it. `report` is the first one after it.
-void TrainLog::recovered(TrainResult::Restart& restart, const TrainReport& report) {
-  restart.took = report.seconds - restart.seconds;
+/// Completes an interruption, and shows it. `report` is the first one after it.
+void TrainLog::recovered(TrainResult::Interruption& interruption, const TrainReport& report) {
+  interruption.took = report.seconds - interruption.seconds;
   if (!shows_) return;
-  const char* const what = restart.is_replacement ? "another process took its place" : "all ranks began again";
+  const char* const what = interruption.is_replacement ? "another process took its place" : "all ranks began again";
   std::array<char, 64> times{};
-  std::snprintf(times.data(), times.size(), "step %ju came %.2f s later", report.step, restart.took);
-  display_.say(name_ + ": " + restart.why + ". After step " + std::to_string(restart.step) + ' ' + what + ", and " +
-               times.data());
+  std::snprintf(times.data(), times.size(), "step %ju came %.2f s later", report.step, interruption.took);
+  display_.say(name_ + ": " + interruption.why + ". After step " + std::to_string(interruption.step) + ' ' + what +
+               ", and " + times.data());
   drawn_.clear();
 }
 
@@ -178,7 +178,7 @@ std::string TrainLog::status(double seconds) const {
   if (rate > 0 && expected_ > result_.steps) {
     text += ", " + to_text(static_cast<double>(expected_ - result_.steps) / rate) + " left";
   }
-  if (!result_.restarts.empty()) text += ", restarts " + std::to_string(result_.restarts.size());
+  if (!result_.interruptions.empty()) text += ", interruptions " + std::to_string(result_.interruptions.size());
   return text + '\n';
 }
 

@@ -29,8 +29,8 @@ class TrainLog {
   void resumed(std::uint64_t step);
   /// The number of the last step that was reported.
   std::uint64_t steps() const { return result_.steps; }
-  /// Adds a restart. `step` and `took` are filled in by this class.
-  void restarted(TrainResult::Restart restart);
+  /// Adds a interruption. `step` and `took` are filled in by this class.
+  void interrupted(TrainResult::Interruption interruption);
   /// Writes new reports to the files, and shows the progress if it is time. After an error the next call tries again.
   Result<void> write(TimePoint now);
   /// Logs a warning if no report had a metric of that name, which an option or a callback has asked for.
@@ -50,7 +50,7 @@ class TrainLog {
   void show(TimePoint now);
   std::string status(double seconds) const;
   void draw(std::string text);
-  void recovered(TrainResult::Restart& restart, const TrainReport& report);
+  void recovered(TrainResult::Interruption& interruption, const TrainReport& report);
   void add_best(const TrainReport& report);
   void thin();
 
@@ -72,7 +72,7 @@ class TrainLog {
   std::optional<TensorBoardFile> board_;
   Display display_;
   std::string drawn_;
-  std::size_t recovered_ = 0;  // number of restarts after which there was a report
+  std::size_t recovered_ = 0;  // number of interruptions after which there was a report
 };
 
 }  // namespace pharos::ml

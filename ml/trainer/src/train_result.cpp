@@ -14,8 +14,9 @@ Curve curve_of(const TrainResult& result) {
       curve.points.push_back({static_cast<double>(each.step), *value});
     }
   }
-  for (const TrainResult::Restart& each : result.restarts) curve.marks.push_back(static_cast<double>(each.step + 1));
-  curve.mark_name = result.restarts.size() == 1 ? "here a rank died" : "here ranks died";
+  for (const TrainResult::Interruption& each : result.interruptions)
+    curve.marks.push_back(static_cast<double>(each.step + 1));
+  curve.mark_name = result.interruptions.size() == 1 ? "here a rank died" : "here ranks died";
   return curve;
 }
 

@@ -23,14 +23,14 @@ using namespace std::chrono_literals;
 
 // So many events may wait until the trainer fetches them; further reports block. As many again may be on their way to
 // the trainer, so that both together stay below kUnheardMax.
-constexpr std::size_t kEventsMax = TrainLine::kUnheardMax / 2 - 1;
+constexpr std::size_t kEventsMax = TrainerLink::kUnheardMax / 2 - 1;
 constexpr Duration kNoticeTime = 50ms;  // interval in which run() checks whether the worker has to end
 
 }  // namespace
 
-/// The thread on which the training function runs, and the line between it and the actor. Owned by TrainRunner and by
-/// the coroutines of run() and next().
-class TrainRunner::Thread final : public TrainLine {
+/// The thread on which the training function runs, and the connection between it and the actor. Owned by TrainRunner
+/// and by the coroutines of run() and next().
+class TrainRunner::Thread final : public TrainerLink {
  public:
   Thread(Function function, TrainBegin begin, const Communicator& ranks)
       : function_{std::move(function)}, begin_{std::move(begin)}, ranks_{ranks}, thread_{[this] { run(); }} {}

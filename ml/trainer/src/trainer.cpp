@@ -134,7 +134,7 @@ class Run {
     // If progress is shown, TrainLog prints the same for the user when the training goes on.
     log(options_.progress ? LogLevel::kInfo : LogLevel::kWarn, what,
         {kv("training", std::string_view{options_.name}), kv("why", std::string_view{why})});
-    log_.restarted({std::chrono::duration<double>(when - began_).count(), why, is_replacement});
+    log_.interrupted({std::chrono::duration<double>(when - began_).count(), why, is_replacement});
   }
 
   RankGroup::End once(std::uint32_t attempt) {

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -24,7 +25,9 @@
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/reactor.hpp>
 #include <pharos/node/daemon.hpp>
+#include <pharos/node/failpoints.hpp>
 #include <pharos/node/introduction.hpp>
+#include <pharos/object_store/failpoints.hpp>
 #include <pharos/process/descendants.hpp>
 #include <pharos/process/inherited.hpp>
 #include <pharos/process/limits.hpp>
@@ -362,11 +365,23 @@ class Daemon final {
   async::AsyncGroup background_{reactor_};
 };
 
+/// Returns whether a daemon can come to this failpoint.
+bool is_of_daemon(FailpointId at) {
+  const auto is_in = [at](const auto& list) { return std::ranges::count(list, at) != 0; };
+  return is_in(failpoints::kOfStore) || is_in(failpoints::kOfTransfer) || is_in(failpoints::kOfRecords) ||
+         is_in(object_store::failpoints::kOfTransfer);
+}
+
 /// Takes the failpoint that a test has ordered, if there is one. Returns false if the order makes no sense.
 bool take_failpoint_order() {
   const char* const order = std::getenv("PHAROS_FAILPOINT");
   if (order == nullptr) return true;
-  const auto parsed = parse_failpoint(order);
+  auto parsed = parse_failpoint(order);
+  if (parsed && !is_of_daemon(parsed->at)) {
+    parsed =
+        Error{ErrorCode::kInvalidArgument, "a daemon has no failpoint of the name in \"" + std::string{order} + '"',
+              "Take a name from pharos/node/failpoints.hpp."};
+  }
   if (parsed) {
     order_failpoint(*parsed);
   } else {

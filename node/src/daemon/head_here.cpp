@@ -5,7 +5,7 @@
 
 #include <pharos/async/completion.hpp>
 #include <pharos/async/sleep.hpp>
-#include <pharos/base/failpoint.hpp>
+#include <pharos/node/failpoints.hpp>
 #include <pharos/base/log.hpp>
 
 #include "node/demands.hpp"
@@ -64,7 +64,7 @@ async::Async<Result<std::unique_ptr<storage::KvStore>>> HeadHere::open_records(H
 
 async::Async<Result<void>> HeadHere::start(HeadHere* self) {
   PHAROS_CO_TRY(self->store_, co_await open_records(self));
-  failpoint(Failpoint::kRecordsOpened);
+  failpoint(failpoints::kRecordsOpened);
   PHAROS_CO_TRY(Records::Found found, co_await Records::load(self->store_.get()));
   if (self->closing_) co_return Error{ErrorCode::kCancelled, "the daemon ends"};
   self->records_ = std::make_unique<Records>(self->executor_, *self->store_,
@@ -73,7 +73,7 @@ async::Async<Result<void>> HeadHere::start(HeadHere* self) {
   const OwnNode& own = self->own_node_;
   self->head_ = std::make_unique<Head>(self->executor_, own.id, self->records_.get());
   self->head_->restore(std::move(found));
-  failpoint(Failpoint::kRecordsRead);
+  failpoint(failpoints::kRecordsRead);
   if (self->head_->expects(own.id)) {
     self->head_->return_node(own.id, own.description, self->tell_own_node());
   } else {

@@ -2,8 +2,8 @@
 
 #include <span>
 
-#include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
+#include <pharos/node/failpoints.hpp>
 
 namespace pharos::node {
 namespace {
@@ -85,11 +85,11 @@ void Records::commit(Effect effect) {
 async::Async<void> Records::write(Records* self) {
   while (!self->pending_.empty()) {
     Result<void> written = Error{ErrorCode::kExhausted, "a failpoint says that the disk is full"};
-    if (!failpoint(Failpoint::kRecordsReady)) {
+    if (!failpoint(failpoints::kRecordsReady)) {
       written = co_await self->store_.write(self->pending_.front().batch, async::Deadline::never());
     }
     if (self->closed_) co_return;
-    failpoint(Failpoint::kRecordsWritten);
+    failpoint(failpoints::kRecordsWritten);
     if (!written) {
       self->failed_ = true;
       self->pending_.clear();
@@ -100,7 +100,7 @@ async::Async<void> Records::write(Records* self) {
     self->pending_.pop_front();
     for (Effect& effect : done.effects) {
       effect();
-      failpoint(Failpoint::kRecordsSaid);
+      failpoint(failpoints::kRecordsSaid);
     }
   }
 }

@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-#include <pharos/base/failpoint.hpp>
+#include <pharos/node/failpoints.hpp>
 #include <pharos/base/overloaded.hpp>
 
 namespace pharos::node {
@@ -102,7 +102,7 @@ Result<wire::ObjectClaimed> ExportedObjects::claim(Neighbour& neighbour, const L
     claimed->second.connection = neighbour.connection;
     neighbour.pins.drop(pin->number);
   }
-  failpoint(Failpoint::kObjectClaimed);
+  failpoint(failpoints::kObjectClaimed);
   return wire::ObjectClaimed{.size = pin->object.size, .label = store_->ledger.label_of(object.place.slot)};
 }
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include <pharos/async/sleep.hpp>
-#include <pharos/base/failpoint.hpp>
+#include <pharos/node/failpoints.hpp>
 
 namespace pharos::node {
 namespace {
@@ -159,7 +159,7 @@ Result<object_store::Location> ImportedObjects::take_in(std::uint32_t table, con
   by_place_.emplace(*place, origin.id);
   auto kept = keep_for(table, here, time);
   store_->ledger.let_go(*place);
-  failpoint(Failpoint::kObjectImported);
+  failpoint(failpoints::kObjectImported);
   return kept;
 }
 

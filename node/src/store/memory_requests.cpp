@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include <pharos/base/failpoint.hpp>
+#include <pharos/node/failpoints.hpp>
 
 namespace pharos::node {
 namespace {
@@ -90,7 +90,7 @@ bool MemoryRequests::serve(Waiting& waiting, std::uint64_t slot_bytes) {
     }
   }
   if (!slab) return refuse(waiting, std::move(slab).error());
-  failpoint(Failpoint::kSlabLent);
+  failpoint(failpoints::kSlabLent);
   trim_later();
   answer(waiting.requester, wire::SlabLeased{slab->offset, slab->slot_bytes, slab->first_slot, slab->slots});
   return true;
@@ -193,7 +193,7 @@ void MemoryRequests::has_returned(const Body& body, const Result<void>& read) {
   auto requesters = returning_.extract(place);
   if (read) {
     parts_.store->ledger.note_provided(place.slot, body.slot_bytes);
-    failpoint(Failpoint::kObjectReturned);
+    failpoint(failpoints::kObjectReturned);
     parts_.store->ledger.note_back(place);
   } else {
     parts_.store->book.return_failed(place);

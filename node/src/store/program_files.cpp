@@ -14,10 +14,10 @@
 #include <vector>
 
 #include <pharos/base/byte_count.hpp>
-#include <pharos/base/failpoint.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/base/object_bytes.hpp>
 #include <pharos/base/random.hpp>
+#include <pharos/node/failpoints.hpp>
 #include <pharos/object_store/checksum.hpp>
 #include <pharos/process/build_id.hpp>
 
@@ -138,7 +138,7 @@ void send_program(object_store::Stream& to, const Fd& executable) {
     const ssize_t read = ::pread(executable.get(), part.data(), part.size(), static_cast<off_t>(sent));
     if (read != static_cast<ssize_t>(part.size())) return;  // the receiver sees the connection end, and asks again
     const std::uint64_t checksum = object_store::checksum_of(part);
-    const std::uint64_t said = failpoint(Failpoint::kProgramSent) ? ~checksum : checksum;
+    const std::uint64_t said = failpoint(failpoints::kProgramSent) ? ~checksum : checksum;
     if (!to.send(bytes_of(said), part)) return;
     sent += part.size();
   }

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include <pharos/base/failpoint.hpp>
+#include <pharos/node/failpoints.hpp>
 #include <pharos/base/log.hpp>
 
 namespace pharos::node {
@@ -76,7 +76,7 @@ void Spilling::write(const Body& body) {
       body.size,
       [body, kept](const NodeStore& store, std::size_t first, std::size_t count) -> Result<void> {
         PHAROS_TRY_VOID(store.disk->write(*kept, first, count, store.objects, body.offset));
-        if (!failpoint(Failpoint::kObjectSpilled)) return {};
+        if (!failpoint(failpoints::kObjectSpilled)) return {};
         return Error{ErrorCode::kExhausted, "the disk is full, says a failpoint"};
       },
       [this, body, kept](Result<void> written) { take_out(body, *kept, std::move(written)); });
@@ -93,10 +93,10 @@ void Spilling::take_out(const Body& body, const std::optional<Kept>& kept, Resul
         // False if a reader has called the object back, or if it has ended.
         const bool is_out = store.ledger.note_out(body.location.place);
         if (is_out) {
-          failpoint(Failpoint::kObjectOut);
+          failpoint(failpoints::kObjectOut);
           store.ledger.note_provided(body.location.place.slot, 0);
           store.objects.release(body.offset, body.slot_bytes);
-          failpoint(Failpoint::kMemoryGone);
+          failpoint(failpoints::kMemoryGone);
         }
         return Left{kept, is_out};
       },
@@ -135,7 +135,7 @@ void Spilling::read_back(const Body& body, async::UniqueFunction<void(Result<voi
       body.size,
       [body, kept = copies_.at(body.location.place)](const NodeStore& store, std::size_t first,
                                                      std::size_t count) -> Result<void> {
-        if (failpoint(Failpoint::kObjectReturns)) {
+        if (failpoint(failpoints::kObjectReturns)) {
           return Error{ErrorCode::kCorrupt, "the object is damaged, says a failpoint"};
         }
         PHAROS_TRY_VOID(store.disk->read(kept, first, count, store.objects, body.offset));

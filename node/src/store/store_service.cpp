@@ -8,7 +8,7 @@
 #include <utility>
 #include <variant>
 
-#include <pharos/base/failpoint.hpp>
+#include <pharos/node/failpoints.hpp>
 #include <pharos/base/overloaded.hpp>
 
 #include "store/exported_objects.hpp"
@@ -189,7 +189,7 @@ Result<wire::StoreOpened> StoreService::open(const std::shared_ptr<net::Peer>& p
   descriptors.push_back(copy_of(store.objects.fd()));
   descriptors.push_back(std::move(life->for_process));
   processes_.add(table, peer, std::move(life->watch));
-  failpoint(Failpoint::kStoreOpened);
+  failpoint(failpoints::kStoreOpened);
   return wire::StoreOpened{table};
 }
 
@@ -203,7 +203,7 @@ void StoreService::give_back(const net::Peer& from, std::uint32_t first_slot) {
 void StoreService::process_ended(std::uint32_t table) {
   if (!processes_.remove(table)) return;
   auto unclaimed = parts_->store->book.process_ended(table);
-  failpoint(Failpoint::kProcessGone);
+  failpoint(failpoints::kProcessGone);
   parts_->imports.process_ended(table);
   look_again();
   if (unclaimed.empty()) return;

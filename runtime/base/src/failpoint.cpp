@@ -2,7 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <string>
@@ -12,30 +12,27 @@
 namespace pharos {
 namespace {
 
-constexpr std::array kNames{
-    "slab_leased",    "slot_begun",       "slot_provided",  "object_written",  "object_sealed",   "result_sent",
-    "object_kept",    "object_taken",     "object_let_go",  "object_ended",    "slab_given_up",   "object_asked_for",
-    "store_opened",   "slab_lent",        "process_gone",   "object_spilled",  "object_out",      "memory_gone",
-    "object_returns", "object_returned",  "object_claimed", "object_imported", "chunk_sent",      "chunk_received",
-    "program_sent",   "records_opened",   "records_read",   "records_ready",   "records_written", "records_said",
-    "rank_here",      "memory_offered",   "memory_mapped",  "data_given",      "part_reduced",    "result_taken",
-    "letter_written", "letter_read",      "begin_told",     "part_sent",       "part_came",       "lane_begins",
-    "lane_ended",     "daemon_forked",    "state_copied",   "save_begun",      "save_written",    "save_said",
-    "saves_there",    "manifest_written", "old_goes",       "step_committed",  "step_told",       "state_given",
-    "state_taken"};
-static_assert(kNames.size() == static_cast<std::size_t>(Failpoint::kEnd));
-
 // Written before detail::ordered_failpoint, so that a thread which sees the order sees its action too.
 FailpointOrder::Action ordered_action{};
 std::atomic<std::uint32_t> passes_left = 0;
 
+// Adds a line to PHAROS_FAILPOINTS_REACHED, before the process may die. Nothing else needs the file, so a failure here
+// has no other effect than that tools/failpoints misses the line.
+void record(std::string_view name) {
+  const char* const path = std::getenv("PHAROS_FAILPOINTS_REACHED");
+  static std::atomic<FailpointId> last = FailpointId::kNone;
+  const FailpointId id = Failpoint::id_of(name);
+  if (path == nullptr || last.exchange(id) == id) return;  // a step that fails again and again is recorded once
+  const int file = ::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) return;
+  const std::string line = std::string{name} + "\n";
+  [[maybe_unused]] const auto written = ::write(file, line.data(), line.size());
+  ::close(file);
+}
+
 }  // namespace
 
-std::atomic<Failpoint> detail::ordered_failpoint = Failpoint::kEnd;
-
-std::string_view name_of(Failpoint at) {
-  return kNames[static_cast<std::size_t>(at)];
-}
+std::atomic<FailpointId> detail::ordered_failpoint = FailpointId::kNone;
 
 Result<FailpointOrder> parse_failpoint(std::string_view text) {
   const Error wrong{
@@ -50,10 +47,7 @@ Result<FailpointOrder> parse_failpoint(std::string_view text) {
   const auto name = next();
   const auto action = next();
   const auto passes = next();
-  FailpointOrder order;
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (name == kNames[i]) order.at = static_cast<Failpoint>(i);
-  }
+  FailpointOrder order{.at = Failpoint::id_of(name)};
   if (action == "stop") {
     order.action = FailpointOrder::Action::kStop;
   } else if (action == "fail") {
@@ -65,7 +59,7 @@ Result<FailpointOrder> parse_failpoint(std::string_view text) {
   }
   const auto read = std::from_chars(passes.data(), passes.data() + passes.size(), order.passes);
   const bool is_number = passes.empty() || (read.ec == std::errc{} && read.ptr == passes.data() + passes.size());
-  if (order.at == Failpoint::kEnd || !is_number || !text.empty()) return wrong;
+  if (name.empty() || !is_number || !text.empty()) return wrong;
   return order;
 }
 
@@ -75,38 +69,21 @@ void order_failpoint(const FailpointOrder& order) {
   detail::ordered_failpoint.store(order.at);
 }
 
-namespace {
-
-// Adds a line to PHAROS_FAILPOINTS_REACHED, before the process may die. Nothing else needs the file, so a failure here
-// has no other effect than that tools/failpoints misses the line.
-void record(Failpoint at) {
-  const char* const path = std::getenv("PHAROS_FAILPOINTS_REACHED");
-  static std::atomic<Failpoint> last = Failpoint::kEnd;
-  if (path == nullptr || last.exchange(at) == at) return;  // a step that fails again and again is recorded once
-  const int file = ::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-  if (file < 0) return;
-  const std::string line = std::string{name_of(at)} + "\n";
-  [[maybe_unused]] const auto written = ::write(file, line.data(), line.size());
-  ::close(file);
-}
-
-}  // namespace
-
-bool detail::reach(Failpoint at) {
+bool detail::reach(std::string_view name) {
   std::uint32_t left = passes_left.load();
   do {
     if (left == 0) break;
   } while (!passes_left.compare_exchange_weak(left, left - 1));
   if (left != 0) return false;
-  record(at);
+  record(name);
   switch (ordered_action) {
     case FailpointOrder::Action::kKill: ::raise(SIGKILL); break;
     case FailpointOrder::Action::kStop:
-      ordered_failpoint.store(Failpoint::kEnd);  // after SIGCONT the process goes on without an order
+      ordered_failpoint.store(FailpointId::kNone);  // after SIGCONT the process goes on without an order
       ::raise(SIGSTOP);
       break;
     case FailpointOrder::Action::kFail: return true;
-    case FailpointOrder::Action::kFailOnce: return ordered_failpoint.exchange(Failpoint::kEnd) != Failpoint::kEnd;
+    case FailpointOrder::Action::kFailOnce: return ordered_failpoint.exchange(FailpointId::kNone) != FailpointId::kNone;
   }
   return false;
 }

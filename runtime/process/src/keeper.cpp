@@ -8,9 +8,9 @@
 #include <chrono>
 
 #include <pharos/base/check.hpp>
-#include <pharos/base/failpoint.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/process/descendants.hpp>
+#include <pharos/process/failpoints.hpp>
 #include <pharos/process/keeper.hpp>
 #include <pharos/process/limits.hpp>
 #include <pharos/process/run_folder.hpp>
@@ -79,7 +79,7 @@ int run_keeper(const std::string& base_folder, async::UniqueFunction<int(Kept)> 
     become_subreaper();
     ::_exit(daemon(Kept{run_folder, Fd{alive[0]}}));
   }
-  failpoint(Failpoint::kDaemonForked);
+  failpoint(failpoints::kDaemonForked);
   ::prctl(PR_SET_NAME, "pharos-keeper");
   daemon_to_tell = pid;
   on_ending_signals(&tell_daemon);

@@ -21,7 +21,7 @@
 #include <pharos/actors/wait.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/base/result.hpp>
-#include <pharos/base/strategy.hpp>
+#include <pharos/wire/strategy.hpp>
 
 namespace pharos {
 

@@ -10,8 +10,8 @@
 #include <pharos/base/byte_count.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/base/id.hpp>
-#include <pharos/base/strategy.hpp>
 #include <pharos/wire/id_codec.hpp>
+#include <pharos/wire/strategy.hpp>
 
 namespace pharos {
 

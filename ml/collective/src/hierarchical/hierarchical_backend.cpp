@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include <pharos/base/failpoint.hpp>
+#include <pharos/ml/collective/failpoints.hpp>
 
 #include "reduce/kernels.hpp"
 
@@ -268,7 +268,7 @@ bool HierarchicalBackend::go_on(Running& running) {
   const auto is_near_done = [](const auto& work) { return SharedBackend::has_ended(*work); };
   if (running.stage == Stage::kNear) {
     if (!std::all_of(running.near.begin(), running.near.end(), is_near_done)) return false;
-    failpoint(Failpoint::kLaneBegins);
+    failpoint(failpoints::kLaneBegins);
     for (const auto& [among, operation, places] : running.far_planned) {
       running.far.push_back(far_->begin(among, {operation, running.operation}, places));
     }
@@ -282,7 +282,7 @@ bool HierarchicalBackend::go_on(Running& running) {
     if (running.operation.reduction == Reduction::kMean && !is_half(running.operation.dtype)) {
       for (const auto& [data, elements] : running.summed) divide(running.operation.dtype, data, elements, ranks());
     }
-    failpoint(Failpoint::kLaneEnded);
+    failpoint(failpoints::kLaneEnded);
     for (const auto& each : running.later) near_->release(*each);
     running.stage = Stage::kLater;
     if (!running.later.empty()) return true;

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include <pharos/base/check.hpp>
-#include <pharos/base/failpoint.hpp>
+#include <pharos/ml/collective/failpoints.hpp>
 
 namespace pharos::ml {
 namespace {
@@ -120,7 +120,7 @@ Meeting::~Meeting() = default;
 Result<void> Meeting::begin(TimePoint deadline, std::span<const std::int32_t> processes) {
   shared_.rank_lines[rank_].process = ::getpid();
   shared_.rank_lines[rank_].is_here.store(kHere, std::memory_order_release);
-  failpoint(Failpoint::kRankHere);
+  failpoint(failpoints::kRankHere);
   for (std::uint32_t rank = 0; rank < processes.size(); ++rank) PHAROS_TRY_VOID(watch(rank, processes[rank]));
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     PHAROS_TRY_VOID(come(rank, deadline));

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <pharos/async/deadline.hpp>
-#include <pharos/base/failpoint.hpp>
+#include <pharos/ml/collective/failpoints.hpp>
 
 #include "reduce/kernels.hpp"
 
@@ -254,7 +254,7 @@ Result<void> SharedBackend::exchange_memory(const Operation& operation, const Me
   };
   if (round > Meeting::kSlots) PHAROS_TRY_VOID(wait_for(round - Meeting::kSlots, Phase::kLeft));
   meeting_.offer(offer);
-  failpoint(Failpoint::kMemoryOffered);
+  failpoint(failpoints::kMemoryOffered);
   Running running;
   running.of = running.operation = operation;
   running.first_round = round;
@@ -262,7 +262,7 @@ Result<void> SharedBackend::exchange_memory(const Operation& operation, const Me
   PHAROS_TRY_VOID(wait_for(round, Phase::kEntered));
   PHAROS_TRY_VOID(check(running));
   if (const auto seen = look(); !seen) return meeting_.fail(seen.error());
-  failpoint(Failpoint::kMemoryMapped);
+  failpoint(failpoints::kMemoryMapped);
   meeting_.reach(round, Phase::kReduced);
   PHAROS_TRY_VOID(wait_for(round, Phase::kReduced));
   meeting_.reach(round, Phase::kLeft);
@@ -394,7 +394,7 @@ bool SharedBackend::enter(Running& running) {
     running.room = windows_.at(1).places[rank()] + said.offset;
     stage(running, running.room);
   }
-  failpoint(Failpoint::kDataGiven);
+  failpoint(failpoints::kDataGiven);
   meeting_.enter(running.round(), said);
   running.phase = Phase::kEntered;
   return true;
@@ -434,12 +434,12 @@ bool SharedBackend::go_on(Running& running) {
       }
       if (running.way == Running::Way::kOneShot) {
         take_staged(running);
-        failpoint(Failpoint::kResultTaken);
+        failpoint(failpoints::kResultTaken);
         meeting_.reach(running.round(), Phase::kLeft);
         running.next_round();
       } else {
         reduce_part(running);
-        failpoint(Failpoint::kPartReduced);
+        failpoint(failpoints::kPartReduced);
         meeting_.reach(running.round(), Phase::kReduced);
         running.phase = Phase::kReduced;
       }
@@ -609,7 +609,7 @@ bool SharedBackend::go_on(Message& message, Post& post) {
     if (from == rank()) {
       Meeting::Said said{.operation = message.of};
       copy(message.is_small() ? said.small.data() : room, message.places.from + message.done, message.next());
-      failpoint(Failpoint::kLetterWritten);
+      failpoint(failpoints::kLetterWritten);
       meeting_.post(to, letter, said);
     } else {
       const Meeting::Said said = meeting_.posted(from, letter);
@@ -619,7 +619,7 @@ bool SharedBackend::go_on(Message& message, Post& post) {
         return false;
       }
       copy(message.places.to + message.done, message.is_small() ? said.small.data() : room, message.next());
-      failpoint(Failpoint::kLetterRead);
+      failpoint(failpoints::kLetterRead);
       meeting_.take(from, letter);
     }
     message.next_letter();

@@ -14,7 +14,7 @@
 #include <new>
 #include <utility>
 
-#include <pharos/base/failpoint.hpp>
+#include <pharos/ml/collective/failpoints.hpp>
 
 #include "reduce/kernels.hpp"
 
@@ -115,7 +115,7 @@ class StreamBackend::FromRank final : public Stream::Receiver {
     if (message.kind != MessageKind::kData) return;
     const auto running = backend_.find(order_of(message));
     if (running == nullptr) return;
-    failpoint(Failpoint::kPartCame);
+    failpoint(failpoints::kPartCame);
     running->plan.came(*running->team.place_of(rank_), message.tag,
                        [&](const StreamPlan::Chunk& chunk) { backend_.send(*running, chunk); });
     backend_.end_if_done(*running);
@@ -457,7 +457,7 @@ void StreamBackend::begin_here(const std::shared_ptr<Running>& running) {
     const StreamMessage begun{
         .kind = MessageKind::kBegun, .among = running->among, .number = order.number, .operation = running->operation};
     if (auto& first = peers_[rank]->streams[0]) first->send(begun, nullptr);
-    failpoint(Failpoint::kBeginTold);
+    failpoint(failpoints::kBeginTold);
   }
   for (const std::uint32_t rank : others) {
     if (const auto early = peers_[rank]->begun.extract(order)) {
@@ -526,7 +526,7 @@ void StreamBackend::send(Running& running, const StreamPlan::Chunk& chunk) {
                               .number = running.order.number,
                               .bytes = chunk.size};
   stream->send(message, chunk.bytes, sent);
-  failpoint(Failpoint::kPartSent);
+  failpoint(failpoints::kPartSent);
 }
 
 void StreamBackend::end_if_done(Running& running) {

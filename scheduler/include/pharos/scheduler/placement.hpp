@@ -16,9 +16,9 @@
 
 #include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
-#include <pharos/base/strategy.hpp>
 #include <pharos/scheduler/fleet.hpp>
 #include <pharos/scheduler/resources.hpp>
+#include <pharos/wire/strategy.hpp>
 
 namespace pharos::scheduler {
 

@@ -20,13 +20,18 @@ class PHAROS_API RandomState {
   /// Reads what bytes() returned in this process or another one. Throws InvalidArgument if bytes are missing.
   static RandomState from_bytes(std::span<const std::byte> bytes);
 
-  /// From here on the generators draw what they drew after now(). A GPU that was not in use then keeps its state.
+  /// From here on the generators draw what they drew after now(). States are matched by the numbers of the GPUs. A GPU
+  /// that was not in use then keeps its state.
   void restore() const;
-  /// The CPU's state, then the GPUs' in their order.
+  /// The states of all generators, with the numbers of their GPUs.
   std::vector<std::byte> bytes() const;
 
  private:
-  std::vector<at::Tensor> states_;  // each is an array of bytes in the host's memory
+  struct Saved {
+    std::int64_t device = 0;  ///< number of the GPU; -1 for the CPU
+    at::Tensor state{};       ///< an array of bytes in the host's memory
+  };
+  std::vector<Saved> states_;
 };
 
 /// Gives the CPU's generator and those of all GPUs in use the same seed. On any thread.

@@ -2,19 +2,16 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <pharos/base/export.hpp>
+#include <pharos/ml/chart.hpp>
 
 namespace pharos::ml {
 
 /// A series of values to draw. The values are drawn as pale points, and their moving mean as a line.
 struct Curve {
-  struct Point {
-    double x = 0;
-    double y = 0;
-  };
+  using Point = Axes::Point;
   std::string title;
   std::string x_name = "step";
   std::vector<Point> points{};  ///< Ordered by x. Points with infinite values or NaN are left out.
@@ -26,8 +23,5 @@ struct Curve {
 PHAROS_API std::string to_svg(const Curve& curve);
 /// Draws the curve in text, for a terminal.
 PHAROS_API std::string to_text_picture(const Curve& curve, std::size_t columns = 80, std::size_t rows = 12);
-
-/// Escapes text for use between tags of XML.
-PHAROS_API std::string xml_text(std::string_view text);
 
 }  // namespace pharos::ml

@@ -54,12 +54,12 @@ struct TrainBegin {
   Duration timeout = std::chrono::seconds{30};
 };
 
-/// The line from a rank's TrainContext to its trainer. Owned by the rank's actor; any thread may call it.
-class PHAROS_API TrainLine {
+/// The connection of a rank's TrainContext to its trainer. Owned by the rank's actor; any thread may call it.
+class PHAROS_API TrainerLink {
  public:
-  TrainLine() = default;
-  TrainLine(TrainLine&&) = delete;
-  virtual ~TrainLine();
+  TrainerLink() = default;
+  TrainerLink(TrainerLink&&) = delete;
+  virtual ~TrainerLink();
 
   /// Upper bound for the number of reports that rank 0 has said and the trainer may not have heard.
   static constexpr std::size_t kUnheardMax = 512;
@@ -124,7 +124,8 @@ class PHAROS_API TrainLine {
 class PHAROS_API TrainContext {
  public:
   /// Made by the worker. Copies of the state lie in the object store of `runtime` until they are on disk.
-  TrainContext(detail::TrainLine& line, const detail::TrainBegin& begin, const Communicator& ranks, Runtime* runtime);
+  TrainContext(detail::TrainerLink& trainer, const detail::TrainBegin& begin, const Communicator& ranks,
+               Runtime* runtime);
   TrainContext(TrainContext&&) = delete;
   /// Waits until this rank's part of all checkpoints that were begun is on disk.
   ~TrainContext();
@@ -217,7 +218,7 @@ class PHAROS_API TrainContext {
   void copy_state();
   void share(std::vector<std::byte>& bytes, std::uint32_t from);
 
-  detail::TrainLine& line_;
+  detail::TrainerLink& trainer_;
   const detail::TrainBegin begin_;
   Communicator ranks_;
   std::optional<Checkpoints> checkpoints_;

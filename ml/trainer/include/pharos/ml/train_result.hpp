@@ -27,7 +27,7 @@ struct PHAROS_API TrainResult {
     kInterrupted,  ///< The user pressed Ctrl-C.
   };
   /// An interruption of the training: a rank died, did not come in time, or had to leave a node that is being emptied.
-  struct Restart {
+  struct Interruption {
     double seconds = 0;           ///< seconds since the training began
     std::string why{};            ///< the reason, with the number of the rank that died
     bool is_replacement = false;  ///< another process took the rank's place; else all ranks began again
@@ -40,7 +40,7 @@ struct PHAROS_API TrainResult {
   bool is_better_lower = true;
   double seconds = 0;
   std::uint64_t steps = 0;
-  std::vector<Restart> restarts{};
+  std::vector<Interruption> interruptions{};
   /// If the last steps may be in no checkpoint, the reason: a rank died, or did not come in time, while the training
   /// was being stopped. Empty otherwise.
   std::string why_unsaved{};
@@ -55,7 +55,7 @@ struct PHAROS_API TrainResult {
   std::optional<double> last(std::string_view name) const;
   /// The mean over the kept reports that have this metric; nullopt if none has it.
   std::optional<double> mean(std::string_view name) const;
-  /// The curve of the metric that matters, as a picture. Lines mark the steps that restarts interrupted.
+  /// The curve of the metric that matters, as a picture. Lines mark the interrupted steps.
   std::string to_svg() const;
   /// The same curve as text, for a terminal.
   std::string to_text_picture(std::size_t columns = 80, std::size_t rows = 12) const;

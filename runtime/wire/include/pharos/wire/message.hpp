@@ -15,7 +15,7 @@
 #include <pharos/base/id.hpp>
 #include <pharos/base/object_location.hpp>
 #include <pharos/base/result.hpp>
-#include <pharos/base/strategy.hpp>
+#include <pharos/wire/strategy.hpp>
 
 namespace pharos::wire {
 

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include <pharos/base/clock.hpp>
+#include <pharos/base/export.hpp>
+#include <pharos/ml/communicator.hpp>
+#include <pharos/ml/no_sync.hpp>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace pharos::ml {
+
+/// The form in which ranks send gradients to each other.
+enum class Wire : std::uint8_t {
+  kExact,     ///< Gradients are sent in their own type.
+  kBf16,      ///< Float and double are sent as bfloat16 and summed as float: half of float's bytes, three digits.
+  kPowerSgd,  ///< Float and double matrices are sent as products of two thin matrices: far fewer bytes, not exact.
+};
+
+/// How Wire::kPowerSgd sends a gradient of n rows and m columns. The part of a gradient that is lost in one step is
+/// added in the next. Checkpoints do not contain that part, and a new Ddp begins without it: also the Ddp that each
+/// rank makes when another process has taken a dead rank's place.
+struct PowerSgd {
+  /// A gradient is sent as `rank` rows of n numbers and `rank` rows of m numbers. A gradient that would not shrink to
+  /// half of its size or less is sent exactly.
+  std::uint32_t rank = 4;
+  /// The first steps, in which gradients change much, are sent exactly: as many as this says, but at least one.
+  std::uint64_t exact_steps = 100;
+};
+
+struct DdpOptions {
+  /// Size of a bucket: gradients of so many bytes are reduced by one operation, while operations on earlier buckets are
+  /// still under way. 0: 1 MiB between CPUs, 25 MiB between GPUs.
+  std::size_t bucket_bytes = 0;
+  Wire wire = Wire::kExact;
+  PowerSgd power_sgd{};
+  /// The gradient of a parameter comes in the same number of parts in each backward; Ddp counts them in the first one.
+  /// Needed for modules that run a part of themselves again in backward (see recompute.hpp), where one gradient may
+  /// come in several parts.
+  bool static_graph = false;
+  /// After each step all ranks have the buffers (running means and the like) of one rank: of rank 0, or, where ranks
+  /// weigh(), of the first rank that has not called finish().
+  bool broadcast_buffers = true;
+  /// Checks each gradient before it is reduced. If an element is NaN or infinite, backward() throws FailedPrecondition
+  /// on all ranks, with the names of the parameter, the rank and the step. Costs one reading of all gradients.
+  bool check_numbers = false;
+  /// Number of steps that a resumed training had done before. Used in messages only.
+  std::uint64_t first_step = 0;
+};
+
+/// Trains copies of one module on all ranks as if they were one module: after each backward() every gradient is the
+/// mean over the ranks, with the same bits on all of them. The module is not wrapped, and is called as before:
+///
+///   Ddp ddp{ranks, *model};
+///   for (auto& [x, y] : batches_of_this_rank) {
+///     optimizer.zero_grad();
+///     loss(model->forward(x), y).backward();
+///     optimizer.step();
+///   }
+///
+/// All ranks construct it together. The constructor broadcasts rank 0's parameters and buffers. All ranks must have the
+/// same ones by name, shape and type, or all throw InvalidArgument. A parameter of a type that ranks cannot reduce
+/// throws an Exception with kUnsupported. Failures between ranks are thrown by backward(), on all ranks.
+///
+/// Gradients lie in memory of the communicator, and keep that memory when the Ddp is destroyed. The gradient of a
+/// parameter that no rank has used stays as it was. If the module's own forward works with the same ranks, as that of
+/// SyncBatchNorm does, each parameter must be used on all ranks or on none: otherwise ranks would begin operations in
+/// different orders.
+///
+/// Use it only from the thread that calls backward(), and destroy it between two backwards. The module must outlive it.
+/// On CPUs the process keeps up to 1 GiB of the heap that one step frees, for the next step.
+class PHAROS_API Ddp {
+ public:
+  Ddp(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options = {});
+  /// For modules on GPUs: each rank's module is on its own GPU. Gradients, parameters and buffers are sent over `gpus`,
+  /// which on_gpu() has made of `ranks`; data of the host is sent over `ranks`. Backward must run on CUDA's default
+  /// stream, because the operations of `gpus` wait for that stream.
+  Ddp(Communicator& ranks, Communicator& gpus, torch::nn::Module& module, const DdpOptions& options = {});
+  Ddp(Ddp&&) = delete;
+  ~Ddp();
+
+  /// Lets backwards sum up gradients on this rank, without reducing them, as long as the NoSync lives.
+  [[nodiscard]] NoSync no_sync();
+
+  /// Says, before a backward, how many samples (or tokens) this rank's loss is the mean of. This rank's gradient is
+  /// weighted by that number, so that the result is the mean over all samples. Either all ranks call it for each step,
+  /// or none does. A rank without samples calls weigh(0) instead of backward(): it then has the gradients of the other
+  /// ranks, and steps its optimizer as they do. Throws InvalidArgument for a negative number.
+  void weigh(double samples);
+  /// For ranks that call weigh(): says that this rank has no more samples. Until all ranks have called finish(), this
+  /// rank takes part in the steps of the others, with no samples. After that all ranks have the parameters and buffers
+  /// of a rank that was among the last to step. `step` is called once in each of these steps; without it, the state of
+  /// this rank's optimizer falls behind that of the others.
+  ///
+  ///   ddp.finish([&] { optimizer.step(); });
+  void finish(const std::function<void()>& step = {});
+
+  /// Statistics of the step that was reduced last.
+  struct Step {
+    std::uint64_t number = 0;    ///< Number of steps that have been reduced so far.
+    std::size_t operations = 0;  ///< Number of operations that reduced gradients.
+    std::size_t bytes = 0;       ///< Bytes that this rank gave to these operations.
+    Duration waited{};           ///< Time that this rank waited for other ranks after its own backward.
+  };
+  const Step& last_step() const;
+
+ private:
+  class Core;
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace pharos::ml

@@ -1,0 +1,163 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <pharos/base/clock.hpp>
+#include <pharos/base/export.hpp>
+#include <pharos/ml/communicator.hpp>
+#include <pharos/ml/dtype.hpp>
+#include <pharos/ml/no_sync.hpp>
+#include <pharos/ml/optimizer.hpp>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace pharos::ml {
+
+/// What the ranks divide among them, instead of each of them having all of it.
+enum class Sharding : std::uint8_t {
+  kOptimizer,   ///< The state of the optimizer (ZeRO-1).
+  kGradients,   ///< The state of the optimizer and the gradients (ZeRO-2).
+  kParameters,  ///< The state of the optimizer, the gradients and the parameters (ZeRO-3, FSDP).
+};
+
+struct ShardOptions {
+  /// Submodules, each of which becomes a unit: its parameters are gathered and released together. All parameters that
+  /// belong to no block, or to several, form one more unit, which stays from its first use in a step to the last.
+  /// Empty: the blocks are the children of the list or sequence that has most of the parameters. If most of these lie
+  /// in a list inside of it, such as the layers of an encoder in a sequence of embedding, encoder and head, the
+  /// children of the inner list are taken where that needs less memory.
+  std::vector<std::shared_ptr<torch::nn::Module>> blocks{};
+  /// The type in which the module computes, for instance DType::kBF16; the ranks keep floats. nullopt: the parameters'
+  /// own type.
+  std::optional<DType> param{};
+  /// The type in which ranks send and sum up gradients. nullopt: the type in which the module computes.
+  std::optional<DType> reduce{};
+  /// If false, a unit that was gathered in forward stays until the end of backward. That saves one gather in each step,
+  /// and takes memory for all units. It makes no difference where ranks read parameters in place (see Sharded), or
+  /// where parameters are not divided.
+  bool reshard_after_forward = true;
+  /// After each step all ranks have rank 0's buffers (running means and the like).
+  bool broadcast_buffers = true;
+};
+
+/// Trains one module on all ranks, each of which keeps a part of it. The results are those of Ddp. The module is not
+/// wrapped, and is called as before:
+///
+///   Sharded sharded = fully_shard(*model, ranks, {.param = DType::kBF16, .reduce = DType::kF32});
+///   Optimizer optimizer{sharded.groups(0.01), AdamW{.lr = 3e-4}};
+///   for (auto& [x, y] : batches_of_this_rank) {
+///     optimizer.zero_grad();
+///     loss(model->forward(x), y).backward();
+///     sharded.clip_norm(1.0);
+///     optimizer.step();
+///   }
+///
+/// Parameters belong to units (see ShardOptions::blocks). When an operator of libtorch is about to work on a parameter,
+/// its whole unit is gathered from all ranks, and the next unit is fetched early; later other units use the same
+/// memory. On one machine, if the module computes in the type that the ranks keep (see ShardOptions::param), nothing is
+/// gathered: each unit lies in memory that all ranks read, and of which each rank keeps a part. Losses may be computed
+/// at any time, with gradients or without, by all ranks; they are those of the newest parameters.
+///
+/// Gradients are the mean over the ranks. They are added to what is there, and belong to the parts that this rank keeps
+/// (slices()): the module's own parameters have no gradients. Optimizers must treat elements one by one, as AdamW, Sgd
+/// and Lion do. Do not write to the module's parameters: load them before, or write to slices(). A write is found by
+/// the next function that throws failures (see below).
+///
+/// All ranks construct it together. Options that do not fit the module, and modules or options that differ between
+/// ranks, throw InvalidArgument on all ranks; a parameter that cannot be divided throws an Exception with kUnsupported.
+/// With kParameters all ranks must run the same graph in a step, or all throw FailedPrecondition; with ZeRO graphs may
+/// differ. One thread at a time may use it or work on the module's parameters.
+///
+/// An operator that waits for its parameters cannot throw a failure between ranks. Instead all parameters are NaN from
+/// then on, and the failure is thrown by backward(), by the step() of an Optimizer of groups(), and by clip_norm(),
+/// weigh(), refresh() and check(). After an evaluation without gradients only check() is left to find a failure. After
+/// a failure, and after this object is destroyed, the module's parameters are of no use; the parts that this rank keeps
+/// stay as they were.
+class PHAROS_API Sharded {
+ public:
+  Sharded(torch::nn::Module& module, const Communicator& ranks, Sharding sharding, const ShardOptions& options);
+  Sharded(Sharded&&) = delete;
+  /// Leaves the module with empty parameters.
+  ~Sharded();
+
+  /// A part of a parameter that this rank keeps: the elements from `begin` on, in the order of the parameter's memory.
+  struct Slice {
+    std::string name;
+    std::vector<std::int64_t> shape;  ///< shape of the whole parameter
+    std::int64_t begin = 0;
+    /// The elements, in one dimension. For a trained parameter the type is float or double, and the tensor is a leaf
+    /// that requires gradients.
+    at::Tensor values;
+  };
+  /// All ranks may write to their slices, as loading a checkpoint does, and must call refresh() afterwards. If the
+  /// module was called since the last backward, they must call refresh() before writing, too.
+  const std::vector<Slice>& slices() const;
+  /// Makes the module use what the slices hold. All ranks call it: it waits until all have stopped reading the old
+  /// values.
+  void refresh();
+  /// The slices that this rank trains, for any optimizer. They are valid as long as this object lives. If the module is
+  /// called between backward and the step of an optimizer that is not an Optimizer of groups(), call refresh() before
+  /// and after that step. Otherwise the next call of the module either fails as described above, or, if libtorch does
+  /// not learn of the change (torch::optim::SGD does not report it), works on a mixture of old and new parameters.
+  std::vector<at::Tensor> parameters() const;
+  /// The slices that this rank trains, as two groups for an Optimizer. Parameters of two or more dimensions are in the
+  /// first group, with weight decay. All others, such as biases and the weights of norms, are in the second, without.
+  std::vector<ParameterGroup> groups(double weight_decay) const;
+
+  /// Scales the gradients of the whole model, taken as one vector, down to the norm `max` if they are longer. Returns
+  /// the norm that they had; if that is not finite, no gradient is changed. All ranks call it.
+  double clip_norm(double max);
+  /// Lets backwards sum up whole gradients on this rank, without reducing them, as long as the NoSync lives.
+  [[nodiscard]] NoSync no_sync();
+  /// Says, before a backward and on all ranks, how many samples (or tokens) this rank's loss is the mean of. This
+  /// rank's gradient is weighted by that number. A rank without samples calls weigh(0), and runs its backward on any
+  /// input. Throws InvalidArgument for a negative number.
+  void weigh(double samples);
+
+  /// Throws a failure between ranks, if there was one, and FailedPrecondition if a parameter of the module was written
+  /// to.
+  void check() const;
+
+  /// Statistics of the step that was reduced last.
+  struct Step {
+    std::uint64_t number = 0;    ///< Number of steps that have been reduced so far.
+    std::size_t gathers = 0;     ///< Gathers of units; 0 where all ranks read the same memory.
+    std::size_t reductions = 0;  ///< Reductions of the gradients of a unit.
+    Duration waited{};           ///< Time that this rank waited for gathers and reductions.
+  };
+  const Step& last_step() const;
+  /// Time that operators have waited for parameters since the end of the last step.
+  Duration waited_for_parameters() const;
+  /// A table, as text, of the units and of the memory that they take.
+  std::string table() const;
+
+ private:
+  class Core;
+  std::shared_ptr<Core> core_;
+};
+
+/// Divides parameters, gradients and the state of the optimizer among the ranks. Sends half as much again as Ddp, or,
+/// where all ranks read the same memory, gradients only.
+inline Sharded fully_shard(torch::nn::Module& module, const Communicator& ranks, const ShardOptions& options = {}) {
+  return {module, ranks, Sharding::kParameters, options};
+}
+/// Divides the state of the optimizer among the ranks. Sends as much as Ddp.
+inline Sharded zero1(torch::nn::Module& module, const Communicator& ranks, const ShardOptions& options = {}) {
+  return {module, ranks, Sharding::kOptimizer, options};
+}
+/// Divides gradients and the state of the optimizer among the ranks. Sends as much as Ddp.
+inline Sharded zero2(torch::nn::Module& module, const Communicator& ranks, const ShardOptions& options = {}) {
+  return {module, ranks, Sharding::kGradients, options};
+}
+
+}  // namespace pharos::ml

@@ -1,0 +1,352 @@
+#include <ATen/Parallel.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/actors/runtime.hpp>
+#include <pharos/base/machine_limits.hpp>
+#include <pharos/ml/device.hpp>
+#include <pharos/ml/fit.hpp>
+#include <pharos/ml/random_state.hpp>
+#include <pharos/ml/sync_batch_norm.hpp>
+#include <pharos/ml/training.hpp>
+
+#include "fit/fit_model.hpp"
+#include "fit/model_size.hpp"
+#include "fit/strategy.hpp"
+
+namespace pharos::ml {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void check(const FitOptions& options) {
+  const auto refuse = [](std::string what, std::string remedy) {
+    throw_error(Error{ErrorCode::kInvalidArgument, std::move(what), std::move(remedy)});
+  };
+  if (options.epochs == 0 && options.steps == 0) {
+    refuse("FitOptions::epochs and FitOptions::steps are both 0, so the training would never end",
+           "Set FitOptions::epochs or FitOptions::steps.");
+  }
+  if (options.accumulate == 0)
+    refuse("FitOptions::accumulate is 0, but a step needs at least one backward",
+           "Set FitOptions::accumulate to 1 or more.");
+  if ((options.flops_per_sample > 0) != (options.peak_flops > 0)) {
+    refuse("\"mfu\" needs FitOptions::flops_per_sample and FitOptions::peak_flops, and only one of them is set",
+           "Set both, or neither of them.");
+  }
+}
+
+/// The training loop of one rank. The random numbers of a step follow from the seed, the step and the rank, so that a
+/// step which is done again draws the same numbers.
+class Fit {
+ public:
+  Fit(TrainContext& context, Learner& learner, const FitOptions& options, std::optional<DiskBacked>& disk)
+      : context_{context},
+        learner_{learner},
+        options_{options},
+        data_{learner.training_data()},
+        loader_{data_, loading(learner.training_order(data_->size()), options.tail)},
+        how_{optimization()},
+        model_{strategy().make_model(learner, context.communicator(), options)},
+        optimizer_{groups(disk), how_.rule},
+        rate_{optimizer_.lr()},
+        validates_{learner.validation_data()} {
+    if (validates_ != nullptr) check_validation();
+    State state;
+    model_->add_to(state, optimizer_);
+    state.add("position", position_);
+    learner.add_to_state(state);
+    const OnRankDeath on_death = on_rank_death(state);
+    context.resume(std::move(state), on_death);
+    if (context.rank() == 0) std::fputs(model_->table().c_str(), stderr);
+  }
+  Fit(Fit&&) = delete;
+  ~Fit() { context_.forget_state(); }
+
+  void all() {
+    for (bool has_joined = false;;) {
+      try {
+        if (!std::exchange(has_joined, true)) {
+          model_->join(context_.communicator(), context_.step());
+          loader_.seek(position_);
+        }
+        while (context_.has_to_tell() || has_more()) {
+          if (!context_.has_to_tell() && !step()) continue;
+          if (tell() != Verdict::kGoOn) return;
+        }
+        return;
+      } catch (const Exception& why) {
+        if (!context_.rejoin(why)) throw;
+        has_joined = false;
+      }
+    }
+  }
+
+ private:
+  /// Called when the module is divided, so that all later tensors lie in memory.
+  std::vector<ParameterGroup> groups(std::optional<DiskBacked>& disk) const {
+    disk.reset();
+    return model_->groups(how_.weight_decay);
+  }
+  Optimization optimization() {
+    context_.expect(steps());
+    return learner_.configure_optimizers();
+  }
+  void check_validation() const {
+    if (validates_->size() >= context_.size()) return;
+    throw_error(Error{ErrorCode::kInvalidArgument,
+                      "the validation data has " + std::to_string(validates_->size()) +
+                          " samples, which are fewer than the " + std::to_string(context_.size()) + " ranks",
+                      "Give more validation samples, or validate inside of training_step()."});
+  }
+  /// A dead rank can only be replaced if its state is that of the other ranks: if parameters are copies, if no value
+  /// belongs to one rank alone, and if no module keeps the ranks with which it was made. Values of one rank do not
+  /// count without a folder, because they could not be loaded again either.
+  OnRankDeath on_rank_death(const State& state) const {
+    const auto is_of_rank = [](const State::Value& each) { return each.is_of_rank; };
+    const bool is_copied = std::ranges::all_of(state.slices(), &StateSlice::is_shared);
+    const bool has_own = context_.has_folder() && std::ranges::any_of(state.values(), is_of_rank);
+    const auto has_ranks = [](const torch::nn::Module& module) {
+      return dynamic_cast<const SyncBatchNormImpl*>(&module) != nullptr;
+    };
+    const torch::nn::Module& all = learner_.module();
+    const bool knows_ranks =
+        has_ranks(all) || std::ranges::any_of(all.modules(false), [&](const auto& each) { return has_ranks(*each); });
+    return is_copied && !has_own && !knows_ranks ? OnRankDeath::kReplace : OnRankDeath::kBeginAgain;
+  }
+  LoaderOptions loading(const std::optional<Order>& order, Tail tail) const {
+    return {.batch = options_.batch,
+            .rank = context_.rank(),
+            .ranks = context_.size(),
+            .order = order,
+            .seed = context_.seed(),
+            .tail = tail,
+            .threads = options_.loader_threads};
+  }
+
+  const TrainingStrategy& strategy() {
+    const bool on_gpu = !learner_.device().is_cpu();
+    if (options_.strategy != FitStrategy::kByMemory) {
+      const TrainingStrategy& asked = strategy_of(options_.strategy);
+      if (!on_gpu || asked.works_on_gpus()) return asked;
+      throw_error(Error{ErrorCode::kUnsupported,
+                        "the strategy \"" + std::string{asked.name()} + "\" does not work for a module on a GPU",
+                        "Use FitStrategy::kCopies, or do not reserve GPUs."});
+    }
+    if (on_gpu) return **std::ranges::find_if(strategies(), &TrainingStrategy::works_on_gpus);
+    // Only ranks that are alike are replaced.
+    if (context_.is_replacement()) return **std::ranges::find_if(strategies(), &TrainingStrategy::ranks_are_alike);
+    Communicator& ranks = context_.communicator();
+    const std::uint64_t own = MachineLimits{}.memory().bytes() / 2 / ranks_of_node();
+    auto memory = static_cast<std::int64_t>(options_.memory != 0 ? options_.memory : own);
+    ranks.all_reduce(std::span{&memory, 1}, Reduction::kMin);  // all ranks must choose the same strategy
+    const FitChoice choice = choose_strategy(size_of_model(learner_, how_.rule, options_, ranks), ranks.size(),
+                                             static_cast<std::uint64_t>(memory));
+    if (ranks.rank() == 0) std::fputs(choice.arithmetic.c_str(), stderr);
+    return strategy_of(choice.strategy);
+  }
+  std::uint64_t ranks_of_node() {
+    const auto own = static_cast<std::int64_t>(std::hash<std::string>{}(to_string(pharos::context().node)));
+    std::vector<std::int64_t> all(context_.size());
+    context_.communicator().all_gather(std::span<const std::int64_t>{&own, 1}, std::span{all});
+    return static_cast<std::uint64_t>(std::ranges::count(all, own));
+  }
+
+  std::uint64_t steps() const {
+    const std::uint64_t batches = loader_.batches();
+    const std::uint64_t all = options_.epochs * ((batches + options_.accumulate - 1) / options_.accumulate);
+    if (options_.epochs == 0 || options_.steps == 0) return std::max(all, options_.steps);
+    return std::min(all, options_.steps);
+  }
+  bool has_more() const {
+    if (options_.steps != 0 && context_.step() >= options_.steps) return false;
+    return options_.epochs == 0 || loader_.position().epoch < options_.epochs;
+  }
+  std::vector<Batch> next() {
+    std::vector<Batch> batches;
+    while (batches.size() < options_.accumulate) {
+      auto batch = loader_.next();
+      if (!batch) break;
+      batches.push_back(*std::move(batch));
+      if (loader_.at_end()) break;
+    }
+    return batches;
+  }
+  void seed_step() { seed_generators(mixed(context_.seed(), context_.step(), context_.rank())); }
+
+  /// Returns whether this is the last step of the training. The last step is always saved, so that the folder has the
+  /// result of the training.
+  bool is_end(std::uint64_t step) const {
+    if (options_.steps != 0 && step >= options_.steps) return true;
+    return position_.epoch + 1 == options_.epochs && loader_.at_end();
+  }
+  /// Does a step up to its commit, and the optimizer's step. Returns false if there was only the end of an epoch.
+  bool step() {
+    const double began = now();
+    const std::vector<Batch> batches = next();
+    if (batches.empty()) return false;
+    const double has_data = now();
+    seed_step();
+    learner_.module().train();
+    optimizer_.zero_grad();
+    const FitModel::Backward done = model_->backward(batches, [this](const Batch& batch) {
+      const auto autocast = in_precision();
+      return learner_.training_step(batch);
+    });
+    model_->check_numbers(context_);
+    if (how_.clip_norm > 0) check_length(model_->clip(how_.clip_norm), done.loss);
+    const double has_gradients = now();
+
+    optimizer_.set_lr(rate_ * how_.schedule(context_.step()));
+    double samples = 0;
+    double samples_of_all = 0;
+    for (const Batch& each : batches) {
+      samples += static_cast<double>(each.samples);
+      samples_of_all += static_cast<double>(each.samples_of_all);
+    }
+    const double rate = samples_of_all / std::max(has_gradients - std::exchange(before_, has_gradients), 1e-9);
+    Metrics metrics{{"loss", done.loss}, {"lr", optimizer_.lr()}, {"samples_per_second", rate}};
+    if (options_.flops_per_sample > 0) {
+      metrics.set("mfu", options_.flops_per_sample * rate / (context_.size() * options_.peak_flops));
+    }
+    if (options_.report_phases) {
+      metrics.set("data_s", has_data - began);
+      metrics.set("forward_s", done.forward_seconds);
+      metrics.set("backward_s", has_gradients - has_data - done.forward_seconds - done.waited_seconds);
+      metrics.set("communication_s", done.waited_seconds);
+    }
+    position_ = loader_.position();
+    const std::uint64_t next = context_.step() + 1;
+    const bool is_to_be_saved = is_end(next) || (context_.keeps_best() && is_validated(next));
+    context_.commit(metrics, {.weight = samples, .epoch = batches[0].epoch, .save = is_to_be_saved});
+    // After commit() all ranks know whether the step will be saved, and no parameter has changed yet. A step with
+    // gradients that are not finite throws here, so that the newest checkpoint is one from before it. With clip_norm
+    // their norm was checked above.
+    if (context_.has_to_save() && how_.clip_norm <= 0) model_->check_numbers_to_save(context_);
+    const double committed = now();
+    optimizer_.step();
+    optimizer_seconds_ = now() - committed;
+    return true;
+  }
+
+  // The norm is the same on all ranks, so all of them throw, before any parameter changes.
+  void check_length(double length, double loss) {
+    if (std::isfinite(length)) return;
+    context_.check_number("loss", loss);
+    model_->check_means(context_, context_.step() + 1);
+    throw_error(Error{ErrorCode::kUserError, "the norm of all gradients is not finite in step " +
+                                                 std::to_string(context_.step() + 1) +
+                                                 ", although each element is finite"});
+  }
+
+  Verdict tell() {
+    Metrics more;
+    if (options_.report_phases) more.set("optimizer_s", optimizer_seconds_);
+    if (is_validated(context_.step())) validate(more);
+    return context_.tell(more);
+  }
+
+  /// nullopt for the default precision, so that an autocast that the learner has set itself stays as it is.
+  std::optional<Autocast> in_precision() const {
+    if (options_.precision == Precision::kFloat) return std::nullopt;
+    return std::optional<Autocast>{std::in_place, learner_.device(), options_.precision};
+  }
+
+  bool is_validated(std::uint64_t step) const {
+    if (validates_ == nullptr || options_.validate_every == 0) return false;
+    return is_end(step) || (loader_.at_end() && (position_.epoch + 1) % options_.validate_every == 0);
+  }
+
+  // Each sample counts once: a rank without samples takes part with a batch whose sample does not count.
+  void validate(Metrics& metrics) {
+    const at::NoGradGuard no_grad;
+    seed_step();
+    learner_.module().eval();
+    Loader loader{validates_, loading(Order::in_turn(validates_->size()), Tail::kUneven)};
+    std::map<std::string, double> sums;
+    double samples = 0;
+    while (const auto batch = loader.next()) {
+      const auto count = static_cast<double>(batch->samples);
+      const auto autocast = in_precision();
+      const Metrics of_batch = learner_.validation_step(*batch);
+      for (const auto& [name, value] : of_batch.entries()) {
+        sums[name] += count > 0 ? count * value : 0;
+      }
+      samples += count;
+    }
+    Metrics means;
+    for (const auto& [name, sum] : sums) means.set(validated(name), samples > 0 ? sum / samples : 0);
+    const Metrics of_all = context_.mean(means, samples);
+    for (const auto& [name, mean] : of_all.entries()) metrics.set(name, mean);
+    before_ = now();
+  }
+
+  /// The name under which a metric of validation_step() is reported.
+  std::string validated(const std::string& name) const {
+    constexpr std::string_view kPrefix = "validation_";
+    if (name.empty() && context_.metric().starts_with(kPrefix)) return context_.metric();
+    return std::string{kPrefix} + (name.empty() ? context_.metric() : name);
+  }
+
+  TrainContext& context_;
+  Learner& learner_;
+  const FitOptions& options_;
+  const DatasetPtr data_;
+  Loader loader_;
+  const Optimization how_;
+  const std::unique_ptr<FitModel> model_;
+  Optimizer optimizer_;
+  const double rate_;
+  const DatasetPtr validates_;
+  Position position_;  // position in the data after the last committed step
+  double optimizer_seconds_ = 0;
+  double before_ = now();
+};
+
+}  // namespace
+
+Learner::~Learner() = default;
+
+std::optional<Order> Learner::training_order(std::uint64_t) {
+  return std::nullopt;
+}
+
+void fit(TrainContext& context, Learner& learner, const FitOptions& options) {
+  std::optional<DiskBacked> disk;
+  detail::fit(context, learner, options, disk);
+}
+
+namespace detail {
+
+void fit(TrainContext& context, Learner& learner, const FitOptions& options, std::optional<DiskBacked>& disk) {
+  check(options);
+  learner.context_ = &context;
+  learner.device_ = own_device();
+  if (!learner.device_.is_cpu()) learner.module().to(learner.device_);
+  Fit{context, learner, options, disk}.all();
+}
+
+void prepare_rank(const TrainContext& context) {
+  // Comes first, because the learner's constructor may ask libtorch for CUDA, and libtorch remembers its first answer.
+  own_device();
+  const double cpus = pharos::context().cpus;
+  at::set_num_threads(std::max(1, static_cast<int>(cpus)));
+  seed_generators(context.seed());
+}
+
+}  // namespace detail
+}  // namespace pharos::ml
