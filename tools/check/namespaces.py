@@ -23,7 +23,7 @@ NAMESPACES = {
     "node": ["pharos::node", "pharos::node::detail"],
     "console": ["pharos::console"],
     "ml": ML,
-    "ml/train": [*ML, "torch::nn"],  # torch::nn: ModuleHolder of our modules
+    "ml/parallel": [*ML, "torch::nn"],  # torch::nn: ModuleHolder of our modules
     "ml/xgboost": ["pharos::ml::xgboost"],
 }
 
