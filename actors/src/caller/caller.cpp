@@ -146,12 +146,12 @@ CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& 
 }
 
 void Caller::cancel(ResultCell& cell) {
-  if (give_up(cell)) cell.set_error(actors::cancelled(cell.call().function).with_outcome(cell.outcome_unsent()));
+  if (give_up(cell)) cell.set_error(actors::cancelled(cell.call().function).with_outcome(cell.call().outcome_unsent()));
 }
 
 bool Caller::give_up(ResultCell& cell) {
   // Before the search: the call may be moving from one place to another, and whoever takes it there sees this note.
-  cell.note_cancelled();
+  cell.call().note_cancelled();
   // Only a task that waits for arguments is given up with forget(). An actor's call that waits for them is in its
   // OutgoingCalls, too.
   const bool given_up = tasks_->cancel(cell) || pending_->forget(cell);

@@ -56,7 +56,7 @@ class HeldCalls {
 
 template <class HasRoom, class Send>
 bool HeldCalls::send_ready(const HasRoom& has_room, const Send& send) {
-  while (!calls_.empty() && !calls_.front().cell->awaits_arguments()) {
+  while (!calls_.empty() && !calls_.front().cell->call().awaits_arguments()) {
     if (!has_room()) return false;
     note_gone(calls_.front());
     detail::CellHandle cell = std::move(calls_.front().cell);
@@ -66,7 +66,7 @@ bool HeldCalls::send_ready(const HasRoom& has_room, const Send& send) {
   if (unordered_ == 0) return true;
   bool all_had_room = true;
   std::erase_if(calls_, [&](Held& held) {
-    if (!held.cell->call().unordered || held.cell->awaits_arguments()) return false;
+    if (!held.cell->call().unordered || held.cell->call().awaits_arguments()) return false;
     all_had_room = all_had_room && has_room();
     if (!all_had_room) return false;
     note_gone(held);

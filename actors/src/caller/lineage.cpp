@@ -66,7 +66,7 @@ Remakable Lineage::note(RunsAgain& pool, const ResultCell& cell, const ObjectId&
     }
   }
   Remakable remakable{.recipe = recipe};
-  for (const auto& object : cell.own_arguments()) {
+  for (const auto& object : cell.call().own_arguments()) {
     const auto producer = find(object->location().id);
     if (producer == nullptr || producer->depth >= kDepthMax) remakable.arguments.push_back(object);
   }
@@ -135,7 +135,7 @@ async::Async<Result<Lineage::Restored>> Lineage::restore(Lineage* self, CellHand
   for (Piece& piece : read.pieces) {
     const auto object = co_await LargeValues::find(&self->values_, piece.location);
     if (object) {
-      cell->keep(*object);
+      cell->call().keep(*object);
       continue;
     }
     const auto recipe = object_store::is_lost(object.error()) ? self->find(piece.location.id) : nullptr;
@@ -150,7 +150,7 @@ async::Async<Result<Lineage::Restored>> Lineage::restore(Lineage* self, CellHand
     if (stored == nullptr || piece.begin > stored->size || piece.size > stored->size - piece.begin) {
       co_return made_differently();
     }
-    cell->keep(stored->object);
+    cell->call().keep(stored->object);
     piece.location = stored->object->location();
     restored.changed = true;
   }

@@ -73,7 +73,7 @@ std::vector<CellHandle> OutgoingCalls::take_sent(std::int32_t max_retries) {
   std::vector<CellHandle> failed;
   std::vector<CellHandle> again;
   for (CellHandle& cell : sent_.take_all()) {
-    if (stands(Safeguard::kRetry) && cell->call().attempt < max_retries && !cell->cancelled()) {
+    if (stands(Safeguard::kRetry) && cell->call().attempt < max_retries && !cell->call().cancelled()) {
       ++cell->call().attempt;
       again.push_back(std::move(cell));
     } else {
@@ -95,7 +95,7 @@ std::uint32_t OutgoingCalls::incarnation() const {
 void OutgoingCalls::send_again() {
   for (const auto& [number, cell] : sent_.by_number()) {
     send_call(*cell, number);
-    if (cell->cancelled()) link_->send(note(FrameKind::kCancel, number), {});
+    if (cell->call().cancelled()) link_->send(note(FrameKind::kCancel, number), {});
   }
 }
 
@@ -276,7 +276,7 @@ bool OutgoingCalls::send(CellHandle cell, WhenFull when_full) {
   }
   const std::size_t before = in_flight_.fetch_add(1, std::memory_order_acq_rel);
   const bool waits = stands(Safeguard::kOrder) && !held_.empty() && !cell->call().unordered;
-  if (link_ == nullptr || full || held_.wait_for_next() || waits || cell->awaits_arguments()) {
+  if (link_ == nullptr || full || held_.wait_for_next() || waits || cell->call().awaits_arguments()) {
     needs_room_ = needs_room_ || full;
     held_.add(std::move(cell));
     return true;
@@ -303,7 +303,7 @@ std::optional<Error> OutgoingCalls::wait_for_room(std::unique_lock<std::mutex>& 
   entering_.push_back(&cell);
   lock.unlock();
   if (this_thread.calls_back != nullptr) Callbacks::give_up_turn();
-  const auto note = cell.note_thread();
+  const WaitingThreads::Note note{cell.room().threads(), cell};
   const RunningCall* const running = RunningCall::of_this_thread();
   const Deadline deadline = cell.call().deadline;
   std::optional<Error> why;
@@ -567,7 +567,8 @@ void OutgoingCalls::fail(const Error& why) {
 
 void OutgoingCalls::fail(const Unanswered& unanswered, const Error& why) {
   for (const CellHandle& cell : unanswered.sent) cell->set_error(Error{why}.with_outcome(Outcome::kUnknown));
-  for (const CellHandle& cell : unanswered.unsent) cell->set_error(Error{why}.with_outcome(cell->outcome_unsent()));
+  for (const CellHandle& cell : unanswered.unsent)
+    cell->set_error(Error{why}.with_outcome(cell->call().outcome_unsent()));
 }
 
 }  // namespace pharos::actors

@@ -44,22 +44,22 @@ std::shared_ptr<IncompleteCall> PendingCalls::prepare(const CellHandle& cell, Re
     cell->set_error(not_encoded("an argument", arguments.bytes).with_outcome(Outcome::kNotStarted));
     return nullptr;
   }
-  for (const auto& kept : arguments.context.actors) cell->keep(kept);
+  for (const auto& kept : arguments.context.actors) cell->call().keep(kept);
   if (arguments.placeholders().empty() && !arguments.bytes.in_room()) [[likely]] {
     cell->set_call(call, arguments.bytes);
     return nullptr;
   }
   std::shared_ptr<object_store::Object> object;
-  if (arguments.bytes.in_room()) cell->keep_argument(object = room_of(arguments.bytes).seal());
+  if (arguments.bytes.in_room()) cell->call().keep_argument(object = room_of(arguments.bytes).seal());
   const bool all_there = std::all_of(arguments.placeholders().begin(), arguments.placeholders().end(),
                                      [](const auto& placeholder) { return placeholder.there(); });
   // The cell keeps these until the call has ended: the callee reads the objects in the store, and takes its own share
   // of the actors whose handles are in a result.
   for (const Placeholder& placeholder : arguments.placeholders()) {
     if (placeholder.object != nullptr) {
-      cell->keep_argument(placeholder.object);
+      cell->call().keep_argument(placeholder.object);
     } else {
-      cell->keep(std::make_shared<const CellHandle>(placeholder.cell));
+      cell->call().keep(std::make_shared<const CellHandle>(placeholder.cell));
     }
   }
   const auto own_bytes = [&] { return object == nullptr ? arguments.bytes.flattened() : std::vector<std::byte>{}; };
@@ -140,7 +140,7 @@ void PendingCalls::give_up_at(Deadline deadline, const CellHandle& cell) {
             : Error{ErrorCode::kDeadlineExceeded, "the deadline of the call has passed; the call may still be running",
                     "Give the call a later deadline. The function can ask pharos::cancelled() whether to stop."};
     cell->fail_claimed(
-        Error{passed}.with(name_of(*cell)).with_outcome(given_up ? cell->outcome_unsent() : Outcome::kUnknown));
+        Error{passed}.with(name_of(*cell)).with_outcome(given_up ? cell->call().outcome_unsent() : Outcome::kUnknown));
   });
 }
 

@@ -59,7 +59,7 @@ CellHandle decode_ref(Decoder& from) {
     cell->set_stored({std::move(object), begin, bytes.size()}, counted ? std::optional{count} : std::nullopt,
                      std::move(actors), {});
   } else if (counted) {
-    cell->set_elements(count, std::move(bytes), std::move(actors));
+    cell->set_value(std::move(bytes), std::move(actors), count);
   } else if (bytes.size() < kSharedBytesMin) {
     cell->set_value(bytes.span(), std::move(actors));
   } else {

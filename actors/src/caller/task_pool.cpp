@@ -20,12 +20,12 @@ constexpr Duration kIdleTime = 200ms;
 constexpr Duration kRefusalTime = 20ms;  // pause before leases are asked for again
 
 bool may_run_again(const CellHandle& task) {
-  return task->call().attempt < task->call().max_retries && !task->cancelled();
+  return task->call().attempt < task->call().max_retries && !task->call().cancelled();
 }
 
 /// Fails a task that waits. In an earlier attempt a worker that was lost may have begun it.
 void fail(const CellHandle& task, const Error& why) {
-  task->set_error(Error{why}.with_outcome(task->outcome_unsent()));
+  task->set_error(Error{why}.with_outcome(task->call().outcome_unsent()));
 }
 
 }  // namespace
@@ -237,7 +237,7 @@ void TaskPool::on_returned(OutgoingCalls& calls, std::vector<CellHandle> cells, 
       // A thread that cancels a task marks it and then looks for it here. This thread takes a task in unless it is
       // marked. Both hold the lock when they look, so one of the two sees what the other has done.
       const auto left =
-          std::stable_partition(cells.begin(), cells.end(), [](const auto& e) { return !e->cancelled(); });
+          std::stable_partition(cells.begin(), cells.end(), [](const auto& e) { return !e->call().cancelled(); });
       cancelled.assign(left, cells.end());
       waiting_.insert(waiting_.begin(), cells.begin(), left);
       while (Worker* const worker = waiting_.empty() ? nullptr : least_busy()) feed(*worker);

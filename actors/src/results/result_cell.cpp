@@ -1,5 +1,6 @@
 #include "results/result_cell.hpp"
 
+#include <array>
 #include <mutex>
 
 #include <pharos/actors/codec_context.hpp>
@@ -37,11 +38,7 @@ void set_part(ResultCell& cell, const CellHandle& whole, const Encoded& value, s
                            whole->remakable());
   }
   auto owner = value.owner != nullptr ? value.owner : std::make_shared<const CellHandle>(whole);
-  if (count) {
-    cell.set_elements(*count, Bytes{std::move(owner), part}, std::move(actors));
-  } else {
-    cell.set_value(Bytes{std::move(owner), part}, std::move(actors));
-  }
+  cell.set_value(Bytes{std::move(owner), part}, std::move(actors), count);
 }
 
 // The cells of the parts into which a result will be split.
@@ -102,14 +99,8 @@ struct Parts {
 
 }  // namespace
 
-std::byte* ResultCell::large_room(std::size_t size) {
-  large_ = std::make_unique_for_overwrite<std::byte[]>(size);
-  return large_.get();
-}
-
 void ResultCell::complete() {
-  if (kept_ != nullptr) [[unlikely]]
-    kept_.reset();
+  call_.let_go();
   if ((room_->complete(word_) & WaitingRoom::kWatched) == 0) return;
   std::unique_ptr<std::vector<Watch>> watchers;
   {
@@ -182,7 +173,9 @@ Result<Encoded> ResultCell::wait(Deadline deadline) {
   }
   if (ready()) {
     if (error_ != nullptr) return *error_;
-    return value(deadline);
+    if (elsewhere_ == nullptr) [[likely]]
+      return Encoded{{}, arguments()};
+    return value_elsewhere(deadline);
   }
   if (const auto* const running = actors::RunningCall::of_this_thread(); running != nullptr && running->cancelled()) {
     return Error{ErrorCode::kCancelled, "the call that waited for this result was cancelled",
@@ -235,8 +228,8 @@ async::Async<std::shared_ptr<const void>> until_ready(CellHandle cell) {
   if (!cell) throw_error(moved_from());
   if (cell->ready() && cell->stored() == nullptr) [[likely]]
     co_return nullptr;
-  cell->flush();
-  const auto note = cell->note_coroutine();
+  cell->room().flush();
+  const actors::WaitingThreads::Note note{cell->room().threads(), *cell, actors::WaitingThreads::Who::kCoroutine};
   async::Completion<std::shared_ptr<const void>> readable;
   cell->when_readable([readable](std::shared_ptr<const void> kept) mutable { readable.complete(std::move(kept)); });
   auto kept = co_await readable.wait(Deadline::never());

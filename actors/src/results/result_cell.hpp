@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +17,8 @@
 #include <pharos/wire/bytes.hpp>
 #include <pharos/wire/frame.hpp>
 
+#include "results/cell_call.hpp"
+#include "results/small_bytes.hpp"
 #include "results/waiting_room.hpp"
 
 namespace pharos::detail {
@@ -41,23 +42,12 @@ struct Remakable {
 /// One result. It is pending first, with the call that will bring it; then it is ready for ever, with a value or an
 /// error. Its Refs and the call share it by reference counts. Small arguments are stored in the cell, and later a small
 /// value in their place, so that a call allocates nothing but its cell.
-/// Threads: only the object that is about to send the call (a OutgoingCalls, TaskPool or Caller) uses the call and its
+/// Threads: only the object that is about to send the call (an OutgoingCalls, a TaskPool or Caller) uses the call and its
 /// arguments; everything else may be used from any thread. A cell may outlive its Runtime, whose end fails the calls of
 /// pending cells with kRuntimeStopped.
 class ResultCell {
  public:
-  /// The call that brings the result. Kept while the result is pending, so that the call can be sent, and sent again.
-  struct Call {
-    wire::FrameKind kind = wire::FrameKind::kCall;
-    std::uint8_t attempt = 0;
-    std::uint8_t flags = wire::kNoFlags;  ///< wire::FrameFlags of the arguments
-    std::uint8_t max_retries = 0;         ///< how often the call may be run again; a task also by another worker
-    bool unordered = false;               ///< the call need not wait for earlier ones whose arguments are not ready
-    std::uint32_t function = 0;
-    std::uint32_t retry_on = 0;  ///< exceptions for which the call is run again: 1 + their index in the table; 0: none
-    TraceId trace;
-    Deadline deadline = Deadline::never();
-  };
+  using Call = CallDescription;
 
   static CellHandle make(std::shared_ptr<actors::WaitingRoom> room) {
     return CellHandle{new ResultCell{std::move(room)}};
@@ -76,66 +66,44 @@ class ResultCell {
   }
 
   void set_call(const Call& call, const Encoder& arguments) {
-    call_ = call;
-    store(arguments);
+    call_.set(call);
+    bytes_.assign(arguments);
   }
   /// Sets the call without its arguments, which wait for other results. The call must not be sent before
   /// complete_arguments().
   void set_call(const Call& call) {
-    call_ = call;
-    awaits_arguments_.store(true, std::memory_order_relaxed);
+    call_.set(call);
+    call_.await_arguments();
   }
   void complete_arguments(const Encoder& arguments) {
-    store(arguments);
-    awaits_arguments_.store(false, std::memory_order_release);
+    bytes_.assign(arguments);
+    call_.note_complete();
   }
-  /// Keeps `kept` alive until the result is ready. Only before the call is sent.
-  void keep(std::shared_ptr<const void> kept) {
-    if (kept_ == nullptr) kept_ = std::make_unique<Kept>();
-    kept_->all.push_back(std::move(kept));
-  }
-  /// The same for an object to which the arguments refer directly, and not through a Ref.
-  void keep_argument(std::shared_ptr<object_store::Object> object) {
-    keep(object);
-    kept_->own_arguments.push_back(std::move(object));
-  }
-  std::span<const std::shared_ptr<object_store::Object>> own_arguments() const {
-    if (kept_ == nullptr) return {};
-    return kept_->own_arguments;
-  }
-  /// Marks the call as cancelled: the pool or link that has it does not send it again.
-  void note_cancelled() { cancelled_.store(true); }
-  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
-  bool awaits_arguments() const { return awaits_arguments_.load(std::memory_order_acquire); }
-  Call& call() { return call_; }
-  const Call& call() const { return call_; }
-  /// The outcome of a call that fails while it is not sent. kUnknown if an earlier attempt was sent and may have run.
-  Outcome outcome_unsent() const { return call_.attempt == 0 ? Outcome::kNotStarted : Outcome::kUnknown; }
-  std::span<const std::byte> arguments() const { return {large_ != nullptr ? large_.get() : inline_.data(), size_}; }
+  CellCall& call() { return call_; }
+  const CellCall& call() const { return call_; }
+  /// Returns the arguments of the call while the result is pending; afterwards the value, if it is stored in the cell.
+  std::span<const std::byte> arguments() const { return bytes_.span(); }
 
   bool ready() const { return word_.load(std::memory_order_acquire) == actors::WaitingRoom::kReady; }
 
   // Each of the following functions completes the cell. Only the first completion has an effect. `actors` are the
   // handles that the value contains.
   void set_value(std::span<const std::byte> bytes) {
-    if (!begin_to_complete()) return;
-    if (!bytes.empty()) {
-      std::memcpy(room_for(bytes.size()), bytes.data(), bytes.size());
-    } else {
-      size_ = 0;
-    }
+    if (!claim()) return;
+    std::byte* const room = bytes_.make_room(bytes.size());
+    if (!bytes.empty()) std::memcpy(room, bytes.data(), bytes.size());
     complete();
   }
   void set_value(std::span<const std::byte> bytes, ActorHandles actors) {
-    if (!begin_to_complete()) return;
+    if (!claim()) return;
     keep(std::move(actors));
-    std::ranges::copy(bytes, room_for(bytes.size()));
+    std::ranges::copy(bytes, bytes_.make_room(bytes.size()));
     complete();
   }
   void set_value(const Encoder& value, ActorHandles actors) {
-    if (!begin_to_complete()) return;
+    if (!claim()) return;
     keep(std::move(actors));
-    store(value);
+    bytes_.assign(value);
     complete();
   }
   /// A value that is an object of the store, or a part of one.
@@ -150,35 +118,29 @@ class ResultCell {
   }
   /// If there is a count, the value is the count and then these bytes, which are its elements.
   void set_stored(Stored stored, std::optional<std::uint64_t> count, ActorHandles actors, Remakable remakable) {
-    if (!begin_to_complete()) return;
+    if (!claim()) return;
     keep(std::move(actors));
     elsewhere().stored = std::move(stored);
     elsewhere_->count = count;
     elsewhere_->remakable = std::move(remakable);
     complete();
   }
-  /// The value is a count and these elements. The cell keeps their owner alive.
-  void set_elements(std::uint64_t count, Bytes elements, ActorHandles actors) {
-    if (!begin_to_complete()) return;
+  /// The value is these bytes, which are not copied. The cell keeps their owner alive. If there is a count, the value
+  /// is the count and then these bytes, which are its elements.
+  void set_value(Bytes part, ActorHandles actors, std::optional<std::uint64_t> count = std::nullopt) {
+    if (!claim()) return;
     keep(std::move(actors));
     elsewhere().count = count;
-    elsewhere_->bytes = std::move(elements);
-    complete();
-  }
-  /// The value is these bytes, which are not copied. The cell keeps their owner alive.
-  void set_value(Bytes part, ActorHandles actors) {
-    if (!begin_to_complete()) return;
-    keep(std::move(actors));
-    elsewhere().bytes = std::move(part);
+    elsewhere_->bytes = std::move(part);
     complete();
   }
   void set_error(Error error) {
-    if (begin_to_complete()) fail_claimed(std::move(error));
+    if (claim()) fail_claimed(std::move(error));
   }
 
   /// Reserves the completion for the caller, which then calls fail_claimed(). Returns false if the cell is complete, or
   /// if another thread is about to complete it.
-  bool claim() { return begin_to_complete(); }
+  bool claim() { return !completed_.exchange(true, std::memory_order_acq_rel); }
   void fail_claimed(Error error) {
     // This attempt has not started, but an earlier one may have.
     if (call_.attempt != 0 && error.outcome() == Outcome::kNotStarted) {
@@ -217,19 +179,12 @@ class ResultCell {
   /// that this thread may be running.
   void park(Deadline deadline) { room_->wait(word_, deadline); }
 
-  /// Writes the calls that are queued, among them perhaps the one that brings this result.
-  void flush() { room_->flush(); }
+  /// Returns the room where threads wait for this result. It outlives the cell.
+  actors::WaitingRoom& room() { return *room_; }
 
   /// Returns the object store for a large value of this cell. Null if the Runtime has ended; the value then goes to
   /// private memory.
   std::shared_ptr<actors::LargeValues> large_values() const;
-  /// While the note lives, a coroutine is listed as waiting for this result.
-  actors::WaitingThreads::Note note_coroutine() {
-    return {room_->threads(), *this, actors::WaitingThreads::Who::kCoroutine};
-  }
-
-  /// While the note lives, this thread is listed as waiting for this result, or for room to send its call.
-  actors::WaitingThreads::Note note_thread() { return {room_->threads(), *this}; }
 
   /// Runs `then` once the cell is ready, on the thread that completes it; if it is ready already, at once on this
   /// thread. `then` must be quick, and must take no lock that is held while cells are completed. `watcher` names the
@@ -251,15 +206,6 @@ class ResultCell {
 
   explicit ResultCell(std::shared_ptr<actors::WaitingRoom> room) : room_{std::move(room)} {}
 
-  void store(const Encoder& encoded) { encoded.copy_to(room_for(encoded.size())); }
-  std::byte* room_for(std::size_t size) {
-    size_ = size;
-    if (size > inline_.size()) [[unlikely]]
-      return large_room(size);
-    large_.reset();
-    return inline_.data();
-  }
-  std::byte* large_room(std::size_t size);
   /// The parts of a value that are not stored in the cell itself.
   struct Elsewhere {
     Stored stored;                       // the value, if there is an object
@@ -277,36 +223,21 @@ class ResultCell {
     return *elsewhere_;
   }
 
-  Result<Encoded> value(Deadline deadline) const {
-    if (elsewhere_ == nullptr) [[likely]]
-      return Encoded{{}, arguments()};
-    return value_elsewhere(deadline);
-  }
   Result<Encoded> value_elsewhere(Deadline deadline) const;
   Result<Encoded> made_again(const Error& why, Deadline deadline) const;
-  bool begin_to_complete() { return !completed_.exchange(true, std::memory_order_acq_rel); }
   void complete();
   void add_watch(Watch watch);
 
   std::atomic<std::uint32_t> references_ = 1;
   std::atomic<std::uint32_t> word_ = actors::WaitingRoom::kPending;
   std::shared_ptr<actors::WaitingRoom> room_;
-  Call call_;
-  std::atomic<bool> awaits_arguments_ = false;
-  std::atomic<bool> cancelled_ = false;
+  CellCall call_;
   std::atomic<bool> completed_ = false;  // set by the thread that completes the cell, before the cell is ready
-  std::size_t size_ = 0;
-  std::unique_ptr<std::byte[]> large_;
   std::unique_ptr<Elsewhere> elsewhere_;
   std::unique_ptr<Error> error_;
   std::unique_ptr<std::vector<Watch>> watchers_;
   std::unique_ptr<async::Callback> on_cancel_;
-  struct Kept {
-    std::vector<std::shared_ptr<const void>> all;
-    std::vector<std::shared_ptr<object_store::Object>> own_arguments;  // those of keep_argument()
-  };
-  std::unique_ptr<Kept> kept_;
-  std::array<std::byte, 48> inline_;
+  SmallBytes bytes_;  // first the arguments, then the value
 };
 
 }  // namespace pharos::detail

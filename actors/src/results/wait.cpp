@@ -150,7 +150,7 @@ CellHandle first_ready(const std::vector<CellHandle>& cells) {
   CellHandle made = cells.front().offspring();
   const auto first = std::make_shared<First>();
   first->cell = &*made;
-  made->keep(std::make_shared<Watching>(first, cells));
+  made->call().keep(std::make_shared<Watching>(first, cells));
   for (std::size_t i = 0; i < cells.size(); ++i) {
     cells[i].when_ready(
         [first, i] {

@@ -58,7 +58,7 @@ void Running::wait(detail::ResultCell& cell, async::Deadline deadline) {
 }
 
 bool Running::cancelled() const {
-  if (in_place_of_ != nullptr && in_place_of_->cancelled()) return true;
+  if (in_place_of_ != nullptr && in_place_of_->call().cancelled()) return true;
   return origin_ != nullptr && origin_->cancelled(number_);
 }
 
