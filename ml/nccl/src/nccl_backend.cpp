@@ -458,7 +458,7 @@ Result<void> NcclBackend::check() {
 
 namespace {
 
-[[maybe_unused]] const bool is_offered = (detail::offer_on_gpu(&on_gpu), true);
+[[maybe_unused]] const bool is_registered = (detail::register_on_gpu(&on_gpu), true);
 
 }  // namespace
 
