@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <new>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "checkpoint_folder.hpp"
 #include "scarce_memory.hpp"
@@ -134,6 +136,37 @@ INSTANTIATE_TEST_SUITE_P(Ranks, NoMemory,
                            return std::string{chosen.param.shortage == Shortage::kOnce ? "once" : "lasting"} + "_at_" +
                                   std::to_string(chosen.param.victim) + "_of_" + std::to_string(chosen.param.ranks);
                          });
+
+// The other ranks hear of it when all ranks meet, instead of waiting for that rank's part.
+TEST_F(CheckpointFolder, OfAStateThatOneRankCannotCopyIsOneFailedSaveAndNoOther) {
+  constexpr std::size_t kState = std::size_t{1} << 20;  // bytes of each rank; everything else takes less
+  run_processes(2, {}, [&](Communicator& ranks) {
+    std::vector<std::byte> bytes(kState);
+    State state;
+    state.add({.name = "state of rank " + std::to_string(ranks.rank()),
+               .dtype = DType::kU8,
+               .shape = {kState},
+               .bytes = std::span{bytes}});
+    Checkpoints checkpoints{ranks, options()};
+    if (ranks.rank() == 1) begin_shortage(Shortage::kOnce, 0, kState);
+    bool has_thrown = false;
+    try {
+      checkpoints.save(state, {.step = 1});
+    } catch (const std::bad_alloc&) {
+      has_thrown = true;
+    }
+    EXPECT_EQ(has_thrown, ranks.rank() == 1);
+    if (ranks.rank() == 1) {
+      EXPECT_TRUE(end_shortage());
+    }
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_SAYS(message_of<FailedPrecondition>([&] { checkpoints.finish(); }), "rank 1 could not write its part");
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds{10});
+    checkpoints.save(state, {.step = 2});
+    checkpoints.finish();
+    EXPECT_EQ(saved().front().moment.step, 2U);
+  });
+}
 
 /// So many tensors that reading their descriptions takes memory.
 class ManyTensors {

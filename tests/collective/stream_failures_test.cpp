@@ -161,7 +161,7 @@ TEST(StreamForming, EndsWhenARankDiesThatWasThereAlready) {
   std::thread dying{[&] {
     auto socket = net::connect_to(address, Deadline::in(5s));
     ASSERT_TRUE(socket);
-    ASSERT_TRUE(net::initiate(socket->get(), key, {net::Role::kWorker, StreamBackend::kStreams}, Deadline::in(5s)));
+    ASSERT_TRUE(net::initiate(socket->get(), key, {net::Role::kWorker, PeerSockets::kStreams}, Deadline::in(5s)));
   }};
   const auto begin = std::chrono::steady_clock::now();
   const auto backend = StreamBackend::make(*first, {3, address.to_string()}, key, 0, {.timeout = 20s});
@@ -241,10 +241,10 @@ TEST(StreamStrangers, BytesThatMakeNoSenseEndTheGroupAndAllocateNothing) {
   for (const StreamMessage& message : nonsense) {
     std::thread stranger{[&] {
       std::vector<Fd> sockets;
-      for (std::uint32_t stream = 0; stream < StreamBackend::kStreams; ++stream) {
+      for (std::uint32_t stream = 0; stream < PeerSockets::kStreams; ++stream) {
         auto socket = net::connect_to(address, Deadline::in(5s));
         ASSERT_TRUE(socket);
-        const net::Identity self{net::Role::kWorker, StreamBackend::kStreams + stream};
+        const net::Identity self{net::Role::kWorker, PeerSockets::kStreams + stream};
         ASSERT_TRUE(net::initiate(socket->get(), key, self, Deadline::in(5s)));
         sockets.push_back(*std::move(socket));
       }

@@ -226,7 +226,7 @@ TEST(PlateauTest, EndsWhenTheLastReportsAreAlike) {
 
 TEST(PbtTest, TheWorstGoOnAsCopiesOfTheBestNearby) {
   const Space space{{"rate", log_uniform(1e-4, 1)}, {"width", integers(8, 64)}, {"kind", choice({"a", "b", "c"})}};
-  const auto scheduler = pbt(space, {.seed = 3, .interval = 2, .share = 0.25, .anew = 0, .change = 1.5});
+  const auto scheduler = pbt(space, {.seed = 3, .interval = 2, .share = 0.25, .redraw_probability = 0, .change = 1.5});
   const auto params = [](std::uint64_t trial) {
     return Params{{"rate", 0.01 * static_cast<double>(trial + 1)}, {"width", 32}, {"kind", "b"}};
   };
@@ -252,11 +252,24 @@ TEST(PbtTest, TheWorstGoOnAsCopiesOfTheBestNearby) {
   EXPECT_EQ(copied, (std::set<std::uint64_t>{6, 7}));
 }
 
+TEST(PbtTest, ANumberOfZeroMoves) {
+  const Space space{{"x", uniform(-1, 1)}, {"least", uniform(0, 10)}};
+  const auto scheduler = pbt(space, {.seed = 3, .interval = 1, .share = 0.5, .redraw_probability = 0, .change = 1.25});
+  for (const std::uint64_t trial : {0, 1}) scheduler->began(trial, {{"x", 0.0}, {"least", 0.0}});
+  scheduler->report(0, 1, 0);
+  const auto decision = scheduler->report(1, 1, 1);
+  ASSERT_EQ(decision.kind, Kind::kCopy);
+  EXPECT_DOUBLE_EQ(std::abs(decision.params.get<double>("x")), 0.5);
+  const double least = decision.params.get<double>("least");
+  EXPECT_TRUE(least == 0 || least == 2.5) << least;  // it does not leave its range
+  EXPECT_TRUE(space.check(decision.params));
+}
+
 // The toy problem of the article: a trial optimises a surrogate that leaves one of two parameters out, and reports the
 // true objective. No trial comes far alone.
 TEST(PbtTest, FollowsWhatIsGoodNow) {
   const Space space{{"a", uniform(0, 1)}, {"b", uniform(0, 1)}};
-  const auto scheduler = pbt(space, {.seed = 1, .interval = 4, .share = 0.5, .anew = 0.25});
+  const auto scheduler = pbt(space, {.seed = 1, .interval = 4, .share = 0.5, .redraw_probability = 0.25});
   struct Trial {
     Params params;
     double x = 0.9;

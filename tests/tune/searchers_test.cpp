@@ -294,5 +294,33 @@ TEST(RandomSearchTest, DrawsAsTheDomainsSay) {
   EXPECT_NEAR(squares - sum * sum, 4, 0.15);
 }
 
+// A journal has the values of parameters that trials asked for as they ran, and not their domains.
+TEST(Tpe, LearnsFromParametersWhoseDomainItHearsOfOnlyLater) {
+  const Domain domain = uniform(0, 1);
+  const auto searcher = tpe({}, {.seed = 5});
+  for (std::uint64_t trial = 0; trial < 40; ++trial) {
+    const double x = static_cast<double>(trial * 17 % 40) / 40;
+    searcher->began(trial, {});
+    searcher->began(trial, Params{{"x", x}});
+    searcher->tell(trial, {.value = std::abs(x - 0.2)});
+  }
+  for (std::uint64_t trial = 40; trial < 60; ++trial) {
+    EXPECT_NEAR(std::get<double>(searcher->ask(trial, "x", domain)), 0.2, 0.15) << trial;
+  }
+  const Params proposed = searcher->ask(60);
+  ASSERT_NE(proposed.find("x"), nullptr) << "the searcher proposes it itself from now on";
+  EXPECT_NEAR(proposed.get<double>("x"), 0.2, 0.15);
+}
+
+TEST(Tpe, LeavesEarlierValuesOutThatTheDomainDoesNotHold) {
+  const auto searcher = tpe({}, {.seed = 5});
+  for (std::uint64_t trial = 0; trial < 20; ++trial) {
+    searcher->began(trial, Params{{"x", "text"}});
+    searcher->tell(trial, {.value = 1});
+  }
+  const Domain domain = uniform(0, 1);
+  EXPECT_TRUE(domain.holds(searcher->ask(20, "x", domain)));
+}
+
 }  // namespace
 }  // namespace pharos::ml

@@ -88,6 +88,19 @@ TEST(Sweep, EachTrialRunsOnceAndWorkersAreNeverIdle) {
   EXPECT_EQ(results.best().number, least->number);
 }
 
+TEST(Sweep, AGridWithoutASearcherIsTriedCompletely) {
+  const Space space{{"a", grid({1, 2, 3})}, {"b", grid({10, 20})}};
+  const SweepResults results = simulate({.space = space, .steps = 1}, 2, [](const Params&, std::uint64_t, auto&) {
+    return SimulatedStep{.metrics = 0.0, .time = 1s};
+  });
+  std::set<std::pair<int, int>> tried;
+  for (const TrialResult& trial : results.trials()) {
+    tried.emplace(trial.params.get<int>("a"), trial.params.get<int>("b"));
+  }
+  EXPECT_EQ(results.trials().size(), 6U);
+  EXPECT_EQ(tried.size(), 6U);
+}
+
 TEST(Sweep, TheGreatestIsBestWhenThatIsTheGoal) {
   auto options = options_of(20);
   options.goal = Goal::kMaximise;
@@ -409,7 +422,7 @@ struct Kept : testing::Test {
     complete(options);
     SimulatedSlots slots{workers, objective};
     std::size_t waits = 0;
-    return run_sweep(std::move(options), slots, SweepLoop::Existing::kContinued, [&] { return ++waits > waits_max; });
+    return run_sweep(std::move(options), slots, SweepFolder::Existing::kContinued, [&] { return ++waits > waits_max; });
   }
   TunerOptions options(std::uint64_t trials) const {
     TunerOptions options{.space = space_of_one(),

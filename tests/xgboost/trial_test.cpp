@@ -13,7 +13,7 @@ namespace pharos::ml::xgboost {
 namespace {
 
 /// Lets a trial go on until a step, and then gives another verdict.
-class Line final : public detail::TrialLine {
+class Line final : public detail::TrialConnection {
  public:
   Line(std::uint64_t until, Verdict then) : until_{until}, then_{then} {}
 

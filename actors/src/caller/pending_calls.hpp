@@ -15,7 +15,7 @@
 #include <pharos/actors/thrown.hpp>
 #include <pharos/async/executor.hpp>
 #include <pharos/async/unique_function.hpp>
-#include <pharos/object_store/lessee.hpp>
+#include <pharos/object_store/store_client.hpp>
 
 #include "results/large_values.hpp"
 #include "results/result_cell.hpp"

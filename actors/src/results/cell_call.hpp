@@ -10,7 +10,7 @@
 #include <pharos/async/deadline.hpp>
 #include <pharos/base/error.hpp>
 #include <pharos/base/id.hpp>
-#include <pharos/object_store/lessee.hpp>
+#include <pharos/object_store/store_client.hpp>
 #include <pharos/wire/frame.hpp>
 
 namespace pharos::detail {

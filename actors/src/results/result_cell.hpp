@@ -42,9 +42,9 @@ struct Remakable {
 /// One result. It is pending first, with the call that will bring it; then it is ready for ever, with a value or an
 /// error. Its Refs and the call share it by reference counts. Small arguments are stored in the cell, and later a small
 /// value in their place, so that a call allocates nothing but its cell.
-/// Threads: only the object that is about to send the call (an OutgoingCalls, a TaskPool or Caller) uses the call and its
-/// arguments; everything else may be used from any thread. A cell may outlive its Runtime, whose end fails the calls of
-/// pending cells with kRuntimeStopped.
+/// Threads: only the object that is about to send the call (an OutgoingCalls, a TaskPool or Caller) uses the call and
+/// its arguments; everything else may be used from any thread. A cell may outlive its Runtime, whose end fails the
+/// calls of pending cells with kRuntimeStopped.
 class ResultCell {
  public:
   using Call = CallDescription;

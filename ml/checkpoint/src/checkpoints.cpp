@@ -75,22 +75,16 @@ class Checkpoints::Core {
     if (rank_ == 0) writer_.expect(job->name());  // must come before any rank makes the folder
     job->id = text_of_first(ranks_, job->id);
     const bool some_wait = meet_at(moment, hash_of_shared(state));
-    std::vector<std::vector<std::byte>> values;
-    const std::vector<StateSource> sources = sources_of(state, ranks_.rank(), ranks_.size(), values);
-    std::size_t bytes = 0;
-    for (const StateSource& each : sources) bytes += each.bytes.size();
-    if (some_wait) wait_together([this] { return writer_.wait_for_room(kHearTime); });
-    job->copy = writer_.copy_of(bytes);
-    std::byte* to = job->copy->span().data();
-    job->part.file = part_file_name(ranks_.rank());
-    for (const StateSource& each : sources) {
-      if (!each.bytes.empty()) std::memcpy(to, each.bytes.data(), each.bytes.size());
-      to += each.bytes.size();
-      job->part.entries.push_back(each.entry);
+    job->number = writer_.begin();
+    try {
+      copy(state, *job, some_wait);
+    } catch (...) {
+      writer_.give_up_own(*job);
+      throw;
     }
     failpoint(failpoints::kStateCopied);
+    last_bytes_ = job->copy->span().size();
     writer_.write(std::move(job));
-    last_bytes_ = bytes;
     last_stall_ = now() - began;
   }
 
@@ -157,6 +151,24 @@ class Checkpoints::Core {
     if (!tidied)
       log(LogLevel::kWarn, "a step before or after writing a checkpoint failed",
           {kv("why", tidied.error().to_string())});
+  }
+
+  /// Copies what this rank saves, when there is memory for another copy on all ranks.
+  void copy(const State& state, Save& job, bool some_wait) {
+    std::vector<std::vector<std::byte>> values;
+    const std::vector<StateSource> sources = sources_of(state, ranks_.rank(), ranks_.size(), values);
+    std::size_t bytes = 0;
+    for (const StateSource& each : sources) bytes += each.bytes.size();
+    if (some_wait) wait_together([this] { return writer_.wait_for_room(kHearTime); });
+    job.copy = writer_.copy_of(bytes);
+    std::byte* to = job.copy->span().data();
+    job.part.file = part_file_name(ranks_.rank());
+    job.begun = begun_name(job.name());
+    for (const StateSource& each : sources) {
+      if (!each.bytes.empty()) std::memcpy(to, each.bytes.data(), each.bytes.size());
+      to += each.bytes.size();
+      job.part.entries.push_back(each.entry);
+    }
   }
 
   // ---- Agreement between ranks

@@ -55,13 +55,6 @@ void log_failed(const Save& save, const Error& why) {
   }
 }
 
-template <class T>
-std::vector<T> with_room_for(std::size_t count) {
-  std::vector<T> values;
-  values.reserve(count);
-  return values;
-}
-
 std::string failed_name(std::uint32_t rank) {
   return part_text_name(rank) + ".failed";
 }
@@ -94,13 +87,10 @@ Result<RankPart> part_of(const fs::path& folder, std::uint32_t rank) {
 }  // namespace
 
 SaveWriter::SaveWriter(std::uint32_t rank, std::uint32_t ranks, const CheckpointOptions& options)
-    : rank_{rank},
-      ranks_{ranks},
-      options_{options},
-      spare_(with_room_for<std::unique_ptr<StateCopy>>(kUnderWayMax)),
-      unsaid_of_(ranks),
-      left_(with_room_for<std::string>(kLeftMax)),
-      thread_{[this] { run(); }} {}
+    : rank_{rank}, ranks_{ranks}, options_{options}, unsaid_of_(ranks), leftovers_{options.folder} {
+  spare_.reserve(kUnderWayMax);
+  thread_ = std::thread{[this] { run(); }};
+}
 
 SaveWriter::~SaveWriter() {
   {
@@ -128,14 +118,25 @@ std::unique_ptr<StateCopy> SaveWriter::copy_of(std::size_t bytes) {
   return copy;
 }
 
+std::uint64_t SaveWriter::begin() {
+  const std::lock_guard lock{mutex_};
+  return ++begun_;
+}
+
 void SaveWriter::write(std::unique_ptr<Save> save) {
-  save->begun = begun_name(save->name());
   {
     const std::lock_guard lock{mutex_};
-    save->number = ++begun_;
     saves_.push_back(std::move(save));
   }
   changed_.notify_all();
+}
+
+void SaveWriter::give_up_own(const Save& save) {
+  {
+    const std::lock_guard lock{mutex_};
+    unsaid_ = save.number;  // rank 0 hears of this when all ranks meet
+  }
+  if (rank_ == 0) leftovers_.add(begun_name(save.name()));
 }
 
 bool SaveWriter::has_room() const {
@@ -205,8 +206,7 @@ Result<void> SaveWriter::enter(const std::string& id) {
 }
 
 void SaveWriter::expect(const std::string& name) {
-  const std::lock_guard lock{mutex_};
-  if (!has_looked_for_left_) expected_.insert(begun_name(name));
+  leftovers_.expect(begun_name(name));
 }
 
 void SaveWriter::knows(const std::vector<std::string>& names) {
@@ -227,7 +227,7 @@ void SaveWriter::run() {
     lock.unlock();
     auto written = caught([&] { return write_out(*save); }, std::move(save->no_memory));
     if (!written) log_failed(*save, written.error());
-    if (!written && rank_ == 0) leave(*save);
+    if (!written && rank_ == 0) leftovers_.add(std::move(save->begun));
     lock.lock();
     // Rank 0 hears of this when all ranks meet.
     if (!written && !save->is_said) unsaid_ = save->number;
@@ -241,7 +241,7 @@ void SaveWriter::run() {
 Result<void> SaveWriter::write_out(Save& save) {
   auto own = caught([&] { return may_write(save); });
   if (own && rank_ == 0) {
-    const auto removed = caught([&] { return remove_left(); });
+    const auto removed = caught([&] { return leftovers_.remove_all(); });
     if (!removed) log_around(removed.error());
   }
   const fs::path folder = options_.folder / save.begun;
@@ -438,33 +438,6 @@ Result<void> SaveWriter::remove_old(const std::string& newest) const {
     failpoint(failpoints::kOldRemoved);
     PHAROS_TRY_VOID(remove_checkpoint(options_.folder, name));
   }
-  return {};
-}
-
-// Remembers the folder of a save that has failed. Must not allocate memory.
-void SaveWriter::leave(Save& save) {
-  if (left_.size() == left_.capacity()) left_.erase(left_.begin());
-  left_.push_back(std::move(save.begun));
-}
-
-// Removes what earlier processes have left, when this process saves for the first time. It is not done earlier, because
-// a process that only loads may use the folder of a training that saves; a lock would not distinguish the two on all
-// disks that machines share. Also removes what ranks have written to saves that have failed since.
-Result<void> SaveWriter::remove_left() {
-  if (!has_looked_for_left_) {
-    PHAROS_TRY(const std::vector<std::string> found, incomplete_in(options_.folder));
-    const std::lock_guard lock{mutex_};
-    for (const std::string& each : found) {
-      if (!expected_.contains(each)) left_.push_back(each);
-    }
-    expected_.clear();
-    has_looked_for_left_ = true;
-  }
-  for (const std::string& each : left_) {
-    const auto removed = remove_checkpoint(options_.folder, each);
-    if (!removed) log_around(removed.error());
-  }
-  if (left_.size() > kLeftMax) left_.erase(left_.begin(), left_.end() - kLeftMax);
   return {};
 }
 

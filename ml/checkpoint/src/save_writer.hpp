@@ -18,6 +18,7 @@
 #include <pharos/ml/checkpoints.hpp>
 
 #include "folder_owner.hpp"
+#include "leftovers.hpp"
 #include "manifest.hpp"
 #include "save.hpp"
 
@@ -37,8 +38,12 @@ class SaveWriter {
   /// Returns memory for a copy of this many bytes: the memory of an earlier save if it has the same size, because that
   /// is warm.
   std::unique_ptr<StateCopy> copy_of(std::size_t bytes);
-  /// Queues a save. The caller must have checked that there is room.
+  /// Returns the number of the next save. All ranks call it for each save, whether they can copy their state or not.
+  std::uint64_t begin();
+  /// Queues a save that has its number. The caller must have checked that there is room.
   void write(std::unique_ptr<Save> save);
+  /// This rank cannot write the save, because it could not copy its state.
+  void give_up_own(const Save& save);
 
   bool has_room() const;
   /// Waits at most this long for room, and returns whether there is room.
@@ -84,12 +89,9 @@ class SaveWriter {
   Error never_came(std::uint32_t rank) const;
   Result<std::vector<std::string>> later_than(const std::string& name);
   Result<void> remove_old(const std::string& newest) const;
-  void leave(Save& save);
-  Result<void> remove_left();
 
   static constexpr std::size_t kUnderWayMax = 2;
   static constexpr Duration kEndTime = std::chrono::seconds{10};
-  static constexpr std::size_t kLeftMax = 8;
 
   const std::uint32_t rank_;
   const std::uint32_t ranks_;
@@ -107,14 +109,11 @@ class SaveWriter {
   std::uint64_t given_up_ = 0;  // for saves up to this number other ranks are not waited for
   std::uint64_t unsaid_ = 0;
   std::vector<std::uint64_t> unsaid_of_;
-  std::set<std::string> expected_;  // names that remove_left() must not take for leftovers
-  bool has_looked_for_left_ = false;
   std::set<std::string> known_;  // checkpoints that this process has found or made
 
   std::optional<FolderOwner> owner_;  // at rank 0, set before the first save
-  // Used by the thread alone.
-  std::vector<std::string> left_;  // leftovers that are removed before the next save
-  std::thread thread_;             // the last member, because the thread uses the others
+  Leftovers leftovers_;               // at rank 0
+  std::thread thread_;                // the last member, because the thread uses the others
 };
 
 }  // namespace pharos::ml

@@ -20,15 +20,15 @@ namespace {
 
 constexpr Duration kLookTime = std::chrono::milliseconds{100};
 
-std::atomic<OnGpu> on_gpu_offered{nullptr};
+std::atomic<OnGpu> on_gpu_registered{nullptr};
 
 }  // namespace
 
-void offer_on_gpu(OnGpu make) {
-  on_gpu_offered = make;
+void register_on_gpu(OnGpu make) {
+  on_gpu_registered = make;
 }
-OnGpu offered_on_gpu() {
-  return on_gpu_offered;
+OnGpu registered_on_gpu() {
+  return on_gpu_registered;
 }
 
 std::shared_ptr<Work> Core::begin(const Operation& operation, const Places& places) {
@@ -175,16 +175,16 @@ std::uint64_t Communicator::bytes_sent() const {
   return core_->backend().bytes_sent();
 }
 
-std::size_t Communicator::elements_in(DType dtype, std::size_t bytes) {
-  if (bytes % size_of(dtype) != 0) {
+namespace {
+
+std::size_t elements_in(DType dtype, std::span<const std::byte> data) {
+  if (data.size() % size_of(dtype) != 0) {
     detail::refuse(
-        std::to_string(bytes) + " bytes are not a whole number of elements of " + std::string{to_string(dtype)},
+        std::to_string(data.size()) + " bytes are not a whole number of elements of " + std::string{to_string(dtype)},
         "Give a multiple of " + std::to_string(size_of(dtype)) + '.');
   }
-  return bytes / size_of(dtype);
+  return data.size() / size_of(dtype);
 }
-
-namespace {
 
 void check_reduction(DType dtype, Reduction reduction) {
   if (reduction != Reduction::kMean || is_real(dtype)) return;
@@ -201,25 +201,27 @@ void check_pieces(std::size_t from, std::size_t to, std::uint32_t ranks) {
 
 }  // namespace
 
-Pending Communicator::all_reduce(DType dtype, Reduction reduction, std::byte* data, std::size_t count) {
+Pending Communicator::begin_all_reduce(DType dtype, std::span<std::byte> data, Reduction reduction) {
   check_reduction(dtype, reduction);
+  const std::size_t count = elements_in(dtype, data);
   const Operation operation{.kind = Kind::kAllReduce, .dtype = dtype, .reduction = reduction, .count = count};
-  return {core_, core_->begin(operation, {data, data})};
+  return {core_, core_->begin(operation, {data.data(), data.data()})};
 }
 
-Pending Communicator::reduce_scatter(DType dtype, Reduction reduction, const std::byte* from, std::size_t from_count,
-                                     std::byte* to, std::size_t to_count) {
+Pending Communicator::begin_reduce_scatter(DType dtype, std::span<const std::byte> from, std::span<std::byte> to,
+                                           Reduction reduction) {
   check_reduction(dtype, reduction);
-  check_pieces(from_count, to_count, size());
-  const Operation operation{.kind = Kind::kReduceScatter, .dtype = dtype, .reduction = reduction, .count = from_count};
-  return {core_, core_->begin(operation, {from, to})};
+  const std::size_t count = elements_in(dtype, from);
+  check_pieces(count, elements_in(dtype, to), size());
+  const Operation operation{.kind = Kind::kReduceScatter, .dtype = dtype, .reduction = reduction, .count = count};
+  return {core_, core_->begin(operation, {from.data(), to.data()})};
 }
 
 Pending Communicator::begin_reduce_scatter(DType dtype, std::span<std::byte> from, std::span<const Elsewhere> own,
                                            std::span<std::byte> to, Reduction reduction) {
   check_reduction(dtype, reduction);
-  const std::size_t count = elements_in(dtype, from.size());
-  check_pieces(count, elements_in(dtype, to.size()), size());
+  const std::size_t count = elements_in(dtype, from);
+  check_pieces(count, elements_in(dtype, to), size());
   std::size_t end = 0;
   for (const Elsewhere& each : own) {
     if (each.begin < end || each.begin > to.size() || each.bytes.size() > to.size() - each.begin) {
@@ -228,8 +230,8 @@ Pending Communicator::begin_reduce_scatter(DType dtype, std::span<std::byte> fro
                          " lies outside of the piece or overlaps the part before",
                      "Give parts inside of the piece, in the order of their offsets, without overlaps.");
     }
-    static_cast<void>(elements_in(dtype, each.begin));
-    static_cast<void>(elements_in(dtype, each.bytes.size()));
+    static_cast<void>(elements_in(dtype, to.first(each.begin)));
+    static_cast<void>(elements_in(dtype, each.bytes));
     end = each.begin + each.bytes.size();
   }
   if (!core_->backend().works_on(from)) {
@@ -241,56 +243,69 @@ Pending Communicator::begin_reduce_scatter(DType dtype, std::span<std::byte> fro
   return {core_, core_->begin(operation, {from.data(), to.data(), own})};
 }
 
-Pending Communicator::all_gather(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to,
-                                 std::size_t to_count) {
+Pending Communicator::begin_all_gather(DType dtype, std::span<const std::byte> from, std::span<std::byte> to) {
+  const std::size_t from_count = elements_in(dtype, from);
+  const std::size_t to_count = elements_in(dtype, to);
   if (to_count != from_count * size()) {
     detail::refuse("all_gather() cannot go from " + std::to_string(from_count) + " elements to " +
                        std::to_string(to_count) + " with " + std::to_string(size()) + " ranks",
                    "`to` must have size() times as many elements as `from`.");
   }
-  return {core_, core_->begin({.kind = Kind::kAllGather, .dtype = dtype, .count = from_count}, {from, to})};
+  const Operation operation{.kind = Kind::kAllGather, .dtype = dtype, .count = from_count};
+  return {core_, core_->begin(operation, {from.data(), to.data()})};
 }
 
-Pending Communicator::broadcast(DType dtype, std::byte* data, std::size_t count, std::uint32_t root) {
+Pending Communicator::begin_broadcast(DType dtype, std::span<std::byte> data, std::uint32_t root) {
   if (root >= size()) detail::refuse("there is no rank " + std::to_string(root), "Ranks begin with 0.");
-  const Operation operation{
-      .kind = Kind::kBroadcast, .dtype = dtype, .root = static_cast<std::uint16_t>(root), .count = count};
-  return {core_, core_->begin(operation, {data, data})};
+  const Operation operation{.kind = Kind::kBroadcast,
+                            .dtype = dtype,
+                            .root = static_cast<std::uint16_t>(root),
+                            .count = elements_in(dtype, data)};
+  return {core_, core_->begin(operation, {data.data(), data.data()})};
 }
 
-Pending Communicator::all_to_all(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to,
-                                 std::size_t to_count) {
+Pending Communicator::begin_all_to_all(DType dtype, std::span<const std::byte> from, std::span<std::byte> to) {
+  const std::size_t from_count = elements_in(dtype, from);
+  const std::size_t to_count = elements_in(dtype, to);
   if (to_count != from_count || from_count % size() != 0) {
     detail::refuse("all_to_all() cannot go from " + std::to_string(from_count) + " elements to " +
                        std::to_string(to_count) + " with " + std::to_string(size()) + " ranks",
                    "`from` and `to` must have the same number of elements, a multiple of size().");
   }
-  const std::size_t bytes = from_count * size_of(dtype);
-  if (std::less{}(from, to + bytes) && std::less{}(static_cast<const std::byte*>(to), from + bytes)) {
+  const std::byte* const to_end = to.data() + to.size();
+  if (std::less{}(from.data(), to_end) &&
+      std::less{}(static_cast<const std::byte*>(to.data()), from.data() + from.size())) {
     detail::refuse("`from` and `to` of all_to_all() overlap", "Give separate memory for `to`.");
   }
-  return {core_, core_->begin({.kind = Kind::kAllToAll, .dtype = dtype, .count = from_count}, {from, to})};
+  const Operation operation{.kind = Kind::kAllToAll, .dtype = dtype, .count = from_count};
+  return {core_, core_->begin(operation, {from.data(), to.data()})};
 }
 
-Pending Communicator::message(DType dtype, std::uint32_t from, std::uint32_t to, const detail::Places& places,
-                              std::size_t count) {
-  const std::uint32_t other = from == rank() ? to : from;
-  if (other >= size() || other == rank()) {
-    detail::refuse("rank " + std::to_string(rank()) + " cannot exchange messages with rank " + std::to_string(other),
-                   "Give another rank, below size().");
-  }
-  const Operation operation{.kind = Kind::kMessage,
-                            .dtype = dtype,
-                            .root = static_cast<std::uint16_t>(from),
-                            .to = static_cast<std::uint16_t>(to),
-                            .count = count};
-  return {core_, core_->begin(operation, places)};
+namespace {
+
+Operation message(DType dtype, std::uint32_t from, std::uint32_t to, std::size_t count) {
+  return {.kind = Kind::kMessage,
+          .dtype = dtype,
+          .root = static_cast<std::uint16_t>(from),
+          .to = static_cast<std::uint16_t>(to),
+          .count = count};
 }
-Pending Communicator::send(DType dtype, const std::byte* data, std::size_t count, std::uint32_t to) {
-  return message(dtype, rank(), to, {.from = data}, count);
+
+void check_other(std::uint32_t other, std::uint32_t rank, std::uint32_t ranks) {
+  if (other < ranks && other != rank) return;
+  detail::refuse("rank " + std::to_string(rank) + " cannot exchange messages with rank " + std::to_string(other),
+                 "Give another rank, below size().");
 }
-Pending Communicator::receive(DType dtype, std::byte* data, std::size_t count, std::uint32_t from) {
-  return message(dtype, from, rank(), {.to = data}, count);
+
+}  // namespace
+
+Pending Communicator::begin_send(DType dtype, std::span<const std::byte> data, std::uint32_t to) {
+  check_other(to, rank(), size());
+  return {core_, core_->begin(message(dtype, rank(), to, elements_in(dtype, data)), {.from = data.data()})};
+}
+Pending Communicator::begin_receive(DType dtype, std::span<std::byte> data, std::uint32_t from) {
+  check_other(from, rank(), size());
+  return {core_, core_->begin(message(dtype, from, rank(), elements_in(dtype, data)), {.to = data.data()})};
 }
 
 void Communicator::barrier() {
@@ -311,14 +326,11 @@ std::size_t bytes_for(std::size_t elements, std::size_t size) {
 
 }  // namespace
 
-void* Communicator::allocate_bytes(std::size_t elements, std::size_t size) {
-  const auto memory = core_->backend().allocate(bytes_for(elements, size), core_->timeout());
-  if (!memory) throw_error(memory.error());
-  return *memory;
-}
-
-void* Communicator::allocate_bytes_for_all(std::size_t elements, std::size_t size) {
-  const auto memory = core_->backend().allocate_for_all(bytes_for(elements, size), core_->timeout());
+void* Communicator::allocate_bytes(std::size_t elements, std::size_t size, Whose whose) {
+  const std::size_t bytes = bytes_for(elements, size);
+  detail::Backend& backend = core_->backend();
+  const auto memory = whose == Whose::kOwn ? backend.allocate(bytes, core_->timeout())
+                                           : backend.allocate_for_all(bytes, core_->timeout());
   if (!memory) throw_error(memory.error());
   return *memory;
 }

@@ -35,7 +35,7 @@ void load_cuda() {
 }
 
 detail::OnGpu load_on_gpu() {
-  if (const auto make = detail::offered_on_gpu()) return make;
+  if (const auto make = detail::registered_on_gpu()) return make;
 #ifdef PHAROS_NCCL_LIBRARY
   const std::filesystem::path library = folder_of(&own_device) / PHAROS_NCCL_LIBRARY;
   if (::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
@@ -43,7 +43,7 @@ detail::OnGpu load_on_gpu() {
     refuse("ranks on GPUs need " + library.filename().string() + ", which cannot be loaded: " + why,
            "It lies beside libpharos_ml.so, and needs NCCL and CUDA's runtime.");
   }
-  const auto make = detail::offered_on_gpu();
+  const auto make = detail::registered_on_gpu();
   if (make == nullptr) {
     refuse(library.string() + " uses another copy of libpharos.so than this program",
            "Link the program with libpharos.so, or with all of Pharos' libraries as archives.");

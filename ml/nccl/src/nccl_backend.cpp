@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 using Kind = Operation::Kind;
 
 constexpr Duration kPause = 20us;  // between looks at the GPU
-constexpr std::size_t kRoomMin = 64 << 10;
+constexpr std::size_t kHostBufferMin = 64 << 10;
 constexpr Duration kLookTime = 100ms;  // between checks that all ranks are alive; also how long NCCL may take to end
 
 Result<void> done(cudaError_t status, const std::string& what) {
@@ -108,7 +108,7 @@ class NcclBackend::Running final : public detail::Work {
   const detail::Places places;
   std::array<std::uint8_t, sizeof(Operation)> own{};
   std::vector<std::uint8_t> all{};  // the operation that each rank has begun
-  HostRoom message{};
+  HostBuffer message{};
   std::optional<Pending> agreement{};  // of a message: the message itself, on the host
   cudaEvent_t given = nullptr;         // after the work that the default stream had when this was begun
   cudaEvent_t event = nullptr;         // after the operation on the GPU; of a message to send: after its copy
@@ -241,7 +241,7 @@ Result<void> NcclBackend::begin_agreement(Running& running) {
 
 Result<void> NcclBackend::begin_message(Running& running) {
   const Operation& operation = running.operation;
-  PHAROS_TRY(running.message, take_room(running.bytes()));
+  PHAROS_TRY(running.message, take_host_buffer(running.bytes()));
   if (operation.root != rank()) {
     return tried(
         [&] { running.agreement.emplace(host_.begin_receive(operation.dtype, running.on_host(), operation.root)); });
@@ -256,18 +256,18 @@ Result<void> NcclBackend::begin_message(Running& running) {
 
 // Pinned memory is kept and used again: to free it would wait for what runs on the GPU, which may wait for a rank that
 // has died.
-Result<NcclBackend::HostRoom> NcclBackend::take_room(std::size_t bytes) {
-  const auto found =
-      std::find_if(host_rooms_.begin(), host_rooms_.end(), [&](const HostRoom& each) { return each.bytes >= bytes; });
-  if (found != host_rooms_.end()) {
-    HostRoom room = std::move(*found);
-    host_rooms_.erase(found);
-    return room;
+Result<NcclBackend::HostBuffer> NcclBackend::take_host_buffer(std::size_t bytes) {
+  const auto found = std::find_if(host_buffers_.begin(), host_buffers_.end(),
+                                  [&](const HostBuffer& each) { return each.bytes >= bytes; });
+  if (found != host_buffers_.end()) {
+    HostBuffer buffer = std::move(*found);
+    host_buffers_.erase(found);
+    return buffer;
   }
   void* memory = nullptr;
-  const std::size_t taken = std::bit_ceil(std::max(bytes, kRoomMin));
+  const std::size_t taken = std::bit_ceil(std::max(bytes, kHostBufferMin));
   PHAROS_TRY_VOID(done(::cudaMallocHost(&memory, taken), "taking " + std::to_string(taken) + " bytes for a message"));
-  return HostRoom{HostMemory{static_cast<std::byte*>(memory)}, taken};
+  return HostBuffer{HostMemory{static_cast<std::byte*>(memory)}, taken};
 }
 
 /// Called when the message has been copied from the GPU.
@@ -355,7 +355,7 @@ Result<void> NcclBackend::advance_all() {
     const auto went = advance_one(*each);
     if (!went) return give_up(went.error());
     if (!is_message && each->agreement) is_next = false;
-    if (is_message && each->ended) host_rooms_.push_back(std::move(each->message));
+    if (is_message && each->ended) host_buffers_.push_back(std::move(each->message));
   }
   std::erase_if(running_, [](const auto& each) { return each->ended; });
   return {};
@@ -458,7 +458,7 @@ Result<void> NcclBackend::check() {
 
 namespace {
 
-[[maybe_unused]] const bool is_offered = (detail::offer_on_gpu(&on_gpu), true);
+[[maybe_unused]] const bool is_registered = (detail::register_on_gpu(&on_gpu), true);
 
 }  // namespace
 

@@ -52,7 +52,7 @@ class NcclBackend final : public detail::Backend {
   };
   /// Pinned memory of the host: a GPU copies from it and to it while the host continues.
   using HostMemory = std::unique_ptr<std::byte, FreeOnHost>;
-  struct HostRoom {
+  struct HostBuffer {
     HostMemory memory{};
     std::size_t bytes = 0;
   };
@@ -66,7 +66,7 @@ class NcclBackend final : public detail::Backend {
   Result<void> mark_begin(Running& running);
   Result<void> begin_agreement(Running& running);
   Result<void> begin_message(Running& running);
-  Result<HostRoom> take_room(std::size_t bytes);
+  Result<HostBuffer> take_host_buffer(std::size_t bytes);
   Result<void> send_message(Running& running);
   Result<void> check_agreement(const Running& running) const;
   Result<void> launch(Running& running);
@@ -81,7 +81,7 @@ class NcclBackend final : public detail::Backend {
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
   cudaStream_t messages_ = nullptr;  // for copies of messages, so that they wait for no other operation
-  std::vector<HostRoom> host_rooms_;
+  std::vector<HostBuffer> host_buffers_;
   std::deque<std::shared_ptr<Running>> running_;  // in the order in which they were begun
   std::map<std::byte*, Memory> memory_;
   std::optional<Error> failed_;

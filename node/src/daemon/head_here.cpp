@@ -5,8 +5,8 @@
 
 #include <pharos/async/completion.hpp>
 #include <pharos/async/sleep.hpp>
-#include <pharos/node/failpoints.hpp>
 #include <pharos/base/log.hpp>
+#include <pharos/node/failpoints.hpp>
 
 #include "node/demands.hpp"
 

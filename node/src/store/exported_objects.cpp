@@ -4,8 +4,8 @@
 #include <utility>
 #include <variant>
 
-#include <pharos/node/failpoints.hpp>
 #include <pharos/base/overloaded.hpp>
+#include <pharos/node/failpoints.hpp>
 
 namespace pharos::node {
 namespace {

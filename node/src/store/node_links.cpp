@@ -85,8 +85,8 @@ async::Async<Result<NodeLinks::Link>> NodeLinks::connect(NodeLinks* self, NodeId
   if (!address && address.error().code() == ErrorCode::kDeadlineExceeded) co_return std::move(address).error();
   if (!address) co_return not_reached(node, address.error());
   const Introduction introduction{.purpose = Introduction::Purpose::kClaims, .caller = self->self_.value()};
-  auto socket =
-      co_await self->host_.reach(*address, introduction, async::Deadline::after(kClaimConnectTime, self->executor_.now()));
+  auto socket = co_await self->host_.reach(*address, introduction,
+                                           async::Deadline::after(kClaimConnectTime, self->executor_.now()));
   if (!socket) co_return not_reached(node, socket.error());
   const auto link = self->host_.make_link(*std::move(socket), net::Descriptors::kRefused);
   auto peer = net::Peer::make(self->executor_, link, *self);

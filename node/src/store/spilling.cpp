@@ -4,8 +4,8 @@
 #include <chrono>
 #include <utility>
 
-#include <pharos/node/failpoints.hpp>
 #include <pharos/base/log.hpp>
+#include <pharos/node/failpoints.hpp>
 
 namespace pharos::node {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <variant>
 
-#include <pharos/node/failpoints.hpp>
 #include <pharos/base/overloaded.hpp>
+#include <pharos/node/failpoints.hpp>
 
 #include "store/exported_objects.hpp"
 #include "store/idle_memory.hpp"

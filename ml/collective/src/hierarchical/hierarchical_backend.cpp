@@ -48,13 +48,13 @@ std::vector<std::uint32_t> HierarchicalBackend::Layout::lane() const {
 
 class HierarchicalBackend::Running final : public detail::Work {
  public:
-  Running(const Operation& operation_given, Rooms& rooms) : operation{operation_given}, rooms_{rooms} {}
+  Running(const Operation& operation_given, ScratchBuffers& buffers) : operation{operation_given}, buffers_{buffers} {}
   Running(Running&&) = delete;
-  ~Running() override { rooms_.give_back(std::move(room_)); }
+  ~Running() override { buffers_.give_back(std::move(buffer_)); }
 
-  std::byte* take_room(std::size_t bytes) {
-    room_ = rooms_.take(bytes);
-    return room_.data();
+  std::byte* take_buffer(std::size_t bytes) {
+    buffer_ = buffers_.take(bytes);
+    return buffer_.data();
   }
 
   /// A step of the ranks of the lane, or of all ranks, which begins once the near steps have ended.
@@ -78,8 +78,8 @@ class HierarchicalBackend::Running final : public detail::Work {
   enum class Stage : std::uint8_t { kNear, kFar, kLater, kEnded } stage = Stage::kNear;
 
  private:
-  Rooms& rooms_;
-  Room room_{};
+  ScratchBuffers& buffers_;
+  ScratchBuffer buffer_{};
 };
 
 /// Runs `f`, which waits in the near backend. Meanwhile ranks that ask get the rank that it waits for, and a failure is
@@ -110,7 +110,7 @@ Result<std::unique_ptr<HierarchicalBackend>> HierarchicalBackend::make(const Lay
 // ---- The steps of an operation
 
 std::shared_ptr<detail::Work> HierarchicalBackend::begin(const Operation& operation, const detail::Places& places) {
-  auto running = std::make_shared<Running>(operation, rooms_);
+  auto running = std::make_shared<Running>(operation, buffers_);
   plan(*running, places);
   running_.push_back(running);
   advance_all();
@@ -187,25 +187,25 @@ void HierarchicalBackend::plan_reduce_scatter(Running& running, const detail::Pl
   const Operation& of = running.operation;
   const std::size_t own = of.count / ranks();
   const std::size_t own_bytes = own * size_of(of.dtype);
-  std::byte* const room = running.take_room(own_bytes * layout_.machines);
+  std::byte* const buffer = running.take_buffer(own_bytes * layout_.machines);
   for (std::uint32_t machine = 0; machine < layout_.machines; ++machine) {
     running.near.push_back(
         near_->begin({reducing(of, Kind::kReduceScatter, own * layout_.on_each), of},
-                     {places.from + machine * layout_.on_each * own_bytes, room + machine * own_bytes}));
+                     {places.from + machine * layout_.on_each * own_bytes, buffer + machine * own_bytes}));
   }
   const Operation across = reducing(of, Kind::kReduceScatter, own * layout_.machines);
-  running.far_planned.push_back({Among::kLane, across, {room, places.to}});
+  running.far_planned.push_back({Among::kLane, across, {buffer, places.to}});
   running.summed.push_back({places.to, own});
 }
 
 void HierarchicalBackend::plan_all_gather(Running& running, const detail::Places& places) {
   const Operation& of = running.operation;
   const std::size_t own_bytes = of.count * size_of(of.dtype);
-  std::byte* const room = running.take_room(own_bytes * layout_.machines);
-  running.far_planned.push_back({Among::kLane, of, {places.from, room}});
+  std::byte* const buffer = running.take_buffer(own_bytes * layout_.machines);
+  running.far_planned.push_back({Among::kLane, of, {places.from, buffer}});
   for (std::uint32_t machine = 0; machine < layout_.machines; ++machine) {
-    running.later.push_back(
-        near_->begin({of, of}, {room + machine * own_bytes, places.to + machine * layout_.on_each * own_bytes}, true));
+    running.later.push_back(near_->begin(
+        {of, of}, {buffer + machine * own_bytes, places.to + machine * layout_.on_each * own_bytes}, true));
   }
 }
 

@@ -12,7 +12,7 @@
 
 #include <pharos/ml/collective/backend.hpp>
 
-#include "shared/room.hpp"
+#include "scratch_buffer.hpp"
 #include "shared/shared_backend.hpp"
 #include "stream/stream_backend.hpp"
 
@@ -83,7 +83,7 @@ class HierarchicalBackend final : public detail::Backend {
   void say_what_is_awaited(const Running& running);
 
   const Layout layout_;
-  Rooms rooms_;  // buffers of operations, and so destroyed after running_
+  ScratchBuffers buffers_;  // buffers of operations, and so destroyed after running_
   const std::unique_ptr<SharedBackend> near_;
   const std::unique_ptr<StreamBackend> far_;
   std::deque<std::shared_ptr<Running>> running_;  // in the order in which they were begun

@@ -1,20 +1,23 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <pharos/base/clock.hpp>
-#include <pharos/base/fd.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/ml/collective/operation.hpp>
+
+#include "shared/bell.hpp"
+#include "shared/letter_lines.hpp"
+#include "shared/lines.hpp"
+#include "shared/neighbours.hpp"
+#include "shared/shared_failure.hpp"
 
 namespace pharos::ml {
 
@@ -23,20 +26,16 @@ namespace pharos::ml {
 /// does not own the memory. One thread at a time, except where a function says more.
 ///
 /// The operations of all ranks are a sequence of rounds, numbered from 1. A round has three phases, and each rank
-/// publishes the phase that it has reached. A letter is what one rank gives to another: one chunk of a message.
+/// publishes the phase that it has reached. Messages between two ranks go as letters (see LetterLines).
 ///
 /// 1. A line is one cache line, to which only one rank writes. A line of a round has the operation that the rank has
 ///    begun, and the place of its data.
 /// 2. A line is used again by the round `kSlots` later. A rank enters that round when all ranks have left this one.
-/// 3. The letters from one rank to another are numbered from 1. A letter's line is used again by the letter `kLetters`
-///    later, when the receiver has taken this one.
-/// 4. The first rank that fails writes down why, and all other ranks fail with the same error.
+/// 3. The first rank that fails writes down why, and all other ranks fail with the same error.
 class Meeting {
  public:
   static constexpr std::size_t kSlots = 64;
-  static constexpr std::size_t kLetters = 4;
   static constexpr std::uint32_t kRanksMax = 64;
-  static constexpr std::size_t kSmallBytes = 16;  ///< the most data that a line itself can carry
 
   enum class Phase : std::uint8_t {
     kEntered,  ///< The rank's data can be read.
@@ -44,26 +43,20 @@ class Meeting {
     kLeft,     ///< The rank does not read other ranks' data any more.
   };
 
-  /// The data that a rank publishes about a round or a letter.
-  struct Said {
-    Operation operation{};
-    std::uint32_t window = 0;  ///< The window (see SharedBackend) that holds its data; 0: its staging room.
-    std::uint64_t offset = 0;
-    std::array<std::byte, kSmallBytes> small{};
-  };
-
   struct Shared;
   static std::size_t bytes_for(std::uint32_t ranks);
 
   /// `memory` has bytes_for(ranks) bytes, zeros at first, and outlives the Meeting. `names` has the ranks' numbers in
-  /// error messages and in name(); empty if these are the numbers here.
+  /// error messages; empty if these are the numbers here.
   Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks, std::vector<std::uint32_t> names = {});
   Meeting(Meeting&&) = delete;
   ~Meeting();
 
-  std::uint32_t rank() const { return rank_; }
-  std::uint32_t ranks() const { return ranks_; }
-  std::uint32_t name(std::uint32_t rank) const { return names_.empty() ? rank : names_[rank]; }
+  std::uint32_t rank() const { return neighbours_.rank(); }
+  std::uint32_t ranks() const { return neighbours_.ranks(); }
+  const Neighbours& neighbours() const { return neighbours_; }
+  LetterLines& letters() { return letters_; }
+  const LetterLines& letters() const { return letters_; }
 
   /// Publishes that this rank has come, and waits until all ranks have come. `processes` has their process ids, and the
   /// death of any of them is noticed during the wait. If it is empty, a process is watched only once its rank has come.
@@ -74,24 +67,19 @@ class Meeting {
   bool all_have(std::uint64_t round, Phase phase) const;
   /// Returns the data of `rank` for the round. Valid once `rank` has entered the round, until this rank leaves it.
   Said said(std::uint64_t round, std::uint32_t rank) const;
+  /// Fails all ranks unless all of them have entered the round with the same operation and the same place of their
+  /// data. Called once all ranks have entered it.
+  Result<void> check_agreement(std::uint64_t round);
 
   /// Publishes that this rank will not enter any further round: ranks that wait for it fail with kActorDied.
   void leave();
-  bool is_gone(std::uint32_t rank) const;
-  /// Returns whether the rank's process has ended. Waits up to `patience` for its end.
-  bool has_died(std::uint32_t rank, Duration patience = {}) const;
-  bool has(std::uint64_t round, Phase phase, std::uint32_t rank) const;
-
-  void post(std::uint32_t to, std::uint64_t letter, const Said& said);
-  Said posted(std::uint32_t from, std::uint64_t letter) const;
-  void take(std::uint32_t from, std::uint64_t letter);
 
   /// A condition that a rank waits for.
   struct Awaited {
     enum class What : std::uint8_t {
       kPhase,   ///< All ranks have reached `phase` of the round `number`.
       kLetter,  ///< The letter `number` from `rank` has been posted.
-      kRoom,    ///< `rank` has taken this rank's letter `number`, so that its line can be used again.
+      kTaken,   ///< `rank` has taken this rank's letter `number`, so that its line can be used again.
       kCome     ///< `rank` has come.
     };
     What what = What::kPhase;
@@ -100,7 +88,7 @@ class Meeting {
     std::uint32_t rank = 0;
     Operation operation{};  ///< The operation of a letter, for error messages.
   };
-  bool is_there(const Awaited& awaited) const { return !missing(awaited); }
+  bool is_there(const Awaited& awaited) const { return !missing(awaited, rank()); }
   /// Returns when one of the conditions is true. Spins for some microseconds, unless there are more ranks than CPUs,
   /// and then sleeps. Fails if a rank has failed, if a rank for which a condition waits has died or left, or at the
   /// deadline; the deadline's error names the rank that holds up the first condition. Each failure is published to all
@@ -110,36 +98,34 @@ class Meeting {
   /// without a failure.
   Result<bool> wait_until(std::span<const Awaited> any, const std::function<bool()>& or_else, TimePoint when);
   /// Wakes all ranks that sleep, so that they check their conditions. On any thread.
-  void ring();
+  void ring() { bell_.ring(); }
   /// Returns the name of a rank for which the condition waits; nullopt if the condition is true. On any thread.
   std::optional<std::uint32_t> who_is_missing(const Awaited& awaited) const;
   /// The same for the condition for which this rank's thread sleeps; nullopt if it does not sleep. On any thread.
-  std::optional<std::uint32_t> whom_it_sleeps_for() const { return who_is_missing(awaited_by(rank_)); }
+  std::optional<std::uint32_t> whom_it_sleeps_for() const { return who_is_missing(awaited_by(rank())); }
 
   /// Makes `why` the failure of all ranks, unless a rank has failed before. Returns the failure that counts.
   Error fail(const Error& why);
   /// Fails if a rank has failed or died.
   Result<void> check();
   /// Returns the failure that counts; nullopt if no rank has failed.
-  std::optional<Error> failure() const;
+  std::optional<Error> failure() const { return failure_.read(); }
 
-  /// The place of a rank's memory. Each rank offers its own memory, and then maps the memory of the others: by a file
-  /// descriptor if it is of another process, by an address in the same process.
-  struct Offer {
+  /// Where other ranks find memory of a rank: by a file descriptor if they are other processes, by an address in the
+  /// same process.
+  struct MemoryHandle {
     std::int32_t pid = 0;
     std::int32_t descriptor = -1;
     std::uint64_t address = 0;
   };
-  void offer(const Offer& offer);
-  Offer offer_of(std::uint32_t rank) const;
+  /// Each rank publishes its own memory, and then maps the memory of the others.
+  void publish_memory(const MemoryHandle& handle);
+  MemoryHandle memory_of(std::uint32_t rank) const;
 
  private:
-  struct Peer;
-
   std::string describe(const Awaited& awaited) const;
-  bool has(const Awaited& awaited, std::uint32_t rank) const { return has(awaited, rank, rank_); }
+  bool is_gone(std::uint32_t rank) const;
   bool has(const Awaited& awaited, std::uint32_t rank, std::uint32_t waiting) const;
-  std::optional<std::uint32_t> missing(const Awaited& awaited) const { return missing(awaited, rank_); }
   std::optional<std::uint32_t> missing(const Awaited& awaited, std::uint32_t waiting) const;
   void say_awaited(const Awaited& awaited);
   Awaited awaited_by(std::uint32_t rank) const;
@@ -147,16 +133,12 @@ class Meeting {
   Result<void> come(std::uint32_t rank, TimePoint deadline);
   Result<void> watch(std::uint32_t rank, std::int32_t process);
   Result<void> look_after(const Awaited& awaited);
-  template <class F>
-  bool spin(const F& is_so);
 
   Shared& shared_;
-  const std::uint32_t rank_;
-  const std::uint32_t ranks_;
-  const std::vector<std::uint32_t> names_;
-  bool may_spin_ = false;
-  Duration spin_time_;
-  std::vector<Fd> processes_;  // by rank: pidfds of the other processes; none for ranks of this process
+  Neighbours neighbours_;
+  Bell bell_;
+  SharedFailure failure_;
+  LetterLines letters_;
 };
 
 }  // namespace pharos::ml

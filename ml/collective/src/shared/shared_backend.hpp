@@ -1,24 +1,21 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include <pharos/base/fd.hpp>
 #include <pharos/ml/collective/backend.hpp>
 
+#include "shared/mail.hpp"
 #include "shared/meeting.hpp"
+#include "shared/rounds.hpp"
 #include "shared/shared_memory.hpp"
+#include "shared/shared_windows.hpp"
 
 namespace pharos::ml {
 
@@ -26,17 +23,7 @@ namespace pharos::ml {
 /// begins an operation, looks at it or waits for it. One thread at a time, except where a function says more. The
 /// destructor leaves the meeting: ranks that still wait for this one fail.
 ///
-/// A staging room is a buffer of 1 MiB in memory that all ranks can read. A window is memory that the ranks have
-/// allocated together, one piece for each rank. Operations go in one of three ways:
-/// - One shot: each rank copies its data to its staging room, and reads the staging rooms of all others. The ranks wait
-///   once. For an all_reduce of up to 8 KiB, and for all operations that neither other way serves. An all_reduce of up
-///   to 16 bytes needs no staging room: its data travels in the lines of the Meeting.
-/// - In place: more than 8 KiB in a window. Each rank reduces its part of all ranks' data and writes the result to all
-///   ranks. Each byte is read once and written once, and the ranks wait twice.
-/// - Two shot: an all_reduce of more than 8 KiB in other memory. It goes like in place, but in the staging rooms.
-/// Data that is larger than a staging room goes in several rounds.
-///
-/// Messages go as letters (see Meeting), through buffers of the sender.
+/// Operations of all ranks go in Rounds, and messages go by Mail. The allocation of memory is a round of its own.
 class SharedBackend final : public detail::Backend {
  public:
   /// Returns when all ranks have come. `shared` is the memory of their Meeting. `processes` has the process ids of the
@@ -64,7 +51,7 @@ class SharedBackend final : public detail::Backend {
   Result<void> finish(detail::Work& work, Duration time) override;
   Result<std::byte*> allocate(std::size_t bytes, Duration time) override;
   Result<std::byte*> allocate_for_all(std::size_t bytes, Duration time) override;
-  void free(std::byte* memory) override;
+  void free(std::byte* memory) override { windows_.free(memory); }
   bool works_on(std::span<const std::byte> memory) const override;
   void fail(const Error& why) override { static_cast<void>(meeting_.fail(why)); }
   Result<void> check() override { return meeting_.check(); }
@@ -89,72 +76,24 @@ class SharedBackend final : public detail::Backend {
   std::uint64_t news() const { return news_.load(std::memory_order_seq_cst); }
 
  private:
-  static constexpr std::size_t kStagings = 4;
-  static constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
-
-  /// Memory that the ranks have allocated together in one call. The first window has the staging rooms and the buffers
-  /// of letters.
-  struct Window {
-    std::vector<Mapping> mappings;
-    std::vector<std::byte*> places;  // by rank: where its memory is in this process
-    std::size_t bytes = 0;
-  };
-  struct Task;
-  class Running;
-  /// A set of staging rooms, which are used in turn, in the order of the operations.
-  struct Stagings {
-    std::uint64_t given = 0;
-    std::array<std::uint64_t, kStagings> rounds{};  // by room: the last round that used it
-  };
-  class Message;
-  /// The messages from this rank to another, or from another to this one, in their order.
-  struct Post {
-    std::deque<std::shared_ptr<Message>> messages;
-    std::uint64_t letters = 0;  // the number of letters that have been posted, or taken
-  };
-
   SharedBackend(Mapping shared, std::shared_ptr<ThreadMemory> threads, std::uint32_t rank, std::uint32_t ranks,
                 std::vector<std::uint32_t> names);
 
-  /// Returns the number of the window in which these bytes of this rank lie; 0 if there is none.
-  std::uint32_t window_of(const std::byte* memory, std::size_t bytes) const;
-  /// Publishes `offer`, calls `look` when all ranks have published theirs, and returns when all ranks have done so.
+  /// Publishes `memory`, calls `map` when all ranks have published theirs, and returns when all ranks have done so.
   /// Operations that are under way are finished first.
-  Result<void> exchange_memory(const Operation& operation, const Meeting::Offer& offer, Duration time,
-                               const std::function<Result<void>()>& look);
-  Result<Window> map_all(Mapping own, std::size_t bytes) const;
-  Result<Fd> open_memory_of(std::uint32_t other) const;
-  std::shared_ptr<detail::Work> begin_message(const detail::Step& step, const detail::Places& places);
-  void go_on(Post& post);
-  bool go_on(Message& message, Post& post);
-  Meeting::Awaited awaited(const Message& message, const Post& post) const;
-  std::byte* letter_room(std::uint32_t from, std::uint32_t to, std::uint64_t letter) const;
-  const Post& post_of(const Message& message) const;
-  bool go_on(Running& running);
-  bool enter(Running& running);
-  bool is_next_to_stage(const Running& running) const;
-  Meeting::Awaited awaited(const Running& running) const;
-  Result<void> check(const Running& running);
-  void reduce_part(const Running& running);
-  void reduce_piece(const Running& running, std::span<std::byte* const> data);
-  std::vector<std::byte*> rooms(const Running& running) const;
-  void stage(const Running& running, std::byte* room) const;
-  void take_staged(const Running& running);
-  std::vector<Meeting::Awaited> awaited_by(const Task& task) const;
-  void add_awaited_letters(std::vector<Meeting::Awaited>& all) const;
+  Result<void> exchange_memory(const Operation& operation, const Meeting::MemoryHandle& memory, Duration time,
+                               const std::function<Result<void>()>& map);
+  Result<void> wait_for(std::uint64_t round, Meeting::Phase phase, TimePoint deadline);
+  std::vector<Meeting::Awaited> awaited_by(const SharedTask& task) const;
 
   const Mapping shared_;
   const std::shared_ptr<ThreadMemory> threads_;  // null if ranks are processes
+  const std::size_t staging_sets_;
   Meeting meeting_;
   std::atomic<std::uint64_t> news_{0};
-  std::map<std::uint32_t, Window> windows_;
-  std::map<const std::byte*, Mapping> for_all_;
-  std::uint32_t last_window_ = 0;
-  std::uint64_t last_round_ = 0;
-  std::vector<Stagings> stagings_;                // one set; where steps can be held, a second one for these
-  std::deque<std::shared_ptr<Running>> running_;  // in the order in which they were begun
-  std::vector<Post> outgoing_;                    // by rank, as is incoming_
-  std::vector<Post> incoming_;
+  SharedWindows windows_;
+  Rounds rounds_;
+  Mail mail_;
   std::optional<Error> failed_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <span>
 #include <utility>
@@ -12,6 +13,12 @@
 #include <pharos/net/blocking_io.hpp>
 
 namespace pharos::ml {
+namespace {
+
+// While no connection can be accepted, poll() would return at once, because connections wait at the listening socket.
+constexpr Duration kNoDescriptorTime = std::chrono::milliseconds{50};
+
+}  // namespace
 
 struct Greeting::Heard {
   Heard(Fd connected, net::Identity self) : socket{std::move(connected)}, acceptor{self} {}
@@ -28,7 +35,7 @@ Greeting::~Greeting() = default;
 
 std::optional<Greeting::Guest> Greeting::next(Deadline deadline, std::span<const int> those) {
   for (;;) {
-    accept_all();
+    const bool can_accept = accept_all();
     for (auto each = heard_.begin(); each != heard_.end();) {
       std::optional<Guest> guest;
       if (hear(**each, guest)) {
@@ -38,11 +45,12 @@ std::optional<Greeting::Guest> Greeting::next(Deadline deadline, std::span<const
       each = heard_.erase(each);
       if (guest) return guest;
     }
-    const Duration left = std::min<Duration>(deadline.left(std::chrono::steady_clock::now()), std::chrono::hours{1});
+    const Duration most = can_accept ? std::chrono::hours{1} : kNoDescriptorTime;
+    const Duration left = std::min(deadline.left(std::chrono::steady_clock::now()), most);
     if (left == Duration::zero()) return std::nullopt;
     std::vector<pollfd> waited;
     for (const int each : those) waited.push_back({.fd = each, .events = POLLRDHUP, .revents = 0});
-    waited.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
+    if (can_accept) waited.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
     for (const auto& each : heard_) waited.push_back({.fd = each->socket.get(), .events = POLLIN, .revents = 0});
     ::poll(waited.data(), waited.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
     const auto is_closed = [](const pollfd& each) { return each.revents != 0; };
@@ -52,10 +60,17 @@ std::optional<Greeting::Guest> Greeting::next(Deadline deadline, std::span<const
   }
 }
 
-void Greeting::accept_all() {
-  while (Fd socket{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}) {
-    if (heard_.size() == kHeardMax) heard_.erase(heard_.begin());
-    heard_.push_back(std::make_unique<Heard>(std::move(socket), self_));
+/// Returns false if connections wait that cannot be accepted, because there are no descriptors left.
+bool Greeting::accept_all() {
+  for (;;) {
+    Fd socket{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+    if (socket) {
+      if (heard_.size() == kHeardMax) heard_.erase(heard_.begin());
+      heard_.push_back(std::make_unique<Heard>(std::move(socket), self_));
+      continue;
+    }
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
   }
 }
 

@@ -16,8 +16,8 @@ namespace pharos::ml {
 
 /// Accepts connections at a listening socket, and lets in peers that prove to know the key. All handshakes go on at the
 /// same time, so that a stranger who says nothing delays no other peer. Bounded: at most 256 handshakes at once; a
-/// further connection replaces the oldest. One thread. The destructor closes the connections whose handshakes have not
-/// ended.
+/// further connection replaces the oldest. While this process has no descriptor left, connections wait. One thread. The
+/// destructor closes the connections whose handshakes have not ended.
 class Greeting {
  public:
   /// A peer that has proved to know the key.
@@ -38,7 +38,7 @@ class Greeting {
   static constexpr std::size_t kHeardMax = 256;
   struct Heard;
 
-  void accept_all();
+  bool accept_all();
   bool hear(Heard& heard, std::optional<Guest>& guest) const;
 
   const Fd& listener_;

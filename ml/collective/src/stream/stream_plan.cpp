@@ -19,12 +19,12 @@ constexpr std::uint32_t kResult = std::uint32_t{1} << 31;  // in a tag: the chun
 }  // namespace
 
 StreamPlan::StreamPlan(const Operation& operation, const detail::Places& places, std::uint32_t rank,
-                       std::uint32_t ranks, Rooms& rooms)
+                       std::uint32_t ranks, ScratchBuffers& buffers)
     : operation_{operation},
       places_{places},
       rank_{rank},
       ranks_{ranks},
-      rooms_{rooms},
+      buffers_{buffers},
       element_{size_of(operation.dtype)},
       bytes_{operation.count * element_},
       begun_(ranks),
@@ -40,7 +40,7 @@ StreamPlan::StreamPlan(const Operation& operation, const detail::Places& places,
 }
 
 StreamPlan::~StreamPlan() {
-  rooms_.give_back(std::move(room_));
+  buffers_.give_back(std::move(buffer_));
 }
 
 void StreamPlan::begin() {
@@ -73,7 +73,7 @@ bool StreamPlan::takes_from(std::uint32_t rank) const {
 
 void StreamPlan::begin_whole() {
   way_ = Way::kWhole;
-  if (reduces()) room_ = rooms_.take(bytes_ * ranks_);
+  if (reduces()) buffer_ = buffers_.take(bytes_ * ranks_);
   for (std::uint32_t other = 0; other < ranks_; ++other) {
     if (gives(rank_, other)) add({other, 0, places_.from, bytes_}, {});
     if (gives(other, rank_)) expect(other, 1);
@@ -94,7 +94,7 @@ void StreamPlan::begin_own() {
 
 void StreamPlan::begin_parts() {
   way_ = Way::kParts;
-  if (reduces()) room_ = rooms_.take(part_of(rank_).size * ranks_);
+  if (reduces()) buffer_ = buffers_.take(part_of(rank_).size * ranks_);
   std::uint32_t givers = 0;
   for (std::uint32_t other = 0; other < ranks_; ++other) {
     for (std::uint32_t chunk = 0; gives(rank_, other) && chunk < chunks_of(other); ++chunk) {
@@ -188,7 +188,7 @@ std::byte* StreamPlan::place_of(std::uint32_t from, std::uint32_t tag, std::size
     const std::size_t each = way_ == Way::kOwn ? bytes_ / ranks_ : bytes_;
     if (tag != 0 || size != each) return nullptr;
     if (operation_.kind == Kind::kBroadcast) return places_.to;
-    return (reduces() ? room_.data() : places_.to) + from * each;
+    return (reduces() ? buffer_.data() : places_.to) + from * each;
   }
   if (way_ == Way::kMessage) {
     const std::size_t begin = tag * kChunkBytes;
@@ -203,7 +203,7 @@ std::byte* StreamPlan::place_of(std::uint32_t from, std::uint32_t tag, std::size
   if (is_result(tag)) return passes_on() && takes_from(from) ? places_.to + part.begin : nullptr;
   if (!gives(from, rank_) || chunk_left_[chunk] == 0) return nullptr;
   if (!reduces()) return places_.to + part.begin;
-  return room_.data() + from * part_of(rank_).size + chunk * kChunkBytes;
+  return buffer_.data() + from * part_of(rank_).size + chunk * kChunkBytes;
 }
 
 void StreamPlan::came(std::uint32_t from, std::uint32_t tag, const Send& send) {
@@ -230,7 +230,7 @@ void StreamPlan::finish_whole_if_all() {
   if (operation_.kind != Kind::kAllReduce) return;
   std::vector<const std::byte*> from;
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    from.push_back(rank == rank_ ? places_.from : room_.data() + rank * bytes_);
+    from.push_back(rank == rank_ ? places_.from : buffer_.data() + rank * bytes_);
   }
   reduce(operation_.dtype, operation_.reduction, from, {&places_.to, 1}, operation_.count);
 }
@@ -244,7 +244,7 @@ void StreamPlan::finish_chunk(std::uint32_t chunk, const Send& send) {
     std::vector<const std::byte*> from;
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
       from.push_back(rank == rank_ ? places_.from + part.begin
-                                   : room_.data() + rank * part_of(rank_).size + chunk * kChunkBytes);
+                                   : buffer_.data() + rank * part_of(rank_).size + chunk * kChunkBytes);
     }
     reduce(operation_.dtype, operation_.reduction, from, {&to, 1}, part.size / element_);
   }

@@ -10,7 +10,7 @@
 #include <pharos/base/result.hpp>
 #include <pharos/ml/collective/backend.hpp>
 
-#include "shared/room.hpp"
+#include "scratch_buffer.hpp"
 
 namespace pharos::ml {
 
@@ -34,7 +34,7 @@ class StreamPlan {
   using Send = std::function<void(const Chunk& chunk)>;
 
   StreamPlan(const Operation& operation, const detail::Places& places, std::uint32_t rank, std::uint32_t ranks,
-             Rooms& rooms);
+             ScratchBuffers& buffers);
   StreamPlan(StreamPlan&&) = delete;
   ~StreamPlan();
 
@@ -89,13 +89,13 @@ class StreamPlan {
   const detail::Places places_;
   const std::uint32_t rank_;
   const std::uint32_t ranks_;
-  Rooms& rooms_;
+  ScratchBuffers& buffers_;
   const std::size_t element_;
   const std::size_t bytes_;  // the size of a rank's data
   Way way_ = Way::kNothing;
   std::vector<bool> begun_;                // by rank
   std::vector<std::vector<Chunk>> due_;    // by rank: chunks to send once that rank has begun
-  Room room_;                              // the data to reduce that the other ranks send, in the order of the ranks
+  ScratchBuffer buffer_;                   // the data to reduce that the other ranks send, in the order of the ranks
   std::vector<std::uint32_t> chunk_left_;  // by chunk of this rank's part: how many ranks have still to send it
   /// Numbers of chunks that come from a rank.
   struct Chunks {

@@ -29,7 +29,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 enum class State : std::uint8_t { kRunning, kComplete, kPruned, kFailed, kWaiting };
 
-struct Drawn {
+struct Sampled {
   std::string name;
   double number;  // a choice: its index
   std::string distribution;
@@ -37,7 +37,7 @@ struct Drawn {
 
 struct StoredTrial {
   State state = State::kRunning;
-  std::vector<Drawn> drawn{};
+  std::vector<Sampled> sampled{};
   std::optional<double> value{};
   std::map<std::int64_t, double> reports{};
   std::string begin{};
@@ -142,8 +142,8 @@ class JournalReader {
       case 1: studies.at(line.at("study_id").get<std::size_t>()).is_deleted = true; return {};
       case 4: return create(line);
       case 5:
-        draw(trial(line), line.at("param_name").get<std::string>(), line.at("param_value_internal").get<double>(),
-             line.at("distribution").get<std::string>());
+        add_sampled(trial(line), line.at("param_name").get<std::string>(),
+                    line.at("param_value_internal").get<double>(), line.at("distribution").get<std::string>());
         return {};
       case 6: {
         StoredTrial& its = trial(line);
@@ -168,8 +168,8 @@ class JournalReader {
     return studies.at(study).trials.at(number);
   }
 
-  static void draw(StoredTrial& trial, std::string name, double number, std::string distribution) {
-    trial.drawn.push_back({std::move(name), number, std::move(distribution)});
+  static void add_sampled(StoredTrial& trial, std::string name, double number, std::string distribution) {
+    trial.sampled.push_back({std::move(name), number, std::move(distribution)});
   }
 
   Result<void> create(const Json& line) {
@@ -184,7 +184,7 @@ class JournalReader {
     }
     if (line.contains("params")) {
       for (const auto& [name, number] : line.at("params").items()) {
-        draw(its, name, number.get<double>(), line.at("distributions").at(name).get<std::string>());
+        add_sampled(its, name, number.get<double>(), line.at("distributions").at(name).get<std::string>());
       }
     }
     if (line.contains("intermediate_values")) {
@@ -263,7 +263,7 @@ Result<StoredStudy> read_database(const std::filesystem::path& file, const std::
       each("SELECT trial_id, param_name, param_value, distribution_json FROM trial_params JOIN trials USING (trial_id) "
            "WHERE study_id = ?1 ORDER BY param_id",
            [&](const auto& row) {
-             trial(row).drawn.push_back({row.text(1), row.number(2).value_or(kNan), row.text(3)});
+             trial(row).sampled.push_back({row.text(1), row.number(2).value_or(kNan), row.text(3)});
            }));
   PHAROS_TRY_VOID(
       each("SELECT trial_id, value, value_type FROM trial_values JOIN trials USING (trial_id) WHERE study_id = ?1",
@@ -387,18 +387,18 @@ Converted convert(const StoredStudy& study) {
     if (!has_result(trial)) continue;
     const std::uint64_t number = converted.trials++;
     Params params;
-    for (const Drawn& drawn : trial.drawn) {
-      auto known = domains.find(drawn.distribution);
+    for (const Sampled& sampled : trial.sampled) {
+      auto known = domains.find(sampled.distribution);
       if (known == domains.end()) {
-        auto json = parse_json(with_names(drawn.distribution), "a distribution");
+        auto json = parse_json(with_names(sampled.distribution), "a distribution");
         if (!json) throw_error(std::move(json).error());
-        known = domains.emplace(drawn.distribution, domain_of(*json)).first;
+        known = domains.emplace(sampled.distribution, domain_of(*json)).first;
       }
-      params.set(drawn.name, value_in(known->second, drawn.number));
+      params.set(sampled.name, value_in(known->second, sampled.number));
       const auto found =
-          std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.name == drawn.name; });
+          std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.name == sampled.name; });
       if (found == parameters.end()) {
-        parameters.push_back({drawn.name, known->second});
+        parameters.push_back({sampled.name, known->second});
       } else if (auto both = together(found->domain, known->second)) {
         found->domain = *std::move(both);
       }

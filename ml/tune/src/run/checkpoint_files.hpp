@@ -19,7 +19,7 @@ namespace pharos::ml {
 
 /// The checkpoints of trials, as files "trial-step" in a folder. A file is complete, with its checksum, or does not
 /// exist. A thread of the object writes the files, so that a sweep does not wait for the disk. Bounded: for each trial,
-/// only the newest checkpoint waits to be written. Failure: written() returns the errors. Owned by SweepLoop.
+/// only the newest checkpoint waits to be written. Failure: written() returns the errors. Owned by SweepFolder.
 class CheckpointFiles {
  public:
   /// A checkpoint that was written, or that could not be written.

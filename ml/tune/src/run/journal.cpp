@@ -123,7 +123,7 @@ Result<Journal::Contents> Journal::read(const std::filesystem::path& file,
 
 // ---- Writing
 
-Result<std::unique_ptr<Journal>> Journal::take(Fd file, bool durable, const std::filesystem::path& path) {
+Result<std::unique_ptr<Journal>> Journal::lock(Fd file, bool durable, const std::filesystem::path& path) {
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return with_path(Error::from_errno("locking it", errno), path);
     return with_path({ErrorCode::kFailedPrecondition, "another tuner is at work in this folder",
@@ -142,7 +142,7 @@ Result<std::unique_ptr<Journal>> Journal::create(const std::filesystem::path& fi
   std::vector<std::byte> start(kStartBytes);
   std::memcpy(start.data(), kMagic, sizeof kMagic);
   std::memcpy(start.data() + sizeof kMagic, &kVersion, sizeof kVersion);
-  PHAROS_TRY(auto journal, take(std::move(fd), durable, file));
+  PHAROS_TRY(auto journal, lock(std::move(fd), durable, file));
   struct stat status {};
   if (::fstat(journal->file_.get(), &status) != 0) return with_path(Error::from_errno("looking at it", errno), file);
   if (status.st_nlink > 1) {
@@ -175,7 +175,7 @@ Result<std::unique_ptr<Journal>> Journal::create(const std::filesystem::path& fi
 Result<std::unique_ptr<Journal>> Journal::open(const std::filesystem::path& file, bool durable) {
   Fd fd{::open(file.c_str(), O_RDWR | O_CLOEXEC)};
   if (!fd) return with_path(Error::from_errno("opening it", errno), file);
-  return take(std::move(fd), durable, file);
+  return lock(std::move(fd), durable, file);
 }
 
 Result<void> Journal::go_on_at(std::uint64_t bytes) {

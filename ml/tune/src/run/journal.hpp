@@ -26,7 +26,7 @@ struct JournalHead {
   std::uint64_t steps = 0;
   std::vector<std::string> constraints{};
   std::string space{};                 ///< JSON
-  std::string searcher{};              ///< name of the searcher; the tuner leaves it empty
+  std::string unused{};                ///< empty; it stands for a field that journals of this version have
   std::vector<std::string> command{};  ///< the command line that began the sweep
   std::string working_folder{};
 };
@@ -35,9 +35,9 @@ struct JournalHead {
 /// survive the death of the tuner, and events that were synced survive the death of the machine. A lock on the file
 /// lets one tuner at a time use it.
 ///
-/// Owned by SweepLoop; one thread. append() collects events in memory, write() passes them to the kernel, and a thread
-/// of the journal syncs the file, at most once every kSyncTime. If writing or syncing fails, write() returns the error
-/// from then on; the file stays readable.
+/// Owned by SweepFolder; one thread. append() collects events in memory, write() passes them to the kernel, and a
+/// thread of the journal syncs the file, at most once every kSyncTime. If writing or syncing fails, write() returns the
+/// error from then on; the file stays readable.
 class Journal {
  public:
   static constexpr auto kSyncTime = std::chrono::milliseconds{100};
@@ -71,7 +71,7 @@ class Journal {
   Result<void> sync();
 
  private:
-  static Result<std::unique_ptr<Journal>> take(Fd file, bool durable, const std::filesystem::path& path);
+  static Result<std::unique_ptr<Journal>> lock(Fd file, bool durable, const std::filesystem::path& path);
   void append_frame(std::span<const std::byte> payload);
   void run();
 

@@ -30,11 +30,14 @@ std::vector<std::string> command() {
   throw_error(Error{ErrorCode::kInvalidArgument, std::move(what), std::move(remedy)});
 }
 
+bool has_grids(const Space& space) {
+  return std::any_of(space.parameters().begin(), space.parameters().end(),
+                     [](const auto& each) { return each.domain.grid; });
+}
+
 std::uint64_t trials_of(const TunerOptions& options) {
   if (options.trials != 0) return options.trials;
-  const bool has_grid = std::any_of(options.space.parameters().begin(), options.space.parameters().end(),
-                                    [](const auto& each) { return each.domain.grid; });
-  if (has_grid) return grid_size(options.space);
+  if (has_grids(options.space)) return grid_size(options.space);
   if (options.time != Duration{}) return SweepRules::kEndless;
   refuse_sweep("the number of trials is not set", "Set TunerOptions::trials or TunerOptions::time, or use a grid.");
 }
@@ -72,11 +75,13 @@ void check(const TunerOptions& options) {
 void complete(TunerOptions& options) {
   check(options);
   options.trials = trials_of(options);
-  if (options.searcher == nullptr) options.searcher = tpe(options.space);
+  if (options.searcher == nullptr) {
+    options.searcher = has_grids(options.space) ? grid_search(options.space) : tpe(options.space);
+  }
   if (options.scheduler == nullptr) options.scheduler = run_all();
 }
 
-SweepResults run_sweep(TunerOptions options, TrialSlots& slots, SweepLoop::Existing existing,
+SweepResults run_sweep(TunerOptions options, TrialSlots& slots, SweepFolder::Existing existing,
                        const std::function<bool()>& interrupted) {
   const JournalHead head{.metric = options.metric,
                          .goal = options.goal,
@@ -95,15 +100,13 @@ SweepResults run_sweep(TunerOptions options, TrialSlots& slots, SweepLoop::Exist
                    .seconds_max = std::chrono::duration<double>(options.time).count(),
                    .in_order = options.deterministic ? options.at_once : 0,
                    .first = options.first};
-  SweepLoop loop{
-      std::move(rules),   options.space, *options.searcher,
-      *options.scheduler, slots,         SweepLoop::Times{options.silence, options.grace, options.save_every}};
-  auto kept = loop.keep_in(options.folder, head, existing,
-                           {.log_reports = options.log_reports,
-                            .tensorboard = options.tensorboard,
-                            .progress = options.progress,
-                            .durable = options.durable,
-                            .checkpoints = options.checkpoints});
+  SweepLoop loop{std::move(rules),   options.space, *options.searcher,
+                 *options.scheduler, slots,         {options.silence, options.grace, options.save_every},
+                 options.checkpoints};
+  if (options.progress) loop.show_progress();
+  auto kept = loop.keep_in(
+      options.folder, head, existing,
+      {.log_reports = options.log_reports, .tensorboard = options.tensorboard, .durable = options.durable});
   if (!kept) throw_error(std::move(kept).error());
   auto results = loop.run(interrupted);
   if (!results) throw_error(std::move(results).error());

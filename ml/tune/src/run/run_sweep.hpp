@@ -14,7 +14,7 @@ void complete(TunerOptions& options);
 
 /// Runs a sweep to its end, or until `interrupted` returns true. It continues the sweep in its folder if `existing` is
 /// kContinued. The options must be complete. Throws as Tuner::run().
-SweepResults run_sweep(TunerOptions options, TrialSlots& slots, SweepLoop::Existing existing,
+SweepResults run_sweep(TunerOptions options, TrialSlots& slots, SweepFolder::Existing existing,
                        const std::function<bool()>& interrupted);
 
 }  // namespace pharos::ml

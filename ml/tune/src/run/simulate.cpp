@@ -16,7 +16,7 @@ SweepResults simulate(TunerOptions options, std::size_t workers, const Simulated
   options.progress = false;
   complete(options);
   SimulatedSlots slots{workers, objective};
-  return run_sweep(std::move(options), slots, SweepLoop::Existing::kRefused, [] { return false; });
+  return run_sweep(std::move(options), slots, SweepFolder::Existing::kRefused, [] { return false; });
 }
 
 }  // namespace pharos::ml

@@ -7,8 +7,6 @@
 
 #include <pharos/base/check.hpp>
 
-#include "search/drawing.hpp"
-
 namespace pharos::ml {
 namespace {
 
@@ -25,10 +23,9 @@ Error of_another_sweep(const std::string& what) {
 Sweep::Sweep(SweepRules rules, const Space& space, Searcher& searcher, TrialScheduler& scheduler, Record record)
     : rules_{std::move(rules)},
       space_{space},
-      searcher_{searcher},
+      proposals_{rules_, space, searcher},
       scheduler_{scheduler},
-      record_{std::move(record)},
-      by_chance_{random_search({})} {}
+      record_{std::move(record)} {}
 
 // ---- What has happened before
 
@@ -65,7 +62,7 @@ Result<void> Sweep::check(const SweepEvent& event) const {
   if (const auto* const began = std::get_if<TrialBegan>(&event)) {
     if (trial != trials_.size()) return senseless("begins out of order");
     if (auto fits = space_.check(began->params); !fits) return of_another_sweep(fits.error().message());
-    if (is_blocked(trial)) return senseless("begins before other trials have ended");
+    if (proposals_.must_wait(trial)) return senseless("begins before other trials have ended");
     return {};
   }
   if (trial >= trials_.size()) return senseless("has not begun");
@@ -105,9 +102,8 @@ std::optional<std::uint64_t> Sweep::next(double now) {
   if (!waiting_.empty()) return resume(*waiting_.begin(), TrialResumed::From::kInterruption);
   if (const auto chosen = scheduler_.next()) return resume(*chosen, TrialResumed::From::kPause);
   const std::uint64_t trial = trials_.size();
-  if (trial < rules_.trials && !is_blocked(trial)) {
-    tell_up_to(trial);
-    happen(TrialBegan{trial, propose(trial), now});
+  if (trial < rules_.trials && !proposals_.must_wait(trial)) {
+    happen(TrialBegan{trial, proposals_.propose(trial), now});
     return trial;
   }
   if (running_ != 0) return std::nullopt;
@@ -132,31 +128,6 @@ bool Sweep::is_over(double now) const {
   return waiting_.empty() && trials_.size() >= rules_.trials && (paused_.empty() || exhausted_);
 }
 
-// Returns whether the trial has to wait for the result of an earlier one.
-bool Sweep::is_blocked(std::uint64_t trial) const {
-  if (rules_.in_order == 0) return false;
-  for (std::uint64_t each = told_; each + rules_.in_order <= trial; ++each) {
-    if (!untold_[each]) return true;
-  }
-  return false;
-}
-
-// The searcher may also propose parameters that the space lacks, because earlier trials have asked for them as they
-// ran. These proposals wait until this trial asks.
-Params Sweep::propose(std::uint64_t trial) {
-  Params proposed = searcher_.ask(trial);
-  Params of_space;
-  Params others;
-  for (const auto& [name, value] : proposed.entries())
-    (space_.find(name) != nullptr ? of_space : others).set(name, value);
-  if (!others.empty()) proposed_.insert_or_assign(trial, std::move(others));
-  if (trial >= rules_.first.size()) return of_space;
-  return complete(space_, rules_.first[trial], [&](std::string_view name, const Domain& domain) {
-    const Value* const value = of_space.find(name);
-    return value == nullptr ? searcher_.ask(trial, name, domain) : *value;
-  });
-}
-
 std::uint64_t Sweep::until(std::uint64_t trial) const {
   const std::uint64_t decides = scheduler_.decides_at(trial);
   return rules_.steps == 0 ? decides : std::min(decides, rules_.steps);
@@ -173,17 +144,8 @@ Result<Value> Sweep::ask(std::uint64_t trial, const std::string& name, const Dom
                      ", but the space has this parameter only with other values of the trial's parameters",
                  "Check the trial's parameters first, or use another name."};
   }
-  happen(TrialAsked{trial, name, answer_to(trial, name, domain)});
+  happen(TrialAsked{trial, name, proposals_.answer(trial, name, domain)});
   return *params.find(name);
-}
-
-Value Sweep::answer_to(std::uint64_t trial, const std::string& name, const Domain& domain) {
-  if (rules_.in_order != 0) return by_chance_->ask(trial, name, domain);
-  if (const auto known = proposed_.find(trial); known != proposed_.end()) {
-    const Value* const value = known->second.find(name);
-    if (value != nullptr && domain.holds(*value)) return *value;
-  }
-  return searcher_.ask(trial, name, domain);
 }
 
 void Sweep::saved(std::uint64_t trial, std::uint64_t step) {
@@ -235,13 +197,11 @@ void Sweep::cut(std::uint64_t trial, double now) {
 // note() updates the result of the trial; the rest of each apply() updates the sweep.
 
 void Sweep::apply(const TrialBegan& event) {
-  tell_up_to(event.trial);
   note(event);
   saved_steps_.push_back(0);
   failures_.push_back(0);
-  if (rules_.in_order != 0) untold_.emplace_back();
   ++running_;
-  searcher_.began(event.trial, event.params);
+  proposals_.began(event.trial, event.params);
   scheduler_.began(event.trial, event.params);
 }
 
@@ -254,7 +214,7 @@ void Sweep::apply(const TrialResumed& event) {
 
 void Sweep::apply(const TrialAsked& event) {
   note(event);
-  if (rules_.in_order == 0) searcher_.began(event.trial, at(event.trial).params);
+  proposals_.asked(event.trial, at(event.trial).params);
 }
 
 void Sweep::apply(const TrialSaved& event) {
@@ -335,41 +295,7 @@ void Sweep::note(const SweepEvent& event) {
 void Sweep::end(std::uint64_t trial) {
   --running_;
   ++over_;
-  proposed_.erase(trial);
-  using Told = Outcome::State;
-  const State state = at(trial).state;
-  const Told told = state == State::kComplete  ? Told::kComplete
-                    : state == State::kStopped ? Told::kStopped
-                                               : Told::kFailed;
-  const Outcome outcome = outcome_of(at(trial), told);
-  if (rules_.in_order == 0) {
-    searcher_.tell(trial, outcome);
-  } else {
-    untold_[trial] = outcome;
-  }
-}
-
-Outcome Sweep::outcome_of(const TrialResult& trial, Outcome::State state) const {
-  Outcome outcome{.state = state, .step = trial.step};
-  if (!trial.value || std::isnan(*trial.value)) {
-    outcome.state = Outcome::State::kFailed;
-    return outcome;
-  }
-  outcome.value = (rules_.goal == Goal::kMaximise ? -1 : 1) * *trial.value;
-  for (const std::string& name : rules_.constraints) {
-    const double* const value = trial.metrics.find(name);
-    outcome.constraints.push_back(value == nullptr || std::isnan(*value) ? std::numeric_limits<double>::infinity()
-                                                                         : *value);
-  }
-  return outcome;
-}
-
-void Sweep::tell_up_to(std::uint64_t trial) {
-  if (rules_.in_order == 0) return;
-  for (; told_ + rules_.in_order <= trial; ++told_) {
-    const Outcome outcome = *std::exchange(untold_[told_], Outcome{});
-    searcher_.tell(told_, outcome);
-  }
+  proposals_.ended(at(trial));
 }
 
 }  // namespace pharos::ml

@@ -1,15 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <limits>
-#include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include <pharos/base/error.hpp>
@@ -18,26 +13,11 @@
 #include <pharos/ml/trial.hpp>
 #include <pharos/ml/trial_scheduler.hpp>
 
+#include "run/proposals.hpp"
 #include "run/sweep_events.hpp"
+#include "run/sweep_rules.hpp"
 
 namespace pharos::ml {
-
-/// The options of a sweep that decide what happens in it.
-struct SweepRules {
-  static constexpr auto kEndless = std::numeric_limits<std::uint64_t>::max();
-
-  std::string metric = "value";
-  Goal goal = Goal::kMinimise;
-  std::vector<std::string> constraints{};
-  std::uint64_t trials = 0;
-  std::uint64_t steps = 0;    // steps after which a trial is complete; 0: it runs until it returns or is stopped
-  std::uint32_t retries = 0;  // how often a trial is started again after its worker has died
-  double seconds_max = 0;     // 0: no limit
-  // n above 0: trial t is proposed from exactly the results of trials 0 to t - n, in their order. 0: each trial is
-  // proposed from the results that there are.
-  std::size_t in_order = 0;
-  std::vector<Params> first{};  // parameters of the first trials, which may be incomplete
-};
 
 /// Decides which trial runs when, and keeps the results. Pure: events and the time go in, decisions come out. Owned by
 /// SweepLoop; one thread.
@@ -103,31 +83,21 @@ class Sweep {
 
   void note(const SweepEvent& event);
   bool time_is_over(double now) const { return rules_.seconds_max > 0 && now >= rules_.seconds_max; }
-  bool is_blocked(std::uint64_t trial) const;
-  Params propose(std::uint64_t trial);
-  Value answer_to(std::uint64_t trial, const std::string& name, const Domain& domain);
   Led decide(const TrialReported& event, std::optional<Params>& params);
   std::optional<std::uint64_t> resume(std::uint64_t trial, TrialResumed::From from);
   void end(std::uint64_t trial);
-  void tell(std::uint64_t trial, const Outcome& outcome);
-  void tell_up_to(std::uint64_t trial);
-  Outcome outcome_of(const TrialResult& trial, Outcome::State state) const;
 
   const SweepRules rules_;
   const Space space_;
-  Searcher& searcher_;
+  Proposals proposals_;
   TrialScheduler& scheduler_;
   const Record record_;
-  const std::unique_ptr<Searcher> by_chance_;  // draws what trials ask for as they run, if `in_order` is set
 
   std::vector<TrialResult> trials_;  // [n] has number n
   std::vector<std::uint64_t> saved_steps_;
   std::vector<std::uint32_t> failures_;
-  std::map<std::uint64_t, Params> proposed_;  // by trial: proposals for parameters that it may ask for as it runs
   std::set<std::uint64_t> waiting_;
   std::set<std::uint64_t> paused_;
-  std::vector<std::optional<Outcome>> untold_;  // by trial, if `in_order` is set: outcomes for the searcher
-  std::uint64_t told_ = 0;                      // number of trials whose outcomes the searcher has
   std::size_t running_ = 0;
   std::size_t over_ = 0;
   bool replays_ = false;

@@ -23,53 +23,39 @@ constexpr Duration kShort = 100ms;
 }  // namespace
 
 SweepLoop::SweepLoop(SweepRules rules, const Space& space, Searcher& searcher, TrialScheduler& scheduler,
-                     TrialSlots& slots, Times times)
+                     TrialSlots& slots, Times times, std::size_t best_kept_max)
     : slots_{slots},
       times_{times},
       space_{space},
-      sweep_{std::move(rules), space, searcher, scheduler, [this](const SweepEvent& event) { note(event); }},
-      orders_ahead_{!searcher.learns() && sweep_.rules().in_order == 0} {}
+      sweep_{std::move(rules), space, searcher, scheduler,
+             [this](const SweepEvent& event) { folder_.note(event, sweep_.at(trial_of(event))); }},
+      orders_ahead_{!searcher.learns() && sweep_.rules().in_order == 0},
+      best_kept_max_{best_kept_max} {}
 
 // ---- The folder
 
-Result<void> SweepLoop::keep_in(const std::filesystem::path& folder, const JournalHead& head, Existing existing,
-                                const Keeps& keeps) {
-  folder_ = folder;
-  keeps_ = keeps;
-  if (keeps.progress) progress_.emplace("sweep");
-  if (folder.empty()) return {};
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    return Error::from_errno("making the sweep's folder " + folder.string(), error.value(),
-                             "Give a folder that can be written to.");
+Result<void> SweepLoop::keep_in(const std::filesystem::path& folder, const JournalHead& head,
+                                SweepFolder::Existing existing, const SweepFolder::Keeps& keeps) {
+  PHAROS_TRY_VOID(folder_.open(folder, head, existing, keeps, space_));
+  PHAROS_TRY_VOID(folder_.replay([&](const SweepEvent& event) -> Result<void> {
+    PHAROS_TRY_VOID(sweep_.replay(event));
+    before_ = std::max(before_, seconds_of(event));
+    folder_.log(event, sweep_.at(trial_of(event)));
+    return {};
+  }));
+  sweep_.interrupt();
+  return read_checkpoints();
+}
+
+/// Gives the slots the checkpoints of an earlier tuner.
+Result<void> SweepLoop::read_checkpoints() {
+  SweepFolder::Saved saved;
+  for (const TrialResult& trial : sweep_.trials()) {
+    if (const std::uint64_t step = sweep_.saved_step(trial.number); step != 0) saved.emplace(trial.number, step);
   }
-  const auto file = folder / "journal";
-  std::map<std::uint64_t, std::uint64_t> saved;
-  // The lock on the journal protects the whole folder: until it is taken, another tuner may work on the other files.
-  const bool goes_on = std::filesystem::exists(file, error) && existing == Existing::kContinued;
-  PHAROS_TRY(journal_, goes_on ? Journal::open(file, keeps.durable) : Journal::create(file, head, keeps.durable));
-  if (auto begun = begin_logs(); !begun) {
-    if (!goes_on) std::filesystem::remove(file, error);  // otherwise the next attempt would find a sweep here
-    return begun;
-  }
-  if (goes_on) {
-    const auto take = [&](const SweepEvent& event) -> Result<void> {
-      PHAROS_TRY_VOID(sweep_.replay(event));
-      before_ = std::max(before_, seconds_of(event));
-      note_in_log(event);
-      return {};
-    };
-    PHAROS_TRY(const auto contents, Journal::read(file, take));
-    PHAROS_TRY_VOID(journal_->go_on_at(contents.bytes));
-    sweep_.interrupt();
-    for (const TrialResult& trial : sweep_.trials()) {
-      if (const std::uint64_t step = sweep_.saved_step(trial.number); step != 0) saved.emplace(trial.number, step);
-    }
-  }
-  PHAROS_TRY(files_, CheckpointFiles::open(folder / "checkpoints", saved));
+  PHAROS_TRY_VOID(folder_.open_checkpoints(saved));
   for (const auto& [trial, step] : saved) {
-    auto bytes = CheckpointFiles::read(folder / "checkpoints", trial, step);
+    auto bytes = folder_.read_checkpoint(trial, step);
     if (!bytes) {
       log(LogLevel::kWarn, "the checkpoint of a trial cannot be read, so the trial starts from the beginning",
           {kv("trial", trial), kv("error", bytes.error())});
@@ -85,55 +71,18 @@ Result<void> SweepLoop::keep_in(const std::filesystem::path& folder, const Journ
   return {};
 }
 
-Result<void> SweepLoop::begin_logs() {
-  if (keeps_.log_reports) {
-    PHAROS_TRY(log_, ReportLog::make(folder_, {"trial", "step"}));
-  }
-  if (keeps_.tensorboard) {
-    PHAROS_TRY(board_, TensorBoard::make(folder_ / "tensorboard", space_, sweep_.rules().metric));
-  }
-  return {};
-}
-
-void SweepLoop::note(const SweepEvent& event) {
-  if (journal_ != nullptr) journal_->append(event);
-  note_in_log(event);
-}
-
-void SweepLoop::note_in_log(const SweepEvent& event) {
-  if (board_) board_->add(event, sweep_.at(trial_of(event)));
-  if (!log_) return;
-  const auto add = [this](std::uint64_t trial, std::uint64_t step, double seconds, const Metrics& metrics) {
-    std::vector<Metrics::Entry> entries = metrics.entries();
-    for (auto& [name, value] : entries) {
-      if (name.empty()) name = sweep_.rules().metric;
-    }
-    log_->add({trial, step}, seconds, entries);
-  };
-  if (const auto* const reported = std::get_if<TrialReported>(&event)) {
-    add(reported->trial, reported->step, reported->seconds, reported->metrics);
-  } else if (const auto* const returned = std::get_if<TrialReturned>(&event)) {
-    if (!returned->metrics.empty())
-      add(returned->trial, sweep_.at(returned->trial).step, returned->seconds, returned->metrics);
-  }
-}
-
 Result<void> SweepLoop::write() {
-  if (files_ != nullptr) {
-    for (const auto& written : files_->written()) {
-      if (written.error) {
-        log(LogLevel::kWarn, "the checkpoint of a trial could not be written",
-            {kv("trial", written.trial), kv("error", *written.error)});
-        continue;
-      }
-      if (!kept_steps_.contains(written.trial)) continue;  // the trial has ended, and its checkpoint is not needed
-      sweep_.saved(written.trial, written.step);
-      effects_.emplace_back([this, written] { files_->forget_before(written.trial, written.step); });
+  for (const auto& written : folder_.written_checkpoints()) {
+    if (written.error) {
+      log(LogLevel::kWarn, "the checkpoint of a trial could not be written",
+          {kv("trial", written.trial), kv("error", *written.error)});
+      continue;
     }
+    if (!kept_steps_.contains(written.trial)) continue;  // the trial has ended, and its checkpoint is not needed
+    sweep_.saved(written.trial, written.step);
+    effects_.emplace_back([this, written] { folder_.forget_before(written.trial, written.step); });
   }
-  if (journal_ != nullptr) PHAROS_TRY_VOID(journal_->write());
-  if (log_) PHAROS_TRY_VOID(log_->write());
-  if (board_) PHAROS_TRY_VOID(board_->write());
+  PHAROS_TRY_VOID(folder_.write());
   for (const auto& effect : std::exchange(effects_, {})) effect();
   return {};
 }
@@ -148,15 +97,15 @@ Result<SweepResults> SweepLoop::run(const std::function<bool()>& interrupted) {
     PHAROS_TRY_VOID(write());
     if (sweep_.is_over(seconds()) && all_have_come_back()) break;
     if (was_interrupted = interrupted(); was_interrupted) break;
-    for (TrialSlots::Message& message : slots_.wait(wake_at())) PHAROS_TRY_VOID(take(std::move(message)));
+    for (TrialSlots::Message& message : slots_.wait(wake_at())) PHAROS_TRY_VOID(take_message(std::move(message)));
     look_at_times();
     if (progress_ && slots_.now() >= progress_->next()) progress_->show(sweep_, seconds(), slots_.now());
   }
   if (!was_interrupted) forget_paused();
-  if (files_ != nullptr) files_->finish();
+  folder_.finish_checkpoints();
   PHAROS_TRY_VOID(write());
-  if (files_ != nullptr) files_->finish();
-  if (journal_ != nullptr) PHAROS_TRY_VOID(journal_->sync());
+  folder_.finish_checkpoints();
+  PHAROS_TRY_VOID(folder_.sync());
   if (progress_) progress_->end(sweep_, seconds());
   if (was_interrupted) say_how_to_go_on();
   return results(was_interrupted);
@@ -268,9 +217,9 @@ void SweepLoop::give_up(std::size_t slot) {
 
 // ---- Messages from the slots
 
-Result<void> SweepLoop::take(TrialSlots::Message message) {
+Result<void> SweepLoop::take_message(TrialSlots::Message message) {
   if (message.slot >= of_slots_.size()) of_slots_.resize(message.slot + 1);
-  if (const auto* const lost = std::get_if<Error>(&message.heard)) return take(message.slot, *lost);
+  if (const auto* const lost = std::get_if<Error>(&message.heard)) return take_loss(message.slot, *lost);
   if (std::holds_alternative<TrialSlots::Ready>(message.heard)) {
     failures_ = 0;
     free(message.slot);
@@ -280,13 +229,13 @@ Result<void> SweepLoop::take(TrialSlots::Message message) {
   const TimePoint before = std::exchange(of_slots_[message.slot].heard_at, now);
   short_ones_ = now - before < kShort ? short_ones_ + 1 : 0;
   for (TrialEvent& event : std::get<std::vector<TrialEvent>>(message.heard)) {
-    if (of_slots_[message.slot].trial) take(message.slot, event);
+    if (of_slots_[message.slot].trial) take_event(message.slot, event);
   }
   return {};
 }
 
 // The slot's workers have died, or could not be made.
-Result<void> SweepLoop::take(std::size_t slot, const Error& lost) {
+Result<void> SweepLoop::take_loss(std::size_t slot, const Error& lost) {
   if (!of_slots_[slot].trial && (++failures_ > kFailuresMax || lost.code() != ErrorCode::kActorDied)) {
     return Error{lost}.with("making workers for trials");
   }
@@ -303,7 +252,7 @@ void SweepLoop::fail(std::size_t slot, const std::string& why, bool may_retry) {
   effects_.emplace_back([this, slot] { slots_.replace(slot); });
 }
 
-void SweepLoop::take(std::size_t slot, TrialEvent& event) {
+void SweepLoop::take_event(std::size_t slot, TrialEvent& event) {
   const std::uint64_t trial = *of_slots_[slot].trial;
   if (auto* const asks = std::get_if<detail::TrialAsks>(&event)) {
     auto value = sweep_.ask(trial, asks->name, asks->domain);
@@ -314,7 +263,7 @@ void SweepLoop::take(std::size_t slot, TrialEvent& event) {
   } else if (const auto* const saves = std::get_if<detail::TrialSaves>(&event)) {
     slots_.keep(trial, saves->checkpoint);
     kept_steps_[trial] = saves->step;
-    if (files_ != nullptr) files_->write(trial, saves->step, saves->checkpoint);
+    folder_.write_checkpoint(trial, saves->step, saves->checkpoint);
   } else if (const auto* const report = std::get_if<detail::TrialReports>(&event)) {
     take_report(slot, *report);
   } else {
@@ -373,7 +322,7 @@ void SweepLoop::trial_is_over(std::uint64_t trial) {
       return is_better(sweep_.at(other), than, sweep_.rules().goal);
     };
     best_kept_.insert(std::lower_bound(best_kept_.begin(), best_kept_.end(), its, better), trial);
-    if (best_kept_.size() <= keeps_.checkpoints) return;
+    if (best_kept_.size() <= best_kept_max_) return;
     trial = best_kept_.back();
     best_kept_.pop_back();
   }
@@ -384,7 +333,7 @@ void SweepLoop::forget(std::uint64_t trial) {
   kept_steps_.erase(trial);
   slots_.forget(trial);
   if (sweep_.saved_step(trial) != 0) sweep_.saved(trial, 0);
-  if (files_ != nullptr) effects_.emplace_back([this, trial] { files_->forget(trial); });
+  effects_.emplace_back([this, trial] { folder_.forget(trial); });
 }
 
 // Drops the checkpoints of trials that stay paused.
@@ -420,8 +369,8 @@ void SweepLoop::look_at_times() {
 
 void SweepLoop::say_how_to_go_on() const {
   const std::string over = "interrupted after " + std::to_string(sweep_.over()) + " trials had ended; ";
-  const std::string how = folder_.empty() ? "the sweep kept nothing, because TunerOptions::folder is empty"
-                                          : "to continue: pharos tune resume " + folder_.string();
+  const std::string how = folder_.path().empty() ? "the sweep kept nothing, because TunerOptions::folder is empty"
+                                                 : "to continue: pharos tune resume " + folder_.path().string();
   std::fprintf(stderr, "%s%s\n", over.c_str(), how.c_str());
 }
 
@@ -429,7 +378,7 @@ SweepResults SweepLoop::results(bool interrupted) {
   SweepResults::Contents contents{.metric = sweep_.rules().metric,
                                   .goal = sweep_.rules().goal,
                                   .trials = sweep_.trials(),
-                                  .folder = folder_,
+                                  .folder = folder_.path(),
                                   .seconds = seconds(),
                                   .interrupted = interrupted,
                                   .planned = sweep_.rules().trials == SweepRules::kEndless ? 0 : sweep_.rules().trials};

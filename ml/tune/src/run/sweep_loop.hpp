@@ -2,23 +2,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include <pharos/ml/report_log.hpp>
 #include <pharos/ml/tuner.hpp>
 
-#include "run/checkpoint_files.hpp"
-#include "run/journal.hpp"
 #include "run/slots.hpp"
 #include "run/sweep.hpp"
+#include "run/sweep_folder.hpp"
 #include "show/progress.hpp"
-#include "show/tensorboard.hpp"
 
 namespace pharos::ml {
 
@@ -26,26 +23,20 @@ namespace pharos::ml {
 /// are in the journal. Lives in run_sweep(); one thread.
 class SweepLoop {
  public:
-  enum class Existing : std::uint8_t { kRefused, kContinued };
-  struct Keeps {
-    bool log_reports = false;
-    bool tensorboard = false;
-    bool progress = false;
-    bool durable = true;
-    std::size_t checkpoints = 1;
-  };
   struct Times {
     Duration silence{};
     Duration grace{};
     std::uint64_t save_every = 0;
   };
 
+  /// After the sweep the checkpoints of the best `best_kept_max` trials are kept. The other arguments outlive the loop.
   SweepLoop(SweepRules rules, const Space& space, Searcher& searcher, TrialScheduler& scheduler, TrialSlots& slots,
-            Times times);
+            Times times, std::size_t best_kept_max);
 
   /// Called once before run(). The sweep is kept in that folder, and continues from what happened there before.
-  Result<void> keep_in(const std::filesystem::path& folder, const JournalHead& head, Existing existing,
-                       const Keeps& keeps);
+  Result<void> keep_in(const std::filesystem::path& folder, const JournalHead& head, SweepFolder::Existing existing,
+                       const SweepFolder::Keeps& keeps);
+  void show_progress() { progress_.emplace("sweep"); }
   /// Returns when all is done, or when `interrupted` returns true.
   Result<SweepResults> run(const std::function<bool()>& interrupted);
 
@@ -69,9 +60,9 @@ class SweepLoop {
   Slot* slot_of(std::uint64_t trial);
   void start(std::size_t slot, std::uint64_t trial, std::uint64_t checkpoint_of);
   void order(std::size_t slot, std::uint64_t trial, std::uint64_t checkpoint_of);
-  Result<void> take(TrialSlots::Message message);
-  Result<void> take(std::size_t slot, const Error& lost);
-  void take(std::size_t slot, detail::TrialEvent& event);
+  Result<void> take_message(TrialSlots::Message message);
+  Result<void> take_loss(std::size_t slot, const Error& lost);
+  void take_event(std::size_t slot, detail::TrialEvent& event);
   void take_report(std::size_t slot, const detail::TrialReports& report);
   void take_end(std::size_t slot, const detail::TrialEnds& end);
   void fail(std::size_t slot, const std::string& why, bool may_retry);
@@ -81,10 +72,8 @@ class SweepLoop {
   void forget(std::uint64_t trial);
   void forget_paused();
   void look_at_times();
-  Result<void> begin_logs();
+  Result<void> read_checkpoints();
   Result<void> write();
-  void note(const SweepEvent& event);
-  void note_in_log(const SweepEvent& event);
   void say_how_to_go_on() const;
   SweepResults results(bool interrupted);
 
@@ -105,12 +94,8 @@ class SweepLoop {
   std::size_t failures_ = 0;                           // failures in a row of slots that had no trial
   TimePoint over_at_ = TimePoint::max();               // when trials that still run are ended; grace is included
 
-  std::filesystem::path folder_;
-  Keeps keeps_;
-  std::unique_ptr<Journal> journal_;
-  std::unique_ptr<CheckpointFiles> files_;
-  std::optional<ReportLog> log_;
-  std::optional<TensorBoard> board_;
+  const std::size_t best_kept_max_;
+  SweepFolder folder_;
   std::optional<Progress> progress_;
 };
 

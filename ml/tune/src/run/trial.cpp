@@ -31,7 +31,7 @@ T broadcast_value(Communicator& ranks, const T& value) {
 // ---- Trial
 
 namespace detail {
-TrialLine::~TrialLine() = default;
+TrialConnection::~TrialConnection() = default;
 }  // namespace detail
 
 Communicator& Trial::communicator() const {
@@ -58,7 +58,7 @@ Value Trial::ask(std::string_view name, const Domain& domain) {
                           ", which is outside of the domain that is asked for: " + to_string(domain),
                       "Ask for a parameter with the same domain each time."});
   }
-  Value value = worker() == 0 ? line_.ask(std::string{name}, domain) : Value{};
+  Value value = worker() == 0 ? connection_.ask(std::string{name}, domain) : Value{};
   if (communicator_ != nullptr) value = broadcast_value(*communicator_, value);
   begin_.params.set(name, value);
   return value;
@@ -92,13 +92,13 @@ std::string Trial::choice(std::string_view name, const std::vector<std::string>&
   return asked<std::string>(name, ml::choice({values.begin(), values.end()}));
 }
 
-Verdict Trial::report_with(const Metrics& metrics, const detail::TrialLine::Save& save) {
+Verdict Trial::report_with(const Metrics& metrics, const detail::TrialConnection::Save& save) {
   ++begin_.step;
   auto verdict = Verdict::kGoOn;
   if (communicator_ == nullptr) {
-    verdict = line_.report(begin_.step, metrics, save);
+    verdict = connection_.report(begin_.step, metrics, save);
   } else if (worker() == 0) {
-    verdict = line_.report(begin_.step, metrics, save);
+    verdict = connection_.report(begin_.step, metrics, save);
     verdict = broadcast_value(*communicator_, verdict);
   } else {
     verdict = broadcast_value(*communicator_, verdict);

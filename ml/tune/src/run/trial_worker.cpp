@@ -25,7 +25,7 @@ Communicator* communicator_of_member() {
 }
 
 /// The connection of a trial whose objective gets no Trial, and so cannot use it.
-class NoLine final : public TrialLine {
+class NoConnection final : public TrialConnection {
   Value ask(const std::string& name, const Domain&) override { PHAROS_CHECK(false, name); }
   Verdict report(std::uint64_t step, const Metrics&, const Save&) override { PHAROS_CHECK(false, step); }
 };
@@ -46,7 +46,7 @@ TrialEnds ended(const TrialRunner::Objective& objective, Trial& trial) {
 
 /// The objective's thread, and the connection between it and the actor's methods. Orders go to the thread in `order_`,
 /// and its events come back in `events_`.
-class TrialRunner::Thread final : public TrialLine {
+class TrialRunner::Thread final : public TrialConnection {
  public:
   explicit Thread(Objective objective)
       : objective_{std::move(objective)},
@@ -188,8 +188,8 @@ async::Async<std::vector<TrialEvent>> TrialRunner::next(std::shared_ptr<Thread> 
 }
 
 std::vector<TrialEvent> TrialRunner::run(const Objective& objective, TrialStart start) {
-  NoLine line;
-  Trial trial{line, std::move(start.begin), std::move(start.checkpoint)};
+  NoConnection connection;
+  Trial trial{connection, std::move(start.begin), std::move(start.checkpoint)};
   std::vector<TrialEvent> events;
   events.emplace_back(ended(objective, trial));
   return events;

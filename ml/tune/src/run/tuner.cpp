@@ -27,7 +27,7 @@ SweepResults Tuner::run(detail::MakeTrialWorkers make, Existing existing) {
   const bool resumes = existing == Existing::kContinued || std::getenv("PHAROS_TUNE_RESUME") != nullptr;
   const Interrupts interrupts;
   return run_sweep(std::move(options_), slots,
-                   resumes ? SweepLoop::Existing::kContinued : SweepLoop::Existing::kRefused,
+                   resumes ? SweepFolder::Existing::kContinued : SweepFolder::Existing::kRefused,
                    [] { return Interrupts::asked(); });
 }
 

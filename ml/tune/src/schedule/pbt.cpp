@@ -9,7 +9,7 @@
 #include <pharos/ml/trial_scheduler.hpp>
 
 #include "search/dimension.hpp"
-#include "search/drawing.hpp"
+#include "search/sampling.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -19,12 +19,12 @@ using DecisionKind = TrialScheduler::Decision::Kind;
 class Pbt final : public TrialScheduler {
  public:
   Pbt(const Space& space, const PbtOptions& options) : space_{space}, options_{options} {
-    const bool makes_sense = options.interval >= 1 && options.share > 0 && options.share <= 0.5 && options.anew >= 0 &&
-                             options.anew <= 1 && options.change >= 1;
+    const bool makes_sense = options.interval >= 1 && options.share > 0 && options.share <= 0.5 &&
+                             options.redraw_probability >= 0 && options.redraw_probability <= 1 && options.change >= 1;
     if (makes_sense) return;
     throw_error(Error{ErrorCode::kInvalidArgument, "the options of population based training are out of range",
-                      "In PbtOptions, interval must be 1 or more, share above 0 and at most 0.5, anew from 0 to 1, and "
-                      "change 1 or more."});
+                      "In PbtOptions, interval must be 1 or more, share above 0 and at most 0.5, redraw_probability "
+                      "from 0 to 1, and change 1 or more."});
   }
 
   void began(std::uint64_t trial, const Params& params) override { trials_[trial].params = params; }
@@ -72,7 +72,7 @@ class Pbt final : public TrialScheduler {
   Params changed(const Params& params, Random& random) const {
     return complete(space_, {}, [&](std::string_view name, const Domain& domain) {
       const Value* const value = params.find(name);
-      if (value == nullptr || random.uniform() < options_.anew) return draw(domain, random);
+      if (value == nullptr || random.uniform() < options_.redraw_probability) return sample(domain, random);
       return beside(domain, *value, random);
     });
   }
@@ -86,6 +86,7 @@ class Pbt final : public TrialScheduler {
       return value_of(domain, std::clamp(number + (goes_up ? 1 : -1), 0.0, last));
     }
     double changed = number * (goes_up ? options_.change : 1 / options_.change);
+    if (number == 0) changed = (goes_up ? 1 : -1) * (options_.change - 1) * (dimension.high - dimension.low);
     const bool is_too_little = dimension.kind == Dimension::Kind::kSteps && std::abs(changed - number) < dimension.step;
     if (is_too_little) changed = number + (goes_up ? dimension.step : -dimension.step);
     return value_of(domain, dimension.from_line(dimension.to_line(std::clamp(changed, dimension.low, dimension.high))));

@@ -8,7 +8,7 @@
 
 #include "search/cma.hpp"
 #include "search/dimension.hpp"
-#include "search/drawing.hpp"
+#include "search/sampling.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 using Eigen::Index;
 using Eigen::VectorXd;
 
-constexpr std::size_t kTriesPerDimension = 10;  // points to draw, for each dimension, until one is inside the cube
+constexpr std::size_t kTriesPerDimension = 10;  // points to sample, for each dimension, until one is inside the cube
 
 /// A parameter as a coordinate of the unit cube. With steps of equal size, the first step lies at 0 and the last at 1.
 /// The steps of a logarithmic parameter differ in size, so its coordinate has none; its range is half a step longer at
@@ -58,7 +58,7 @@ class CmaEs final : public Searcher {
   }
   Value ask(std::uint64_t trial, std::string_view name, const Domain& domain) override {
     Random random{options_.seed, trial, name};
-    return draw(domain, random);
+    return sample(domain, random);
   }
 
   void began(std::uint64_t trial, const Params& params) override {

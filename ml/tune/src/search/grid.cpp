@@ -8,7 +8,7 @@
 
 #include <pharos/actors/exceptions.hpp>
 
-#include "search/drawing.hpp"
+#include "search/sampling.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::size_t kCombinationsMax = 1'000'000;
 
 /// The grids of a space, and the combinations of their values. A combination has, for each grid, the index of its
 /// value, or kNone if the grid is not active with the values of the other grids. A grid that depends on a parameter
-/// that is no grid is in no combination; its value is drawn at random.
+/// that is no grid is in no combination; its value is sampled at random.
 class Grids {
  public:
   static constexpr std::uint32_t kNone = static_cast<std::uint32_t>(-1);
@@ -49,7 +49,7 @@ class Grids {
       if (++count > kCombinationsMax) {
         throw_error(Error{ErrorCode::kInvalidArgument,
                           "the grids have more than " + std::to_string(kCombinationsMax) + " combinations",
-                          "Replace some grids by choices, which are drawn at random."});
+                          "Replace some grids by choices, which are sampled at random."});
       }
       f(places);
     });

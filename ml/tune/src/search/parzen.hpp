@@ -27,7 +27,7 @@ class Parzen {
   void remove(std::uint64_t trial);
   std::size_t trials() const { return trials_.size(); }
 
-  /// Draws `count` points, and returns their numbers one point after the other.
+  /// Samples `count` points, and returns their numbers one point after the other.
   std::vector<double> sample(Random& random, std::size_t count);
   /// Returns the logarithm of the density at each point. `points` is as sample() returns it.
   std::vector<double> log_densities(std::span<const double> points);

@@ -5,7 +5,7 @@
 
 #include <pharos/actors/exceptions.hpp>
 
-#include "search/drawing.hpp"
+#include "search/sampling.hpp"
 
 namespace pharos::ml {
 namespace {

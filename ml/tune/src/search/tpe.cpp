@@ -11,8 +11,8 @@
 
 #include <pharos/actors/exceptions.hpp>
 
-#include "search/drawing.hpp"
 #include "search/parzen.hpp"
+#include "search/sampling.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -84,10 +84,10 @@ class Tpe final : public Searcher {
   Value ask(std::uint64_t trial, std::string_view name, const Domain& domain) override {
     const std::size_t parameter = number_of_parameter(name, domain);
     Random random{options_.seed, trial, name};
-    if (!has_learned() || domain.is_fixed()) return draw(domain, random);
+    if (!has_learned() || domain.is_fixed()) return sample(domain, random);
     Group alone{{parameter}, {dimension_of(domain)}};
     for (const auto& [number, its] : trials_) put(alone, number, its, true);
-    if (alone.good.trials() + alone.others.trials() == 0) return draw(domain, random);
+    if (alone.good.trials() + alone.others.trials() == 0) return sample(domain, random);
     return value_of(domain, best_of(alone, random).front());
   }
 
@@ -95,9 +95,13 @@ class Tpe final : public Searcher {
     Trial& its = trials_[trial];
     for (auto& [members, group] : groups_) put(group, trial, its, false);
     its.numbers.assign(parameters_.size(), kMissing);
+    its.of_unknown_domain = {};
     for (const auto& [name, value] : params.entries()) {
       const auto known = numbers_.find(name);
-      if (known == numbers_.end()) continue;
+      if (known == numbers_.end()) {
+        its.of_unknown_domain.set(name, value);
+        continue;
+      }
       its.numbers.resize(parameters_.size(), kMissing);
       its.numbers[known->second] = number_of(parameters_[known->second].domain, value);
     }
@@ -140,6 +144,7 @@ class Tpe final : public Searcher {
   };
   struct Trial {
     std::vector<double> numbers{};  // by parameter; kMissing if the trial lacks it
+    Params of_unknown_domain{};     // parameters for which no trial has asked yet
     std::optional<Rank> rank{};     // nullopt while the trial runs
     bool is_good = false;
   };
@@ -148,13 +153,31 @@ class Tpe final : public Searcher {
 
   std::size_t number_of_parameter(std::string_view name, const Domain& domain) {
     const auto [found, is_new] = numbers_.emplace(name, parameters_.size());
-    if (is_new) parameters_.push_back({std::string{name}, domain});
+    if (is_new) {
+      parameters_.push_back({std::string{name}, domain});
+      learn_from_earlier(found->second);
+    }
     if (parameters_[found->second].domain == domain) return found->second;
     throw_error(Error{ErrorCode::kInvalidArgument,
                       "parameter \"" + std::string{name} + "\" was asked for as " +
                           to_string(parameters_[found->second].domain) + " before, and is asked for as " +
                           to_string(domain) + " now",
                       "Give it another name."});
+  }
+
+  /// Trials of a journal may have had a parameter for which no trial has asked since then, so that its domain was
+  /// unknown. Gives these trials their numbers in it.
+  void learn_from_earlier(std::size_t parameter) {
+    const auto& [name, domain] = parameters_[parameter];
+    for (auto& [trial, its] : trials_) {
+      const Value* const value = its.of_unknown_domain.find(name);
+      if (value == nullptr || !domain.holds(*value)) continue;
+      for (auto& [members, group] : groups_) put(group, trial, its, false);
+      its.numbers.resize(parameters_.size(), kMissing);
+      its.numbers[parameter] = number_of(domain, *value);
+      for (auto& [members, group] : groups_) put(group, trial, its, true);
+      if (its.rank) regroup(its.numbers);
+    }
   }
 
   /// Adds a trial to the density that it belongs to, or removes it from there, if it has the group's parameters.

@@ -161,13 +161,10 @@ class PHAROS_API Communicator {
   }
   template <Element T>
   [[nodiscard]] Pending begin_all_reduce(std::span<T> data, Reduction reduction = Reduction::kSum) {
-    return all_reduce(kDTypeOf<T>, reduction, bytes_of(data), data.size());
+    return begin_all_reduce(kDTypeOf<T>, std::as_writable_bytes(data), reduction);
   }
   /// The same for elements whose type is known only at run time.
-  [[nodiscard]] Pending begin_all_reduce(DType dtype, std::span<std::byte> data,
-                                         Reduction reduction = Reduction::kSum) {
-    return all_reduce(dtype, reduction, data.data(), elements_in(dtype, data.size()));
-  }
+  [[nodiscard]] Pending begin_all_reduce(DType dtype, std::span<std::byte> data, Reduction reduction = Reduction::kSum);
   /// `from` holds size() pieces of the length of `to`. Each piece is reduced over all ranks, and rank k receives piece
   /// k in `to`.
   template <Element T>
@@ -177,14 +174,11 @@ class PHAROS_API Communicator {
   template <Element T>
   [[nodiscard]] Pending begin_reduce_scatter(std::span<const T> from, std::span<T> to,
                                              Reduction reduction = Reduction::kSum) {
-    return reduce_scatter(kDTypeOf<T>, reduction, bytes_of(from), from.size(), bytes_of(to), to.size());
+    return begin_reduce_scatter(kDTypeOf<T>, std::as_bytes(from), std::as_writable_bytes(to), reduction);
   }
   /// The same for elements whose type is known only at run time.
   [[nodiscard]] Pending begin_reduce_scatter(DType dtype, std::span<const std::byte> from, std::span<std::byte> to,
-                                             Reduction reduction = Reduction::kSum) {
-    return reduce_scatter(dtype, reduction, from.data(), elements_in(dtype, from.size()), to.data(),
-                          elements_in(dtype, to.size()));
-  }
+                                             Reduction reduction = Reduction::kSum);
   /// The same where parts of this rank's own piece lie outside of `from`. `own` has these parts in the order of their
   /// places in the piece, without overlaps. The caller keeps the list and the parts unchanged until the operation has
   /// ended. Where ranks reduce `from` in place (more than 8 KiB of a Buffer in shared memory), the parts are read from
@@ -198,8 +192,10 @@ class PHAROS_API Communicator {
   }
   template <Element T>
   [[nodiscard]] Pending begin_all_gather(std::span<const T> from, std::span<T> to) {
-    return all_gather(kDTypeOf<T>, bytes_of(from), from.size(), bytes_of(to), to.size());
+    return begin_all_gather(kDTypeOf<T>, std::as_bytes(from), std::as_writable_bytes(to));
   }
+  /// The same for elements whose type is known only at run time.
+  [[nodiscard]] Pending begin_all_gather(DType dtype, std::span<const std::byte> from, std::span<std::byte> to);
   /// Copies the data of rank `root` to all ranks.
   template <Element T>
   void broadcast(std::span<T> data, std::uint32_t root) {
@@ -207,12 +203,10 @@ class PHAROS_API Communicator {
   }
   template <Element T>
   [[nodiscard]] Pending begin_broadcast(std::span<T> data, std::uint32_t root) {
-    return broadcast(kDTypeOf<T>, bytes_of(data), data.size(), root);
+    return begin_broadcast(kDTypeOf<T>, std::as_writable_bytes(data), root);
   }
   /// The same for elements whose type is known only at run time.
-  [[nodiscard]] Pending begin_broadcast(DType dtype, std::span<std::byte> data, std::uint32_t root) {
-    return broadcast(dtype, data.data(), elements_in(dtype, data.size()), root);
-  }
+  [[nodiscard]] Pending begin_broadcast(DType dtype, std::span<std::byte> data, std::uint32_t root);
   /// `from` and `to` hold size() pieces of one length each. Piece k of `from` goes to rank k, and piece k of `to` comes
   /// from rank k. The two spans must not overlap.
   template <Element T>
@@ -221,8 +215,10 @@ class PHAROS_API Communicator {
   }
   template <Element T>
   [[nodiscard]] Pending begin_all_to_all(std::span<const T> from, std::span<T> to) {
-    return all_to_all(kDTypeOf<T>, bytes_of(from), from.size(), bytes_of(to), to.size());
+    return begin_all_to_all(kDTypeOf<T>, std::as_bytes(from), std::as_writable_bytes(to));
   }
+  /// The same for elements whose type is known only at run time.
+  [[nodiscard]] Pending begin_all_to_all(DType dtype, std::span<const std::byte> from, std::span<std::byte> to);
   /// Sends a message from this rank to rank `to`, which must receive the same number of elements of the same type.
   /// Messages from one rank to another arrive in the order in which they were sent. Their order in relation to messages
   /// with other ranks, and to operations of all ranks, is free.
@@ -232,7 +228,7 @@ class PHAROS_API Communicator {
   }
   template <Element T>
   [[nodiscard]] Pending begin_send(std::span<const T> data, std::uint32_t to) {
-    return send(kDTypeOf<T>, bytes_of(data), data.size(), to);
+    return begin_send(kDTypeOf<T>, std::as_bytes(data), to);
   }
   /// Receives the next message that rank `from` sends to this rank.
   template <Element T>
@@ -241,15 +237,11 @@ class PHAROS_API Communicator {
   }
   template <Element T>
   [[nodiscard]] Pending begin_receive(std::span<T> data, std::uint32_t from) {
-    return receive(kDTypeOf<T>, bytes_of(data), data.size(), from);
+    return begin_receive(kDTypeOf<T>, std::as_writable_bytes(data), from);
   }
   /// The same for elements whose type is known only at run time.
-  [[nodiscard]] Pending begin_send(DType dtype, std::span<const std::byte> data, std::uint32_t to) {
-    return send(dtype, data.data(), elements_in(dtype, data.size()), to);
-  }
-  [[nodiscard]] Pending begin_receive(DType dtype, std::span<std::byte> data, std::uint32_t from) {
-    return receive(dtype, data.data(), elements_in(dtype, data.size()), from);
-  }
+  [[nodiscard]] Pending begin_send(DType dtype, std::span<const std::byte> data, std::uint32_t to);
+  [[nodiscard]] Pending begin_receive(DType dtype, std::span<std::byte> data, std::uint32_t from);
   /// Returns when all ranks have called it.
   void barrier();
 
@@ -257,7 +249,7 @@ class PHAROS_API Communicator {
   /// place, with the same size. Throws Exhausted if a rank has too little memory.
   template <Element T>
   Buffer<T> allocate(std::size_t elements) {
-    return Buffer<T>{core_, {static_cast<T*>(allocate_bytes(elements, sizeof(T))), elements}};
+    return Buffer<T>{core_, {static_cast<T*>(allocate_bytes(elements, sizeof(T), Whose::kOwn)), elements}};
   }
   /// Allocates one memory for all ranks, filled with zeros: data that one rank writes there can be read by the others
   /// after a barrier(). An equal part of it is charged to each rank's process. It must not be used as the data of
@@ -265,7 +257,7 @@ class PHAROS_API Communicator {
   /// shares_memory().
   template <Element T>
   Buffer<T> allocate_for_all(std::size_t elements) {
-    return Buffer<T>{core_, {static_cast<T*>(allocate_bytes_for_all(elements, sizeof(T))), elements}};
+    return Buffer<T>{core_, {static_cast<T*>(allocate_bytes(elements, sizeof(T), Whose::kOfAll)), elements}};
   }
 
   /// Throws the failure, if an operation has failed or a rank has died, also when no operation is under way.
@@ -279,26 +271,8 @@ class PHAROS_API Communicator {
   std::string recent_operations() const;
 
  private:
-  template <class T>
-  static const std::byte* bytes_of(std::span<const T> data) {
-    return reinterpret_cast<const std::byte*>(data.data());
-  }
-  template <class T>
-  static std::byte* bytes_of(std::span<T> data) {
-    return reinterpret_cast<std::byte*>(data.data());
-  }
-  Pending all_reduce(DType dtype, Reduction reduction, std::byte* data, std::size_t count);
-  Pending reduce_scatter(DType dtype, Reduction reduction, const std::byte* from, std::size_t from_count, std::byte* to,
-                         std::size_t to_count);
-  Pending all_gather(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to, std::size_t to_count);
-  Pending broadcast(DType dtype, std::byte* data, std::size_t count, std::uint32_t root);
-  Pending all_to_all(DType dtype, const std::byte* from, std::size_t from_count, std::byte* to, std::size_t to_count);
-  Pending send(DType dtype, const std::byte* data, std::size_t count, std::uint32_t to);
-  Pending receive(DType dtype, std::byte* data, std::size_t count, std::uint32_t from);
-  Pending message(DType dtype, std::uint32_t from, std::uint32_t to, const detail::Places& places, std::size_t count);
-  static std::size_t elements_in(DType dtype, std::size_t bytes);
-  void* allocate_bytes(std::size_t elements, std::size_t size);
-  void* allocate_bytes_for_all(std::size_t elements, std::size_t size);
+  enum class Whose : std::uint8_t { kOwn, kOfAll };
+  void* allocate_bytes(std::size_t elements, std::size_t size, Whose whose);
 
   std::shared_ptr<detail::Core> core_;
 };
@@ -325,12 +299,12 @@ class PHAROS_API Communicator::Threads {
 namespace detail {
 PHAROS_API void free_shared(Core& core, void* memory);
 
-/// The type of on_gpu(), which makes a communicator over GPUs. Its library, libpharos_nccl.so, calls offer_on_gpu()
+/// The type of on_gpu(), which makes a communicator over GPUs. Its library, libpharos_nccl.so, calls register_on_gpu()
 /// when it is loaded. Both functions may be called on any thread.
 using OnGpu = Communicator (*)(Communicator& ranks, int device, const CommunicatorOptions& options);
-PHAROS_API void offer_on_gpu(OnGpu make);
-/// Returns the offered function; nullptr if no such library is loaded.
-PHAROS_API OnGpu offered_on_gpu();
+PHAROS_API void register_on_gpu(OnGpu make);
+/// Returns the registered function; nullptr if no such library is loaded.
+PHAROS_API OnGpu registered_on_gpu();
 }  // namespace detail
 
 template <Element T>

@@ -18,7 +18,7 @@ namespace pharos::ml {
 /// A study as it was when it was read.
 struct OptunaStudy {
   std::string name{};
-  /// The parameters that the trials have drawn, and their domains. If the range of a number changed from trial to
+  /// The parameters that the trials have sampled, and their domains. If the range of a number changed from trial to
   /// trial, the domain contains all of these ranges; any other change is ignored, and the first domain counts.
   Space space{};
   /// The trials that have a result: those that are complete, and those that reported at least once before they were

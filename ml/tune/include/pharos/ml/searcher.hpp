@@ -57,11 +57,11 @@ class PHAROS_API Searcher {
   virtual bool learns() const { return true; }
 };
 
-/// Draws each trial at random, independently of the others. It draws the values of grids, too.
+/// Samples each trial at random, independently of the others. It samples the values of grids, too.
 PHAROS_API std::unique_ptr<Searcher> random_search(const Space& space, std::uint64_t seed = 0);
 
 /// Gives trial n the combination n of the values of all grids, and begins with the first combination again when all
-/// have been tried. Parameters that are no grids are drawn at random. Throws InvalidArgument as grid_size().
+/// have been tried. Parameters that are no grids are sampled at random. Throws InvalidArgument as grid_size().
 PHAROS_API std::unique_ptr<Searcher> grid_search(const Space& space, std::uint64_t seed = 0);
 /// Returns the number of combinations of the grids' values. Throws InvalidArgument if there are more than a million.
 PHAROS_API std::uint64_t grid_size(const Space& space);
@@ -70,18 +70,18 @@ PHAROS_API std::uint64_t grid_size(const Space& space);
 /// more than 3667 parameters.
 PHAROS_API std::unique_ptr<Searcher> sobol_search(const Space& space, std::uint64_t seed = 0);
 
-/// The tree-structured Parzen estimator as in Optuna 5. It draws candidates from where good trials are dense, and takes
-/// the candidate where good trials are densest in comparison with all other trials. Running trials count among the
-/// others. Parameters that always occur together are drawn together.
+/// The tree-structured Parzen estimator as in Optuna 5. It samples candidates from where good trials are dense, and
+/// takes the candidate where good trials are densest in comparison with all other trials. Running trials count among
+/// the others. Parameters that always occur together are sampled together.
 struct TpeOptions {
   std::uint64_t seed = 0;
-  std::uint64_t startup = 10;   ///< trials are drawn at random until this many have ended with a value
-  std::size_t candidates = 24;  ///< points that are drawn for each proposal
+  std::uint64_t startup = 10;   ///< trials are sampled at random until this many have ended with a value
+  std::size_t candidates = 24;  ///< points that are sampled for each proposal
 };
 PHAROS_API std::unique_ptr<Searcher> tpe(const Space& space, const TpeOptions& options = {});
 
 /// The evolution strategy with covariance matrix adaptation (CMA-ES), for many trials over numbers. Choices and
-/// conditional parameters are drawn at random. It learns from complete trials only.
+/// conditional parameters are sampled at random. It learns from complete trials only.
 struct CmaEsOptions {
   std::uint64_t seed = 0;
   double sigma = 1.0 / 6;      ///< standard deviation of the first trials, as a share of each range

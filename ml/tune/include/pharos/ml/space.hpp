@@ -84,7 +84,7 @@ struct Domain {
   double low = 0;     ///< kNormal: the mean; kReal and kInteger: the smallest value
   double high = 1;    ///< kNormal: the standard deviation; kReal and kInteger: the largest value
   double step = 0;    ///< kReal and kInteger: the values are `low` plus multiples of the step; 0: any value
-  bool log = false;   ///< values are drawn evenly on a logarithmic scale
+  bool log = false;   ///< values are sampled evenly on a logarithmic scale
   bool grid = false;  ///< a grid search tries each of the choices
   std::vector<Value> choices{};
 

@@ -37,11 +37,11 @@ class Communicator;
 namespace detail {
 
 /// The connection of a Trial to its tuner. Each kind of worker implements it. The objective's thread calls it.
-class PHAROS_API TrialLine {
+class PHAROS_API TrialConnection {
  public:
-  TrialLine() = default;
-  TrialLine(TrialLine&&) = delete;
-  virtual ~TrialLine();
+  TrialConnection() = default;
+  TrialConnection(TrialConnection&&) = delete;
+  virtual ~TrialConnection();
 
   using Save = std::function<std::vector<std::byte>()>;
   virtual Value ask(const std::string& name, const Domain& domain) = 0;
@@ -66,9 +66,12 @@ struct TrialBegin {
 /// first worker count.
 class PHAROS_API Trial {
  public:
-  Trial(detail::TrialLine& line, detail::TrialBegin begin, std::optional<Bytes> checkpoint,
+  Trial(detail::TrialConnection& connection, detail::TrialBegin begin, std::optional<Bytes> checkpoint,
         Communicator* communicator = nullptr)
-      : line_{line}, begin_{std::move(begin)}, checkpoint_{std::move(checkpoint)}, communicator_{communicator} {}
+      : connection_{connection},
+        begin_{std::move(begin)},
+        checkpoint_{std::move(checkpoint)},
+        communicator_{communicator} {}
 
   /// Trials count from 0.
   std::uint64_t number() const { return begin_.trial; }
@@ -87,7 +90,7 @@ class PHAROS_API Trial {
   /// workers of the sweep leave free on the same node for want of trials. The number changes while the trial runs. If
   /// the sweep is `deterministic`, or if its trials have several workers, it is always the number of the worker's own
   /// cores.
-  std::uint32_t cores() const { return line_.cores(); }
+  std::uint32_t cores() const { return connection_.cores(); }
 
   // Parameters that the space need not have. The searcher chooses them as the objective runs, and the call waits for
   // the tuner. Within a trial a name always has the same value. A call throws InvalidArgument if the name has a value
@@ -129,9 +132,9 @@ class PHAROS_API Trial {
  private:
   template <class T>
   T asked(std::string_view name, const Domain& domain);
-  Verdict report_with(const Metrics& metrics, const detail::TrialLine::Save& save);
+  Verdict report_with(const Metrics& metrics, const detail::TrialConnection::Save& save);
 
-  detail::TrialLine& line_;
+  detail::TrialConnection& connection_;
   detail::TrialBegin begin_;
   std::optional<Bytes> checkpoint_;
   Communicator* communicator_;

@@ -101,14 +101,16 @@ struct PlateauOptions {
 PHAROS_API std::unique_ptr<TrialScheduler> plateau(const PlateauOptions& options = {});
 
 /// Population based training (Jaderberg and others, 2017). Every `interval` steps, a trial among the worst `share` of
-/// the trials continues as a copy of a trial among the best `share`, with parameters that are changed a little or drawn
-/// anew.
+/// the trials continues as a copy of a trial among the best `share`, with parameters that are changed a little or
+/// sampled again.
 struct PbtOptions {
   std::uint64_t seed = 0;
-  std::uint64_t interval = 10;  ///< trials must save at least as often (TunerOptions::save_every)
-  double share = 0.25;          ///< above 0, and at most 0.5
-  double anew = 0.25;           ///< probability that a parameter is drawn anew
-  double change = 1.2;          ///< factor that numbers are multiplied or divided by; 1 or more
+  std::uint64_t interval = 10;       ///< trials must save at least as often (TunerOptions::save_every)
+  double share = 0.25;               ///< above 0, and at most 0.5
+  double redraw_probability = 0.25;  ///< probability that a parameter is sampled again
+  /// Factor that numbers are multiplied or divided by; 1 or more. A number that this leaves where it is, such as 0,
+  /// moves by the share `change` - 1 of its range instead.
+  double change = 1.2;
 };
 /// Throws InvalidArgument if an option is out of its range.
 PHAROS_API std::unique_ptr<TrialScheduler> pbt(const Space& space, const PbtOptions& options = {});

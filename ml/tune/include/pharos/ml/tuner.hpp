@@ -44,12 +44,12 @@ struct TunerOptions {
   Goal goal = Goal::kMinimise;
   /// Names of metrics that must be at most zero.
   std::vector<std::string> constraints{};
-  /// Number of trials. 0: the number of combinations if the space has grids (grid_search() tries each once), and
-  /// otherwise as many trials as `time` allows.
+  /// Number of trials. 0: the number of combinations if the space has grids, and otherwise as many trials as `time`
+  /// allows.
   std::uint64_t trials = 0;
   /// Number of steps after which a trial is complete. 0: a trial runs until it returns or is stopped.
   std::uint64_t steps = 0;
-  /// Proposes the parameters of trials; null: tpe(space).
+  /// Proposes the parameters of trials. Null: grid_search(space) if the space has grids, and otherwise tpe(space).
   std::unique_ptr<Searcher> searcher{};
   /// Decides which trials go on; null: all do.
   std::unique_ptr<TrialScheduler> scheduler{};
@@ -76,7 +76,7 @@ struct TunerOptions {
   /// Number of the best trials whose last checkpoint is kept after they have ended.
   std::size_t checkpoints = 1;
   /// Trial n is proposed from exactly the results of trials 0 to n - at_once, in their order. Thus the same seed gives
-  /// the same sweep, however long trials take. Parameters that trials ask for as they run are then drawn at random.
+  /// the same sweep, however long trials take. Parameters that trials ask for as they run are then sampled at random.
   /// `at_once` must be set, too.
   bool deterministic = false;
 

@@ -16,9 +16,10 @@
 /// branch.
 ///
 /// Each process that acts at a failpoint adds its name to the file that the variable PHAROS_FAILPOINTS_REACHED names.
-/// `./test` fails if no test has let a process act at one of them. The tests are store_deaths_test.cpp, far_objects_test.cpp, head_deaths_test.cpp and
-/// run_command_test.cpp in tests/cluster, tests/collective/failpoints_test.cpp for ranks,
-/// tests/checkpoint/interrupted_test.cpp and tests/trainer for trainings, and tests/process/keeper_test.cpp.
+/// `./test` fails if no test has let a process act at one of them. The tests are store_deaths_test.cpp,
+/// far_objects_test.cpp, head_deaths_test.cpp and run_command_test.cpp in tests/cluster,
+/// tests/collective/failpoints_test.cpp for ranks, tests/checkpoint/interrupted_test.cpp and tests/trainer for
+/// trainings, and tests/process/keeper_test.cpp.
 namespace pharos {
 
 /// The identity of a failpoint: a hash of its name. A program and the libraries that it loads agree on it.

@@ -10,7 +10,7 @@
 namespace pharos::ml {
 
 /// A temporary buffer. Its contents are undefined at first.
-struct Room {
+struct ScratchBuffer {
   std::unique_ptr<std::byte[]> memory{};
   std::size_t bytes = 0;
 
@@ -19,28 +19,28 @@ struct Room {
 
 /// Buffers that are reused, because new memory costs more than the work that is done in it. Keeps at most 8 spare
 /// buffers, and gives out one that is at most four times as large as needed. Any thread.
-class Rooms {
+class ScratchBuffers {
  public:
-  Room take(std::size_t bytes) {
+  ScratchBuffer take(std::size_t bytes) {
     if (bytes == 0) return {};
     {
       const std::lock_guard lock{mutex_};
-      const auto fits = std::find_if(spare_.begin(), spare_.end(), [&](const Room& each) {
+      const auto fits = std::find_if(spare_.begin(), spare_.end(), [&](const ScratchBuffer& each) {
         return each.bytes >= bytes && each.bytes / kWasteMax <= bytes;
       });
       if (fits != spare_.end()) {
-        Room room = std::move(*fits);
+        ScratchBuffer buffer = std::move(*fits);
         spare_.erase(fits);
-        return room;
+        return buffer;
       }
     }
     return {std::make_unique_for_overwrite<std::byte[]>(bytes), bytes};
   }
   /// When there are too many spare buffers, the one that was given back first is freed.
-  void give_back(Room room) {
-    if (room.bytes == 0) return;
+  void give_back(ScratchBuffer buffer) {
+    if (buffer.bytes == 0) return;
     const std::lock_guard lock{mutex_};
-    spare_.push_back(std::move(room));
+    spare_.push_back(std::move(buffer));
     if (spare_.size() > kSpareMax) spare_.erase(spare_.begin());
   }
 
@@ -49,7 +49,7 @@ class Rooms {
   static constexpr std::size_t kWasteMax = 4;  // a buffer may be this many times as large as needed
 
   std::mutex mutex_;
-  std::vector<Room> spare_;
+  std::vector<ScratchBuffer> spare_;
 };
 
 }  // namespace pharos::ml

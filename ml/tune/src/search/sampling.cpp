@@ -1,4 +1,4 @@
-#include "search/drawing.hpp"
+#include "search/sampling.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@ namespace pharos::ml {
 
 Searcher::~Searcher() = default;
 
-Value draw(const Domain& domain, Random& random) {
+Value sample(const Domain& domain, Random& random) {
   return value_at(domain, random.uniform());
 }
 
@@ -24,13 +24,13 @@ Value value_at(const Domain& domain, double share) {
 }
 
 Params complete(const Space& space, const Params& proposed,
-                const std::function<Value(std::string_view name, const Domain& domain)>& draw) {
+                const std::function<Value(std::string_view name, const Domain& domain)>& sample) {
   Params params;
   for (std::size_t i = 0; i < space.parameters().size(); ++i) {
     if (!space.is_active(i, params)) continue;
     const auto& [name, domain, condition] = space.parameters()[i];
     const Value* const value = proposed.find(name);
-    params.set(name, value != nullptr ? *value : draw(name, domain));
+    params.set(name, value != nullptr ? *value : sample(name, domain));
   }
   return params;
 }
@@ -42,7 +42,7 @@ Params Unlearned::ask(std::uint64_t trial) {
 
 Value Unlearned::ask(std::uint64_t trial, std::string_view name, const Domain& domain) {
   Random random{seed_, trial, name};
-  return draw(domain, random);
+  return sample(domain, random);
 }
 
 std::unique_ptr<Searcher> random_search(const Space& space, std::uint64_t seed) {

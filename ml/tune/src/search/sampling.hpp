@@ -10,16 +10,16 @@
 
 namespace pharos::ml {
 
-/// Draws a value from the distribution that the domain describes.
-Value draw(const Domain& domain, Random& random);
+/// Samples a value from the distribution that the domain describes.
+Value sample(const Domain& domain, Random& random);
 /// Returns the value at a share of the domain, where a share from 0 to 1 goes through all values.
 Value value_at(const Domain& domain, double share);
 
-/// Returns a value for each active parameter of the space: the proposed value, or else the value that `draw` returns.
+/// Returns a value for each active parameter of the space: the proposed value, or else the value that `sample` returns.
 Params complete(const Space& space, const Params& proposed,
-                const std::function<Value(std::string_view name, const Domain& domain)>& draw);
+                const std::function<Value(std::string_view name, const Domain& domain)>& sample);
 
-/// A searcher that draws at random and learns nothing. A derived class proposes some of the parameters itself.
+/// A searcher that samples at random and learns nothing. A derived class proposes some of the parameters itself.
 class Unlearned : public Searcher {
  public:
   Unlearned(const Space& space, std::uint64_t seed) : space_{space}, seed_{seed} {}
@@ -31,7 +31,7 @@ class Unlearned : public Searcher {
   bool learns() const override { return false; }
 
  protected:
-  /// Returns the parameters that are not drawn at random.
+  /// Returns the parameters that are not sampled at random.
   virtual Params propose(std::uint64_t) { return {}; }
   const Space& space() const { return space_; }
   std::uint64_t seed() const { return seed_; }

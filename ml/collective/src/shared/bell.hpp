@@ -1,0 +1,83 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+#include <pharos/base/clock.hpp>
+
+namespace pharos::ml {
+
+/// Lets the ranks of one machine wait for what other ranks write into shared memory. Each rank has a Bell of its own
+/// over the same shared words. One thread, except ring().
+///
+/// All accesses are sequentially consistent: of a rank that changes something and one that goes to sleep at the same
+/// time, at least one sees the store of the other, so that no change is slept through.
+class Bell {
+ public:
+  /// Zeros at first.
+  struct Shared {
+    alignas(64) std::atomic<std::uint32_t> rung;  // the futex of ranks that sleep; ring() counts it up
+    std::atomic<std::uint32_t> sleepers;
+  };
+
+  /// `shared` outlives the Bell. Ranks spin only if there is a CPU for each of them.
+  Bell(Shared& shared, std::uint32_t ranks);
+
+  bool has_sleepers() const { return shared_.sleepers.load(std::memory_order_seq_cst) != 0; }
+  /// Wakes all ranks that sleep, so that they check their conditions. On any thread.
+  void ring();
+
+  /// Spins for some microseconds, and for fewer when spinning did not help before. Returns whether `is_so` became true.
+  template <class F>
+  bool spin(const F& is_so) {
+    if (!may_spin_) return false;
+    const TimePoint end = std::chrono::steady_clock::now() + spin_time_;
+    do {
+      for (int i = 0; i < kLooks; ++i) {
+        if (is_so()) {
+          spin_time_ = std::min(2 * spin_time_, kSpinMax);
+          return true;
+        }
+        pause();
+      }
+    } while (std::chrono::steady_clock::now() < end);
+    spin_time_ = std::max(spin_time_ / 2, kSpinMin);
+    return false;
+  }
+
+  /// Sleeps until ring(), at most for `most`. If `is_so` is true, it does not sleep, and returns true.
+  template <class F>
+  bool sleep_unless(const F& is_so, Duration most) {
+    shared_.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t seen = shared_.rung.load(std::memory_order_seq_cst);
+    const bool was_so = is_so();
+    if (!was_so) sleep(seen, most);
+    shared_.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    return was_so;
+  }
+
+ private:
+  static constexpr Duration kSpinMin = std::chrono::microseconds{1};
+  static constexpr Duration kSpinMax = std::chrono::microseconds{50};
+  static constexpr int kLooks = 32;  // between two looks at the clock
+
+  static void pause();
+  void sleep(std::uint32_t seen, Duration most);
+
+  Shared& shared_;
+  bool may_spin_ = false;
+  Duration spin_time_ = kSpinMax;
+};
+
+inline void Bell::pause() {
+#ifdef __x86_64__
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+}  // namespace pharos::ml

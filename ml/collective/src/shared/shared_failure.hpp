@@ -1,0 +1,44 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include <pharos/base/error.hpp>
+
+#include "shared/neighbours.hpp"
+
+namespace pharos::ml {
+
+/// The error with which all ranks of a machine fail, in memory that they share. The first rank that fails writes it
+/// down. Each rank has a SharedFailure of its own over that memory. Any thread.
+class SharedFailure {
+ public:
+  static constexpr std::size_t kTextMax = 480;
+  /// Zeros at first.
+  struct Shared {
+    alignas(64) std::atomic<std::uint32_t> state;  // 0, kWritten, or kWritten + 1 + the rank that writes the error
+    std::uint8_t code;
+    char text[kTextMax];
+  };
+
+  /// The arguments outlive the object.
+  SharedFailure(Shared& shared, const Neighbours& neighbours) : shared_{shared}, neighbours_{neighbours} {}
+
+  /// Makes `why` the error, unless a rank has failed before. Returns whether it did.
+  bool write(const Error& why);
+  /// Returns the error; nullopt if no rank has failed. Waits for a rank that is just writing it.
+  std::optional<Error> read() const;
+  /// Returns whether a rank has failed, even if it has not written its error yet.
+  bool is_there() const { return shared_.state.load(std::memory_order_acquire) != 0; }
+  bool is_written() const { return shared_.state.load(std::memory_order_seq_cst) == kWritten; }
+
+ private:
+  static constexpr std::uint32_t kWritten = 1;
+
+  Shared& shared_;
+  const Neighbours& neighbours_;
+};
+
+}  // namespace pharos::ml

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <pharos/ml/collective/backend.hpp>
+
+namespace pharos::ml {
+
+/// An operation of a SharedBackend: of all ranks (RoundOperation), or a message (Mail).
+struct SharedTask : detail::Work {
+  bool ended = false;
+};
+
+}  // namespace pharos::ml
