@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "workers_fixture.hpp"
+#include "jobs_fixture.hpp"
 
 namespace pharos::node {
 namespace {
@@ -10,26 +10,15 @@ namespace {
 using namespace std::chrono_literals;
 using scheduler::Resources;
 
-class IncarnationsTest : public WorkersFixture, public Jobs::Owner {
+class IncarnationsTest : public JobsFixture {
  protected:
   static wire::Amounts one_cpu() { return {{"cpu", Resources::kWhole}}; }
 
-  void on_caller_ended(const Client&) override {}
   void on_job_stops(JobId stopped) override { incarnations.end_unbegun(stopped); }
-  void on_job_ended(const std::shared_ptr<Job>&) override {}
   void on_worker_ended(const Worker& worker, const std::string& reason) override {
     incarnations.on_worker_ended(worker, reason);
   }
 
-  /// The head adds a job, whose zygote then loads the program.
-  void add_job() {
-    host.opened = "";
-    jobs.add_far({JobId{1}, {}, NodeId{2}});
-    executor.run_until_idle();
-    Zygotes::on_ready(*jobs.find(JobId{1}), {});
-    executor.run_until_idle();
-    take_told();
-  }
   static wire::StartIncarnation order(std::uint64_t actor) {
     wire::StartIncarnation start;
     start.actor = ActorId{actor};
@@ -45,8 +34,6 @@ class IncarnationsTest : public WorkersFixture, public Jobs::Owner {
   }
   const wire::IncarnationEnded& end() const { return std::get<wire::IncarnationEnded>(told.back()); }
 
-  FarNodes far_nodes{executor, host, site.head, NodeId{1}, "head"};
-  Jobs jobs{site, clients, far_nodes, workers, output, *this};
   LeaseBook book{scheduler::Leases{Resources{one_cpu()}, 8, 10s},
                  [this](const scheduler::LeaseEffect& effect) {
                    const auto* const reserved = std::get_if<scheduler::Reserved>(&effect);

@@ -3,9 +3,9 @@
 #include <chrono>
 #include <cstdint>
 
+#include "jobs_fixture.hpp"
 #include "leases/far_leases.hpp"
 #include "leases/task_leases.hpp"
-#include "workers_fixture.hpp"
 
 namespace pharos::node {
 namespace {
@@ -13,31 +13,10 @@ namespace {
 using namespace std::chrono_literals;
 using scheduler::Resources;
 
-class LeasesTest : public WorkersFixture, public Jobs::Owner {
+class LeasesTest : public JobsFixture {
  protected:
   static wire::Amounts cpus(std::int64_t count) { return {{"cpu", count * Resources::kWhole}}; }
 
-  void on_caller_ended(const Client&) override {}
-  void on_job_stops(JobId) override {}
-  void on_job_ended(const std::shared_ptr<Job>&) override {}
-
-  /// The head adds a job, whose zygote then loads the program.
-  void add_job() {
-    host.opened = "";
-    jobs.add_far({JobId{1}, {}, NodeId{2}});
-    executor.run_until_idle();
-    zygote = host.links.back();
-    Zygotes::on_ready(*jobs.find(JobId{1}), {});
-    executor.run_until_idle();
-  }
-  /// A driver here, or a worker.
-  Client client() {
-    const auto of = jobs.find(JobId{1});
-    Client client{clients.add(Fd{}, net::Descriptors::kAccepted), of, nullptr, CallerId{4}};
-    clients.set(client);
-    client_link = host.links.back();
-    return client;
-  }
   void carry_out(const scheduler::LeaseEffect& effect) {
     if (const auto* const grant = std::get_if<scheduler::Grant>(&effect)) leases.grant(*grant);
     if (const auto* const start = std::get_if<scheduler::StartWorker>(&effect)) leases.start(*start);
@@ -48,10 +27,7 @@ class LeasesTest : public WorkersFixture, public Jobs::Owner {
     return {.demand = {.amounts = cpus(1)}, .asker = {JobId{1}, CallerId{9}, number}, .only_now = only_now};
   }
 
-  std::shared_ptr<FakeLink> client_link;
-  FarNodes far_nodes{executor, host, site.head, NodeId{1}, "head"};
   Questions questions{site.head, [this](const Asked& asked) { leases.forget_question(asked); }};
-  Jobs jobs{site, clients, far_nodes, workers, output, *this};
   LeaseBook book{scheduler::Leases{Resources{cpus(1)}, 8, 10s}, [this](const auto& effect) { carry_out(effect); },
                  [this] { leases.settle(); }};
   HandOverLine hand_overs{site, [this](WorkerId id) { return workers.find(id); }};
