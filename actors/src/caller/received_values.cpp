@@ -57,7 +57,7 @@ CellHandle decode_ref(Decoder& from) {
   if (auto object = values == nullptr ? nullptr : values->object_with(bytes.span())) {
     const std::size_t begin = object->offset_of(bytes.span());
     cell->set_stored({std::move(object), begin, bytes.size()}, counted ? std::optional{count} : std::nullopt,
-                     std::move(actors), {});
+                     std::move(actors));
   } else if (counted) {
     cell->set_value(std::move(bytes), std::move(actors), count);
   } else if (bytes.size() < kSharedBytesMin) {

@@ -34,8 +34,8 @@ void set_part(ResultCell& cell, const CellHandle& whole, const Encoded& value, s
               std::optional<std::uint64_t> count, ActorHandles actors) {
   if (const auto* const stored = whole->stored()) {
     const auto begin = static_cast<std::size_t>(part.data() - value.bytes.data());
-    return cell.set_stored({stored->object, stored->begin + begin, part.size()}, count, std::move(actors),
-                           whole->remakable());
+    return cell.set_stored({stored->object, stored->begin + begin, part.size(), stored->remakable}, count,
+                           std::move(actors));
   }
   auto owner = value.owner != nullptr ? value.owner : std::make_shared<const CellHandle>(whole);
   cell.set_value(Bytes{std::move(owner), part}, std::move(actors), count);
@@ -116,7 +116,8 @@ void ResultCell::when_ready(async::Callback then, const void* watcher) {
     const std::lock_guard lock{watchers_mutex(this)};
     if (WaitingRoom::mark(word_, WaitingRoom::kWatched)) {
       // The thread that completes the cell sees the mark, and takes this lock to find the watchers.
-      add_watch({std::move(then), watcher});
+      if (watchers_ == nullptr) watchers_ = std::make_unique<std::vector<Watch>>();
+      watchers_->push_back({std::move(then), watcher});
       return;
     }
   }
@@ -124,18 +125,12 @@ void ResultCell::when_ready(async::Callback then, const void* watcher) {
 }
 
 void ResultCell::forget(const void* watcher) {
-  std::unique_ptr<std::vector<Watch>> all;  // the dropped callbacks are destroyed after the lock is released
+  std::vector<Watch> dropped;  // destroyed after the lock is released
   const std::lock_guard lock{watchers_mutex(this)};
   if (watchers_ == nullptr) return;
-  all = std::move(watchers_);
-  for (Watch& watch : *all) {
-    if (watch.watcher != watcher) add_watch(std::move(watch));
-  }
-}
-
-void ResultCell::add_watch(Watch watch) {
-  if (watchers_ == nullptr) watchers_ = std::make_unique<std::vector<Watch>>();
-  watchers_->push_back(std::move(watch));
+  std::vector<Watch> kept;
+  for (Watch& watch : *watchers_) (watch.watcher == watcher ? dropped : kept).push_back(std::move(watch));
+  *watchers_ = std::move(kept);
 }
 
 std::shared_ptr<actors::LargeValues> ResultCell::large_values() const {
@@ -190,7 +185,7 @@ Result<Encoded> ResultCell::wait(Deadline deadline) {
 }
 
 Result<Encoded> ResultCell::made_again(const Error& why, Deadline deadline) const {
-  const auto& recipe = elsewhere_->remakable.recipe;
+  const auto& recipe = stored()->remakable.recipe;
   const CellHandle again = recipe == nullptr || !object_store::is_lost(why) ? CellHandle{} : recipe->make_again(why);
   if (!again) return why;
   PHAROS_TRY(Encoded whole, again.wait(deadline));

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -88,16 +87,11 @@ class ResultCell {
 
   // Each of the following functions completes the cell. Only the first completion has an effect. `actors` are the
   // handles that the value contains.
-  void set_value(std::span<const std::byte> bytes) {
-    if (!claim()) return;
-    std::byte* const room = bytes_.make_room(bytes.size());
-    if (!bytes.empty()) std::memcpy(room, bytes.data(), bytes.size());
-    complete();
-  }
-  void set_value(std::span<const std::byte> bytes, ActorHandles actors) {
+  void set_value(std::span<const std::byte> bytes, ActorHandles actors = {}) {
     if (!claim()) return;
     keep(std::move(actors));
-    std::ranges::copy(bytes, bytes_.make_room(bytes.size()));
+    std::byte* const room = bytes_.make_room(bytes.size());
+    if (!bytes.empty()) std::memcpy(room, bytes.data(), bytes.size());
     complete();
   }
   void set_value(const Encoder& value, ActorHandles actors) {
@@ -111,18 +105,18 @@ class ResultCell {
     std::shared_ptr<object_store::Object> object;
     std::size_t begin = 0;
     std::size_t size = 0;
+    Remakable remakable{};
   };
   void set_object(std::shared_ptr<object_store::Object> object, ActorHandles actors, Remakable remakable = {}) {
     const std::size_t size = object->size();
-    set_stored({std::move(object), 0, size}, std::nullopt, std::move(actors), std::move(remakable));
+    set_stored({std::move(object), 0, size, std::move(remakable)}, std::nullopt, std::move(actors));
   }
   /// If there is a count, the value is the count and then these bytes, which are its elements.
-  void set_stored(Stored stored, std::optional<std::uint64_t> count, ActorHandles actors, Remakable remakable) {
+  void set_stored(Stored stored, std::optional<std::uint64_t> count, ActorHandles actors) {
     if (!claim()) return;
     keep(std::move(actors));
     elsewhere().stored = std::move(stored);
     elsewhere_->count = count;
-    elsewhere_->remakable = std::move(remakable);
     complete();
   }
   /// The value is these bytes, which are not copied. The cell keeps their owner alive. If there is a count, the value
@@ -160,7 +154,6 @@ class ResultCell {
   const Stored* stored() const {
     return elsewhere_ == nullptr || elsewhere_->stored.object == nullptr ? nullptr : &elsewhere_->stored;
   }
-  const Remakable& remakable() const { return elsewhere_->remakable; }
   /// Returns the handles that the value contains.
   std::span<const std::shared_ptr<ActorHandle>> actors() const {
     return elsewhere_ == nullptr ? std::span<const std::shared_ptr<ActorHandle>>{} : elsewhere_->actors;
@@ -212,7 +205,6 @@ class ResultCell {
     Bytes bytes;                         // the value, if these bytes have an owner
     std::optional<std::uint64_t> count;  // comes before the bytes, which are then so many elements
     ActorHandles actors;
-    Remakable remakable;
   };
   void keep(ActorHandles actors) {
     if (!actors.empty()) [[unlikely]]
@@ -226,7 +218,6 @@ class ResultCell {
   Result<Encoded> value_elsewhere(Deadline deadline) const;
   Result<Encoded> made_again(const Error& why, Deadline deadline) const;
   void complete();
-  void add_watch(Watch watch);
 
   std::atomic<std::uint32_t> references_ = 1;
   std::atomic<std::uint32_t> word_ = actors::WaitingRoom::kPending;
