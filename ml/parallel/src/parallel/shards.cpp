@@ -20,10 +20,10 @@
 namespace pharos::ml {
 namespace {
 
-constexpr std::size_t kLineBytes = 64;
+constexpr std::size_t kCacheLineBytes = 64;
 
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+  return (bytes + kCacheLineBytes - 1) / kLineBytes * kLineBytes;
 }
 
 at::ScalarType scalar_type_of(DType type) {

@@ -13,7 +13,7 @@
 namespace pharos::ml {
 namespace {
 
-constexpr std::int64_t kAlignedElements = 16;  // each rank's piece begins at a new cache line
+constexpr std::int64_t kPieceElements = 16;  // each rank's piece begins at a new cache line
 
 std::size_t bytes_of(const torch::nn::Module& module) {
   std::size_t bytes = 0;
@@ -154,9 +154,9 @@ std::vector<Unit> units_of(const torch::nn::Module& module, std::span<const Name
   }
   units.push_back(std::move(rest));
   std::erase_if(units, [](const Unit& each) { return each.flats.empty(); });
-  const std::int64_t step = ranks * kAlignedElements;
+  const std::int64_t step = ranks * kPieceElements;
   for (Unit& unit : units) {
-    for (Flat& flat : unit.flats) flat.piece = (flat.size + step - 1) / step * kAlignedElements;
+    for (Flat& flat : unit.flats) flat.piece = (flat.size + step - 1) / step * kPieceElements;
   }
   return units;
 }

@@ -46,7 +46,7 @@ Picture picture_of(const SweepResults& results) {
 }
 
 /// The trial up to which a value was the best.
-double end_of(const Picture& picture, std::size_t best) {
+double best_until(const Picture& picture, std::size_t best) {
   return best + 1 < picture.best.size() ? picture.best[best + 1].x : picture.axes.last;
 }
 
@@ -61,7 +61,7 @@ std::string SweepResults::to_svg() const {
   std::vector<Axes::Point> line;
   for (std::size_t i = 0; i < picture.best.size(); ++i) {
     line.push_back(picture.best[i]);
-    line.push_back({end_of(picture, i), picture.best[i].y});
+    line.push_back({best_until(picture, i), picture.best[i].y});
   }
   chart.line(line);
   chart.add(
@@ -77,7 +77,7 @@ std::string SweepResults::to_text_picture(std::size_t columns, std::size_t rows)
   if (picture.points.empty()) return "no trial has a result\n";
   TextChart chart{picture.axes, columns, rows};
   for (std::size_t i = 0; i < picture.best.size(); ++i) {
-    chart.horizontal(picture.best[i].x, end_of(picture, i), picture.best[i].y, '_');
+    chart.horizontal(picture.best[i].x, best_until(picture, i), picture.best[i].y, '_');
   }
   for (const Point& each : picture.points) chart.dot(each, each.complete ? 'o' : '.');
   return chart.text("o complete   . stopped   _ the best so far");
