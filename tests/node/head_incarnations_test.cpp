@@ -116,7 +116,7 @@ TEST_F(HeadIncarnations, RecordsThatDoNotFitEachOtherRestoreNothing) {
   EXPECT_FALSE(records_.restore(&life, nullptr, nullptr));
   const wire::PromiseActor promise{.actor = ActorId{50}, .asker = asker(1)};
   EXPECT_FALSE(records_.restore(&life, &start, &promise));
-  EXPECT_EQ(actors_.find_spec(ActorId{50}), nullptr);
+  EXPECT_EQ(actors_.look_at(ActorId{50}), nullptr);
   EXPECT_TRUE(records_.restore(nullptr, nullptr, &promise));
 }
 
