@@ -249,7 +249,7 @@ void Head::apply(const scheduler::ActorEffects& effects) {
                },
                effect);
   }
-  if (const auto next = actors_.next_tick()) tick_actors_at(*next);
+  incarnations_.wait_for_restarts();
 }
 
 void Head::apply(const scheduler::PlacementEffects& effects) {
@@ -263,15 +263,6 @@ void Head::apply(const scheduler::PlacementEffects& effects) {
                },
                effect);
   }
-}
-
-void Head::tick_actors_at(TimePoint when) {
-  if (when >= next_tick_) return;
-  next_tick_ = when;
-  events_.run_later(when - events_.now(), [this, when] {
-    if (next_tick_ == when) next_tick_ = TimePoint::max();
-    apply(actors_.tick(events_.now()));
-  });
 }
 
 // ---- Ends

@@ -107,7 +107,6 @@ class Head : private head::Effects {
   // What concerns several parts.
   void apply(const scheduler::ActorEffects& effects) override;
   void apply(const scheduler::PlacementEffects& effects) override;
-  void tick_actors_at(TimePoint when);
   void complete_event();
   void end_job(JobId job);
   void end_jobs_without_driver();
@@ -141,7 +140,6 @@ class Head : private head::Effects {
   head::EarlyQuestions early_;
   head::Drains drains_;
   head::Listing listing_;
-  TimePoint next_tick_ = TimePoint::max();
 };
 
 }  // namespace pharos::node

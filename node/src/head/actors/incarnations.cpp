@@ -32,6 +32,16 @@ void Incarnations::keep_making(ActorId actor, wire::StartActor making) {
 
 // ---- Effects of ActorTable and Placement
 
+void Incarnations::wait_for_restarts() {
+  const auto next = actors_.next_tick();
+  if (!next || *next >= next_restart_) return;
+  next_restart_ = *next;
+  events_.run_later(next_restart_ - events_.now(), [this, when = next_restart_] {
+    if (next_restart_ == when) next_restart_ = TimePoint::max();
+    effects_.apply(actors_.tick(events_.now()));
+  });
+}
+
 void Incarnations::place(const scheduler::StartIncarnation& start) {
   place(start.actor, start.incarnation);
 }
