@@ -66,7 +66,8 @@ class HeadActorParts : public HeadParts, protected Effects {
   }
 
   scheduler::ActorTable actors_;
-  scheduler::Placement placement_;
+  scheduler::Fleet fleet_;
+  scheduler::Placement placement_{fleet_};
   JobTable jobs_{events_};
   GroupTable groups_{events_, placement_, recovery_, *this};
   RequestNumbers numbers_{0};

@@ -1,5 +1,7 @@
 #include <chrono>
 
+#include <pharos/scheduler/task_nodes.hpp>
+
 #include "head/drains.hpp"
 #include "head_actor_parts.hpp"
 
@@ -23,7 +25,7 @@ TEST_F(HeadDrains, AnEmptyNodeIsToldToEnd) {
 }
 
 TEST_F(HeadDrains, ANodeWithTasksGoesOnUntilTheTimeLimit) {
-  placement_.note_tasks(NodeId{2}, *scheduler::Resources::parse("cpu=1"));
+  scheduler::TaskNodes{fleet_}.note_tasks(NodeId{2}, *scheduler::Resources::parse("cpu=1"));
   drains_.begin_for(NodeId{1}, {NodeId{2}, 1000, 6});
   executor_.advance(800ms);
   EXPECT_EQ(told(2), (Names{"DrainNode", "DrainNode", "DrainNode", "DrainNode"}));

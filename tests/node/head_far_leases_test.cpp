@@ -1,3 +1,5 @@
+#include <pharos/scheduler/placement.hpp>
+
 #include "head/far_leases.hpp"
 #include "head_parts.hpp"
 
@@ -35,10 +37,11 @@ class HeadFarLeases : public HeadParts {
     return node;
   }
 
-  scheduler::Placement placement_;
+  scheduler::Fleet fleet_;
+  scheduler::Placement placement_{fleet_};
   JobTable jobs_{events_};
   RequestNumbers numbers_{100};
-  FarLeases leases_{events_, placement_, jobs_, nodes_, recovery_, numbers_};
+  FarLeases leases_{events_, fleet_, jobs_, nodes_, recovery_, numbers_};
 };
 
 TEST_F(HeadFarLeases, TheWorkersNodeLearnsTheProgramAndItsAnswerGoesToTheCallersNode) {

@@ -33,7 +33,8 @@ class HeadGroupTable : public HeadParts, protected Effects {
     }
   }
 
-  scheduler::Placement placement_;
+  scheduler::Fleet fleet_;
+  scheduler::Placement placement_{fleet_};
   GroupTable groups_{events_, placement_, recovery_, *this};
 };
 

@@ -8,6 +8,7 @@
 #include <pharos/async/executor.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/scheduler/actor_table.hpp>
+#include <pharos/scheduler/fleet.hpp>
 #include <pharos/scheduler/placement.hpp>
 #include <pharos/wire/message.hpp>
 
@@ -126,6 +127,7 @@ class Head : private head::Effects {
   head::Recovery recovery_;
   head::RequestNumbers numbers_;
   scheduler::ActorTable actors_;
+  scheduler::Fleet fleet_;
   scheduler::Placement placement_;
   head::NodeTable nodes_;
   head::JobTable jobs_;
