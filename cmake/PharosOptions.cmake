@@ -17,6 +17,10 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
+# Messages name source files by their path in this tree. So the same tree gives the same objects in every folder, and
+# ccache finds them for another clone.
+add_compile_options(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+
 find_program(PHAROS_CCACHE ccache)
 if(PHAROS_CCACHE)
   # With this sloppiness and GCC's -fpch-preprocess, ccache also caches objects that are built with a precompiled

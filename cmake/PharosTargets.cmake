@@ -42,11 +42,14 @@ function(pharos_shared_library target)
   endforeach()
 endfunction()
 
-# pharos_test(<name> LABEL fast|cluster|long SOURCES … [DEPS …] [TIMEOUT seconds])
-# Makes a GoogleTest program and one ctest entry, both called <name>. Tests with another label than fast run one at a
-# time. TORCH says that the sources include <torch/torch.h>.
+# pharos_test(<name> LABEL fast|thorough|cluster|long SOURCES … [DEPS …] [TIMEOUT seconds] [WAITS] [SHARDS n] [TORCH])
+# Makes a GoogleTest program and one ctest entry, both called <name>. With SHARDS there are n entries, <name>_1 and so on,
+# each of which runs a part of the tests: a long program then does not run alone at the end.
+# Tests with the label cluster start clusters and run one at a time, and so do those with the label long. WAITS says that a test mostly waits, for
+# deadlines and deaths, so that ctest may run it beside others.
+# TORCH says that the sources include <torch/torch.h>.
 function(pharos_test name)
-  cmake_parse_arguments(ARG "TORCH" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;WAITS" "LABEL;TIMEOUT;SHARDS" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -54,50 +57,87 @@ function(pharos_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
   target_link_libraries(${name} PRIVATE pharos_flags ${ARG_DEPS} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(ARG_LABEL STREQUAL "fast")
+    add_dependencies(pharos_fast_tests ${name})
+  endif()
   if(ARG_TORCH)
     pharos_precompile_tests(${name} pharos_torch_test_pch <torch/torch.h> DEPS pharos_torch_cpu)
   else()
     pharos_precompile_tests(${name} pharos_test_pch)
   endif()
-  add_test(NAME ${name} COMMAND ${name})
-  pharos_describe_test(${name} ${ARG_LABEL} ${ARG_TIMEOUT})
+  set(waits "")
+  if(ARG_WAITS)
+    set(waits WAITS)
+  endif()
+  if(NOT ARG_SHARDS)
+    add_test(NAME ${name} COMMAND ${name})
+    pharos_describe_test(${name} ${ARG_LABEL} ${ARG_TIMEOUT} ${waits})
+    return()
+  endif()
+  foreach(shard RANGE 1 ${ARG_SHARDS})
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${name}_${shard} COMMAND ${name})
+    pharos_describe_test(${name}_${shard} ${ARG_LABEL} ${ARG_TIMEOUT} ${waits})
+    set_property(TEST ${name}_${shard} APPEND PROPERTY ENVIRONMENT
+      GTEST_TOTAL_SHARDS=${ARG_SHARDS} GTEST_SHARD_INDEX=${index})
+  endforeach()
 endfunction()
 
 # Tests spend their time in the libraries, so the tests themselves are compiled at -O1, in four fifths of the time.
 set(pharos_test_optimization $<$<CONFIG:Release>:-O1>)
 
 # Gives a test a precompiled header. All tests share one, and the tests of libtorch share another one. Without it,
-# GoogleTest's headers take a second of each test file's compile time, and libtorch's take 25 seconds. With it, GCC 12
-# does not know that the headers of the standard library are system headers, and shows its false warnings about copies
-# of std::string.
+# GoogleTest's headers take a second of each test file's compile time, and libtorch's take 25 seconds.
 function(pharos_precompile_tests name pch)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
-  if(NOT TARGET ${pch})
-    add_executable(${pch} EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/test_pch.cpp)
-    target_link_libraries(${pch} PRIVATE pharos_flags GTest::gtest ${ARG_DEPS})
-    set_target_properties(${pch} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-    target_precompile_headers(${pch} PRIVATE <gtest/gtest.h> <atomic> <chrono> <functional> <map> <memory> <mutex>
-                              <optional> <string> <thread> <utility> <vector> ${ARG_UNPARSED_ARGUMENTS})
-    target_compile_options(${pch} PRIVATE ${pharos_test_optimization})
-  endif()
-  target_precompile_headers(${name} REUSE_FROM ${pch})
-  target_compile_options(${name} PRIVATE
-    ${pharos_test_optimization} "$<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-Wno-stringop-overflow;-Wno-array-bounds>")
+  pharos_precompile(${name} ${pch}
+    HEADERS <gtest/gtest.h> <atomic> <chrono> <functional> <map> <memory> <mutex> <optional> <string> <thread> <utility>
+            <vector> ${ARG_UNPARSED_ARGUMENTS}
+    DEPS GTest::gtest ${ARG_DEPS}
+    OPTIONS ${pharos_test_optimization})
 endfunction()
 
-# Sets the label and the timeout of a ctest entry, and how the sanitizers report.
+# Gives programs that include <torch/torch.h> one precompiled header, which halves their compile time.
+function(pharos_precompile_torch)
+  foreach(name IN LISTS ARGN)
+    pharos_precompile(${name} pharos_torch_pch HEADERS <torch/torch.h> DEPS pharos_torch_cpu)
+  endforeach()
+endfunction()
+
+# Gives <target> the precompiled header <pch>, and makes it if this is its first user. With it, GCC 12 does not know that
+# the headers of the standard library are system headers, and shows its false warnings about copies of std::string.
+function(pharos_precompile target pch)
+  cmake_parse_arguments(ARG "" "" "HEADERS;DEPS;OPTIONS" ${ARGN})
+  if(NOT TARGET ${pch})
+    add_executable(${pch} EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
+    target_link_libraries(${pch} PRIVATE pharos_flags ${ARG_DEPS})
+    set_target_properties(${pch} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    target_precompile_headers(${pch} PRIVATE ${ARG_HEADERS})
+    target_compile_options(${pch} PRIVATE ${ARG_OPTIONS})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${pch})
+  target_compile_options(${target} PRIVATE
+    ${ARG_OPTIONS} "$<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-Wno-stringop-overflow;-Wno-array-bounds>")
+endfunction()
+
+# Sets the label and the timeout of a ctest entry, how much of the machine it takes, and how the sanitizers report.
+# ./test gives ctest two slots for each CPU. A test takes the two slots of one CPU; one that WAITS takes one slot.
 function(pharos_describe_test name label timeout)
   if(PHAROS_SANITIZE)
     math(EXPR timeout "4 * ${timeout}")
   endif()
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout})
-  if(NOT label STREQUAL "fast")
+  if("WAITS" IN_LIST ARGN)
+    set_tests_properties(${name} PROPERTIES PROCESSORS 1)
+  elseif(label MATCHES "^(fast|thorough)$")
+    set_tests_properties(${name} PROPERTIES PROCESSORS 2)
+  else()
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
-  # RocksDB and the other libraries of the system are not instrumented. Workers that crash on purpose must die of the
+  # RocksDB, libtorch and the other libraries are not instrumented; thread_sanitizer.txt says what follows. Workers that crash on purpose must die of the
   # signal, and workers that end must not wait for late reports.
   set_tests_properties(${name} PROPERTIES ENVIRONMENT
-    "TSAN_OPTIONS=ignore_noninstrumented_modules=1:die_after_fork=0:second_deadlock_stack=1:atexit_sleep_ms=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0;ASAN_OPTIONS=handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0;UBSAN_OPTIONS=print_stacktrace=1")
+    "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/thread_sanitizer.txt:ignore_noninstrumented_modules=1:die_after_fork=0:second_deadlock_stack=1:atexit_sleep_ms=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0;ASAN_OPTIONS=handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0;UBSAN_OPTIONS=print_stacktrace=1")
 endfunction()
 
 # pharos_fuzzer(<name> SOURCES … [DEPS …] [CORPUS folder])

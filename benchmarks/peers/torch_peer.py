@@ -1,5 +1,5 @@
-"""Measures PyTorch's collectives (Gloo), DDP and FSDP2 on this machine's CPUs, with 2 processes of one thread each, and
-PyTorch's DataLoader, with one process.
+"""Measures PyTorch's collectives (Gloo), DDP and FSDP2 on this machine's CPUs, with 2 processes of one thread each (DDP
+and FSDP2 also with 4), and PyTorch's DataLoader, with one process.
 
 torch_peer.py collective|ddp|sharding|trainer: prints a line for each figure: its name, its value and its unit.
 """
@@ -14,26 +14,33 @@ import torch.distributed as dist
 import torch.distributed.fsdp
 import torch.multiprocessing as mp
 
-RANKS = 2
 BLOCK_STEPS = 5  # of one side before the turn of the other side
 PAIRS = 20
+PAIRS_OF_FOUR = 8  # with more ranks than CPUs a step takes twice as long
+BUCKETS_MB = (1, 5, 25, 100)  # PyTorch's default is 25
 
 
 def slowest(seconds: float) -> float:
-    time_of_all = torch.tensor([seconds], dtype=torch.float64)
-    dist.all_reduce(time_of_all, op=dist.ReduceOp.MAX)
-    return time_of_all.item()
+    longest = torch.tensor([seconds], dtype=torch.float64)
+    dist.all_reduce(longest, op=dist.ReduceOp.MAX)
+    return longest.item()
+
+
+def time_of_all(work) -> float:
+    """Returns the time from the start of the first rank to the end of the last one. All ranks read one clock."""
+    dist.barrier()
+    began = torch.tensor([time.perf_counter()], dtype=torch.float64)
+    work()
+    ended = torch.tensor([time.perf_counter()], dtype=torch.float64)
+    dist.all_reduce(began, op=dist.ReduceOp.MIN)
+    dist.all_reduce(ended, op=dist.ReduceOp.MAX)
+    return (ended - began).item()
 
 
 def measure_collective(say) -> None:
-    for name, elements, rounds in (("4KiB", 1 << 10, 300), ("32MiB", 8 << 20, 31)):
+    for name, elements, rounds in (("4KiB", 1 << 10, 500), ("32MiB", 8 << 20, 31)):
         data = torch.zeros(elements)
-        times = []
-        for _ in range(rounds):
-            dist.barrier()
-            began = time.perf_counter()
-            dist.all_reduce(data)
-            times.append(slowest(time.perf_counter() - began))
+        times = [time_of_all(lambda: dist.all_reduce(data)) for _ in range(rounds)]
         say(f"gloo_allreduce_us_{name}_2", statistics.median(times) * 1e6, "us")
 
 
@@ -45,21 +52,58 @@ def module() -> torch.nn.Module:
     ])
 
 
-def with_ddp(whole: torch.nn.Module) -> torch.nn.Module:
-    return torch.nn.parallel.DistributedDataParallel(whole, gradient_as_bucket_view=True, static_graph=True)
+def with_ddp(whole: torch.nn.Module, bucket_mb: int) -> torch.nn.Module:
+    return torch.nn.parallel.DistributedDataParallel(whole, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=True,
+                                                     static_graph=True)
 
 
-def fully_sharded(whole: torch.nn.Module, reshard: bool) -> torch.nn.Module:
+def fully_sharded(whole: torch.nn.Module, reshard: bool, bf16: bool) -> torch.nn.Module:
+    options = {"reshard_after_forward": reshard}
+    if bf16:
+        options["mp_policy"] = torch.distributed.fsdp.MixedPrecisionPolicy(param_dtype=torch.bfloat16,
+                                                                           reduce_dtype=torch.float32)
     for block in whole:
-        torch.distributed.fsdp.fully_shard(block, reshard_after_forward=reshard)
-    return torch.distributed.fsdp.fully_shard(whole, reshard_after_forward=reshard)
+        torch.distributed.fsdp.fully_shard(block, **options)
+    return torch.distributed.fsdp.fully_shard(whole, **options)
+
+
+def adam(parameters) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, 1e-4, fused=True)
+
+
+class FloatsBeside:
+    """Steps floats that are kept beside bfloat16 parameters, as the sharded sides do."""
+
+    def __init__(self, parameters):
+        self.parameters = list(parameters)
+        self.floats = [each.detach().float().requires_grad_() for each in self.parameters]
+        self.optimizer = adam(self.floats)
+
+    def zero_grad(self) -> None:
+        for each in self.parameters:
+            each.grad = None
+
+    def step(self) -> None:
+        for each, kept in zip(self.parameters, self.floats):
+            kept.grad = each.grad.float()
+        self.optimizer.step()
+        with torch.no_grad():
+            torch._foreach_copy_(self.parameters, self.floats)
 
 
 class Side:
-    def __init__(self, wrap=None):
-        self.module = module() if wrap is None else wrap(module())
-        self.optimizer = torch.optim.AdamW(self.module.parameters(), 1e-4, fused=True)
+    """A module with its optimizer: wrapped, or each rank's own. A wrapper of bfloat16 keeps floats itself."""
+
+    def __init__(self, wrap=None, bf16: bool = False):
         self.meets = wrap is None
+        if wrap is not None:
+            self.module = wrap(module())
+        elif bf16:
+            self.module = module().bfloat16()
+        else:
+            self.module = module()
+        keeps_floats = bf16 and wrap is None
+        self.optimizer = (FloatsBeside if keeps_floats else adam)(self.module.parameters())
 
     def block(self, data: torch.Tensor) -> float:
         dist.barrier()
@@ -73,38 +117,62 @@ class Side:
         return slowest(time.perf_counter() - began)
 
 
-def measure_steps(say, name: str, wrap) -> float:
-    torch.manual_seed(dist.get_rank() + 1)
-    data = torch.randn(4, 128, 320)
-    sides = [Side(wrap), Side()]
-    for side in sides:
-        side.block(data)
-    found = []
-    for pair in range(PAIRS):
-        order = sides if pair % 2 == 0 else sides[::-1]
-        times = {side: side.block(data) for side in order}
-        found.append([times[side] / BLOCK_STEPS for side in sides])
-    say(f"torch_{name}_step_ms", statistics.median(step for step, _ in found) * 1e3, "ms")
-    say("torch_local_step_ms", statistics.median(local for _, local in found) * 1e3, "ms")
-    over = statistics.median(step / local for step, local in found)
-    say(f"torch_{name}_step_over_local", over, "times")
-    return over
+class Steps:
+    """The medians of a wrapped module's step, of the step of each rank's own module, and of the ratio of a pair."""
+
+    def __init__(self, wrap, bf16: bool):
+        torch.manual_seed(dist.get_rank() + 1)
+        data = torch.randn(4, 128, 320)
+        if bf16:
+            data = data.bfloat16()
+        sides = [Side(wrap, bf16), Side(None, bf16)]
+        for side in sides:
+            side.block(data)
+        found = []
+        for pair in range(PAIRS if dist.get_world_size() == 2 else PAIRS_OF_FOUR):
+            order = sides if pair % 2 == 0 else sides[::-1]
+            times = {side: side.block(data) for side in order}
+            found.append([times[side] / BLOCK_STEPS for side in sides])
+        self.step = statistics.median(step for step, _ in found)
+        self.local = statistics.median(local for _, local in found)
+        self.over = statistics.median(step / local for step, local in found)
+
+
+def measure_steps(say, name: str, wraps: dict, bf16: bool = False) -> None:
+    """Measures each way to wrap the module. The way whose ratio is the smallest counts."""
+    if dist.get_world_size() != 2:
+        name += f"_{dist.get_world_size()}_ranks"
+    all_steps = {}
+    for way, wrap in wraps.items():
+        all_steps[way] = Steps(wrap, bf16)
+        say(f"torch_{name}_{way}_step_over_local", all_steps[way].over, "times")
+    best = min(all_steps.values(), key=lambda steps: steps.over)
+    say(f"torch_{name}_step_ms", best.step * 1e3, "ms")
+    say(f"torch_{name}_local_step_ms", best.local * 1e3, "ms")
+    say(f"torch_{name}_step_over_local", best.over, "times")
+
+
+def measure_ddp(say) -> None:
+    """Measures DDP with several sizes of its buckets."""
+    measure_steps(say, "ddp", {f"{size}MB": (lambda whole, size=size: with_ddp(whole, size)) for size in BUCKETS_MB})
 
 
 def measure_sharding(say) -> None:
     """Measures FSDP2 in two ways. A block is gathered again in backward, as Pharos does it, or a block stays gathered,
-    which takes more memory. The faster way counts."""
-    again = measure_steps(say, "fsdp2_again", lambda whole: fully_sharded(whole, True))
-    once = measure_steps(say, "fsdp2_once", lambda whole: fully_sharded(whole, False))
-    say("torch_fsdp2_step_over_local", min(again, once), "times")
+    which takes more memory."""
+    for name, bf16 in (("fsdp2", False), ("fsdp2_bf16", True)):
+        ways = {"again": lambda whole: fully_sharded(whole, True, bf16),
+                "once": lambda whole: fully_sharded(whole, False, bf16)}
+        if dist.get_world_size() == 2 or not bf16:
+            measure_steps(say, name, ways, bf16)
 
 
 class Images(torch.utils.data.Dataset):
     """Bytes that become floats. Returns one sample, or a whole batch if the sampler gives a list of numbers."""
 
     def __init__(self):
-        self.images = torch.randint(256, (60_000, 28, 28), dtype=torch.uint8)
-        self.labels = torch.randint(10, (60_000,), dtype=torch.uint8)
+        self.images = torch.randint(256, (240_000, 28, 28), dtype=torch.uint8)
+        self.labels = torch.randint(10, (240_000,), dtype=torch.uint8)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -113,43 +181,41 @@ class Images(torch.utils.data.Dataset):
         return self.images[number].unsqueeze(-3).float() * (1 / 255), self.labels[number].long()
 
 
+def rate_of_one_pass(images: Images, workers: int, **options) -> float:
+    """Returns the samples per second of one pass over the data by a new loader, from the first batch on, so that
+    neither the start of the workers nor the beginning of a further pass counts."""
+    ahead = {"prefetch_factor": 4} if workers else {}
+    batches = iter(torch.utils.data.DataLoader(images, num_workers=workers, **options, **ahead))
+    next(batches)
+    began, samples = time.perf_counter(), 0
+    for pixels, _ in batches:
+        samples += len(pixels)
+    return samples / (time.perf_counter() - began)
+
+
 def measure_loader() -> None:
     torch.set_num_threads(1)
     images = Images()
-    batches = torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(images), 64, drop_last=False)
+    sampler = torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(images), 64, drop_last=False)
 
     def rate(**options) -> float:
-        """Returns the median rate of the epochs, with the number of workers that is fastest."""
-        best = 0.0
-        for workers in (0, 1, 2):
-            ahead = {"persistent_workers": True, "prefetch_factor": 4} if workers else {}
-            loader = torch.utils.data.DataLoader(images, num_workers=workers, **options, **ahead)
-            rates = []
-            for _ in range(4):
-                began, total = time.perf_counter(), 0
-                for pixels, _ in loader:
-                    total += len(pixels)
-                rates.append(total / (time.perf_counter() - began))
-            best = max(best, statistics.median(rates[1:]))
-        return best
+        """Returns the median rate of three passes, with the number of workers that is fastest."""
+        return max(statistics.median(rate_of_one_pass(images, workers, **options) for _ in range(3))
+                   for workers in (0, 1, 2))
 
     print("torch_loader_samples_per_s", rate(batch_size=64, shuffle=True), "/s", flush=True)
-    print("torch_loader_by_batches_samples_per_s", rate(sampler=batches, batch_size=None), "/s", flush=True)
+    print("torch_loader_by_batches_samples_per_s", rate(sampler=sampler, batch_size=None), "/s", flush=True)
 
 
-def run(rank: int, place: str, what: str) -> None:
+def run(rank: int, place: str, what: str, ranks: int) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=RANKS)
+    dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=ranks)
 
     def say(name: str, value: float, unit: str) -> None:
         if rank == 0:
             print(name, value, unit, flush=True)
 
-    {
-        "collective": measure_collective,
-        "ddp": lambda say: measure_steps(say, "ddp", with_ddp),
-        "sharding": measure_sharding,
-    }[what](say)
+    {"collective": measure_collective, "ddp": measure_ddp, "sharding": measure_sharding}[what](say)
     dist.destroy_process_group()
 
 
@@ -159,12 +225,13 @@ def main() -> None:
     if sys.argv[1:] not in (["collective"], ["ddp"], ["sharding"]):
         sys.exit(__doc__)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    place = f"/tmp/torch-peer-{os.getpid()}"
-    try:
-        mp.spawn(run, args=(place, sys.argv[1]), nprocs=RANKS)
-    finally:
-        if os.path.exists(place):
-            os.unlink(place)
+    for ranks in (2,) if sys.argv[1] == "collective" else (2, 4):
+        place = f"/tmp/torch-peer-{os.getpid()}-{ranks}"
+        try:
+            mp.spawn(run, args=(place, sys.argv[1], ranks), nprocs=ranks)
+        finally:
+            if os.path.exists(place):
+                os.unlink(place)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMib = std::size_t{1} << 20;
 constexpr std::size_t kBytes = 256 * kMib;
-constexpr int kRounds = 15;
+constexpr int kPairs = 15;
 
 // ---- A plain TCP stream between two regions of shared memory
 
@@ -106,15 +106,22 @@ void measure_pull(Report& report, int argc, char** argv) {
   std::vector<double> pulls;
   std::vector<double> limits;
   std::vector<double> ratios;
-  for (int round = -2; round < kRounds; ++round) {
-    const double limit = seconds_over_tcp(connection, source, target);
+  const auto seconds_of_tcp = [&] { return seconds_over_tcp(connection, source, target); };
+  const auto seconds_of_pull = [&] {
     auto value = runtime.create_bytes(kBytes);
     std::memset(value.data(), 'x', kBytes);
     const auto ref = std::move(value).seal();
     const auto start = Clock::now();
     static_cast<void>(reader.call<&Reader::size>(ref).get());
-    const double pull = seconds_since(start);
-    if (round < 0) continue;  // the first rounds write to memory whose pages do not exist yet
+    return seconds_since(start);
+  };
+  for (int pair = -2; pair < kPairs; ++pair) {
+    const bool tcp_first = pair % 2 == 0;
+    const double first = tcp_first ? seconds_of_tcp() : seconds_of_pull();
+    const double second = tcp_first ? seconds_of_pull() : seconds_of_tcp();
+    const double limit = tcp_first ? first : second;
+    const double pull = tcp_first ? second : first;
+    if (pair < 0) continue;  // the first pairs write to memory whose pages do not exist yet
     limits.push_back(limit);
     pulls.push_back(pull);
     ratios.push_back(limit / pull);

@@ -5,14 +5,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <pharos/ml/collective/core.hpp>
 
@@ -139,16 +144,55 @@ Found parked_cpu(Communicator& ranks) {
   return {used, 0};
 }
 
+// ---- Beside Gloo
+
+/// The memory that an all-reduce works on.
+enum class Memory {
+  kOrdinary,        ///< of the program, as Gloo's tensors are: the ranks copy it to shared memory and back
+  kOfCommunicator,  ///< from Communicator::allocate(): the ranks work in place
+};
+
+/// Returns the median time of an all-reduce, measured as torch_peer.py measures Gloo's.
+Found all_reduce_us(Communicator& ranks, Memory memory, std::size_t bytes, int rounds) {
+  std::vector<float> ordinary(memory == Memory::kOrdinary ? bytes / sizeof(float) : 0);
+  std::optional<ml::Buffer<float>> own;
+  if (memory == Memory::kOfCommunicator) own.emplace(ranks.allocate<float>(bytes / sizeof(float)));
+  const std::span<float> data = own ? own->span() : std::span{ordinary};
+  std::vector<double> times;
+  for (int round = 0; round < rounds; ++round) times.push_back(time_us(ranks, [&] { ranks.all_reduce(data); }));
+  return {median(times), 0};
+}
+
 /// Measures the all-reduce of PyTorch's Gloo in the same run.
-void measure_gloo(Report& report) {
-  if (!report.wants_any({"gloo_allreduce_us_4KiB_2", "gloo_allreduce_us_32MiB_2", "allreduce_over_gloo_32MiB_2"}))
-    return;
-  for (const Figure& each : figures_of_pytorch("collective")) {
-    report.add(each.name, each.value, each.unit);
-    if (each.name != "gloo_allreduce_us_32MiB_2") continue;
-    const Found found = on_ranks(
-        2, [](Communicator& ranks) { return beside_floor(ranks, Kind::kAllReduce, std::size_t{32} << 20, 101); });
-    report.add("allreduce_over_gloo_32MiB_2", each.value / found.ours, "times as fast");
+void measure_beside_gloo(Report& report) {
+  struct Size {
+    const char* name;
+    std::size_t bytes;
+    int rounds;
+  };
+  constexpr Size kSizes[] = {{"4KiB_2", 4 << 10, 2000}, {"32MiB_2", 32 << 20, 101}};
+  constexpr std::pair<Memory, const char*> kMemories[] = {{Memory::kOrdinary, "ordinary"},
+                                                          {Memory::kOfCommunicator, "in_place"}};
+  std::vector<std::string> names;
+  for (const Size& size : kSizes) {
+    names.push_back(std::string{"gloo_allreduce_us_"} + size.name);
+    for (const auto& [memory, kind] : kMemories) {
+      names.push_back(std::string{"allreduce_"} + kind + "_us_" + size.name);
+      names.push_back(std::string{"allreduce_"} + kind + "_over_gloo_" + size.name);
+    }
+  }
+  if (!report.wants_any(names)) return;
+  const std::vector<Figure> gloo = figures_of_pytorch("collective");
+  for (const Figure& each : gloo) report.add(each.name, each.value, each.unit);
+  for (const Size& size : kSizes) {
+    const auto theirs = std::ranges::find(gloo, std::string{"gloo_allreduce_us_"} + size.name, &Figure::name);
+    for (const auto& [memory, kind] : kMemories) {
+      const auto us = [&](Communicator& ranks) { return all_reduce_us(ranks, memory, size.bytes, size.rounds); };
+      const double ours = on_ranks(2, us).ours;
+      report.add(std::string{"allreduce_"} + kind + "_us_" + size.name, ours, "us");
+      if (theirs == gloo.end()) continue;
+      report.add(std::string{"allreduce_"} + kind + "_over_gloo_" + size.name, theirs->value / ours, "times as fast");
+    }
   }
 }
 
@@ -184,7 +228,7 @@ void measure_collective(Report& report) {
   if (report.wants("parked_cpu_percent")) {
     report.add("parked_cpu_percent", on_ranks(8, [](Communicator& ranks) { return parked_cpu(ranks); }).ours, "%");
   }
-  measure_gloo(report);
+  measure_beside_gloo(report);
   if (report.wants_any({"tcp_allreduce_over_plain_32MiB_2", "tcp_allreduce_4KiB_us_2"})) measure_ranks_apart(report);
 }
 

@@ -18,6 +18,7 @@
 #include <pharos/process/descendants.hpp>
 
 #include "figures.hpp"
+#include "one_cpu.hpp"
 
 namespace bench {
 namespace {
@@ -80,8 +81,14 @@ double cpu_seconds_of_cluster() {
 
 /// Returns the instructions of one call, driver and worker together: the difference between a run with many calls and a
 /// run with few calls, both under callgrind, for each call. Returns nullopt if valgrind cannot run this program.
+///
+/// All processes share one CPU. On two CPUs the count moves by a tenth from run to run, although each call does the
+/// same work: a waiting thread polls its epoll set (Reactor::spin), and how often it polls depends on the speed of the
+/// other process; and the driver's background thread sometimes reads a reply in place of the waiting thread, which it
+/// then wakes. On one CPU the other process cannot run during a spin, so each wait is one or two system calls.
 std::optional<double> call_instructions() {
   namespace fs = std::filesystem;
+  const OneCpu one_cpu;
   std::string folder = fs::temp_directory_path() / "pharos-callgrind-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) return std::nullopt;
   const std::string self = fs::read_symlink("/proc/self/exe");

@@ -103,7 +103,7 @@ class ManyNodes::Host final : public node::Host {
   void connect_next(std::shared_ptr<Link> link) { next_ = std::move(link); }
 
   std::shared_ptr<net::Link> make_link(Fd, net::Descriptors) override { return std::exchange(next_, nullptr); }
-  void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override {
+  void run_blocking(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override {
     work();
     executor_.post(std::move(done));
   }
@@ -132,9 +132,9 @@ class ManyNodes::Host final : public node::Host {
   Result<OutputPipe> make_output(Output::Ready, Output::Sink) override { return nothing_of_that(); }
   Result<Life> make_life(async::UniqueFunction<void()>) override { return nothing_of_that(); }
   Result<Fd> make_spill_file(const std::string&) override { return nothing_of_that(); }
-  void pull(std::string, const pharos::object_store::Wish&, std::shared_ptr<pharos::object_store::Chunks>,
+  void pull(std::string, const pharos::object_store::PullRequest&, std::shared_ptr<pharos::object_store::Chunks>,
             Pulled) override {}
-  void serve_pull(Fd, MakeOffer) override {}
+  void serve_pull(Fd, MakePullAnswer) override {}
 
  private:
   OneThread& executor_;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <pharos/ml/ddp.hpp>
@@ -118,9 +119,9 @@ struct Sides {
   std::vector<double> backward;
 };
 
-Sides measured(pharos::Runtime& runtime, std::int64_t batch, std::int64_t tokens, int pairs,
+Sides measured(pharos::Runtime& runtime, std::uint32_t count, std::int64_t batch, std::int64_t tokens, int pairs,
                const ml::CommunicatorOptions& options = {}) {
-  const auto ranks = runtime.spawn_group<Rank>({.name = "ranks", .size = 2});
+  const auto ranks = runtime.spawn_group<Rank>({.name = "ranks", .size = count});
   ml::connect(ranks, options);
   const auto all = ranks.gather<&Rank::measure>(batch, tokens, pairs).get()[0];
   Sides sides;
@@ -134,25 +135,40 @@ Sides measured(pharos::Runtime& runtime, std::int64_t batch, std::int64_t tokens
   return sides;
 }
 
-}  // namespace
-
-void measure_ddp(pharos::Runtime& runtime) {
-  const Sides usual = measured(runtime, 4, 128, 60);  // many, because the difference is less than the noise
+std::vector<double> ratios_of(const Sides& sides) {
   std::vector<double> ratios;
-  for (std::size_t i = 0; i < usual.with.size(); ++i) ratios.push_back(usual.with[i] / usual.without[i]);
+  for (std::size_t i = 0; i < sides.with.size(); ++i) ratios.push_back(sides.with[i] / sides.without[i]);
+  return ratios;
+}
+
+void measure_usual(pharos::Runtime& runtime) {
+  const Sides usual = measured(runtime, 2, 4, 128, 60);  // many, because the difference is less than the noise
   say("ddp_step_ms", median(usual.with) * 1e3, "ms");
   say("local_step_ms", median(usual.without) * 1e3, "ms");
-  say_with_interval("ddp_step_over_local", ratios, "times");
+  say_with_interval("ddp_step_over_local", ratios_of(usual), "times");
+}
 
-  const Sides heavy = measured(runtime, 1, 16, 40);
+void measure_four_ranks(pharos::Runtime& runtime) {
+  const Sides four = measured(runtime, 4, 4, 128, 12);
+  say("ddp_4_ranks_step_ms", median(four.with) * 1e3, "ms");
+  say("local_4_ranks_step_ms", median(four.without) * 1e3, "ms");
+  say_with_interval("ddp_4_ranks_step_over_local", ratios_of(four), "times");
+}
+
+/// Measures a module that computes little, so that most of a step is communication.
+void measure_heavy_communication(pharos::Runtime& runtime) {
+  const Sides heavy = measured(runtime, 2, 1, 16, 40);
   std::vector<double> excesses;
   const double floor = median(heavy.floor);
   for (std::size_t i = 0; i < heavy.with.size(); ++i) excesses.push_back((heavy.with[i] - heavy.without[i]) / floor);
   say("ddp_comm_heavy_step_ms", median(heavy.with) * 1e3, "ms");
   say("ddp_comm_heavy_floor_ms", floor * 1e3, "ms");
   say_with_interval("ddp_comm_heavy_excess_over_floor", excesses, "floors");
+}
 
-  const Sides far = measured(runtime, 4, 128, 10, {.share_memory = false, .bytes_per_second = 125'000'000});
+/// Measures the share of the communication over a link of 1 Gbit/s that backward hides.
+void measure_overlap(pharos::Runtime& runtime) {
+  const Sides far = measured(runtime, 2, 4, 128, 10, {.share_memory = false, .bytes_per_second = 125'000'000});
   const double reduction = median(far.reduction);
   const double backward = median(far.backward);
   std::vector<double> shares;
@@ -164,6 +180,16 @@ void measure_ddp(pharos::Runtime& runtime) {
   say("ddp_1gbit_reduction_ms", reduction * 1e3, "ms");
   say("ddp_1gbit_backward_ms", backward * 1e3, "ms");
   say_with_interval("overlap_hidden_share", shares, "of_the_shorter");
+}
+
+}  // namespace
+
+void measure_ddp(pharos::Runtime& runtime, const std::string& only) {
+  const auto wants = [&only](const char* beginning) { return only.empty() || only.starts_with(beginning); };
+  if (wants("ddp_step") || wants("local_step")) measure_usual(runtime);
+  if (wants("ddp_4_ranks") || wants("local_4_ranks")) measure_four_ranks(runtime);
+  if (wants("ddp_comm_heavy")) measure_heavy_communication(runtime);
+  if (wants("ddp_1gbit") || wants("overlap")) measure_overlap(runtime);
 }
 
 }  // namespace bench

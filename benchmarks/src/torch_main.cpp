@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
     const std::string_view what = argc < 2 ? "" : argv[1];
     const std::string only = argc < 3 ? "" : argv[2];
     if (what == "ddp") {
-      bench::measure_ddp(runtime);
+      bench::measure_ddp(runtime, only);
     } else if (what == "sharding") {
       bench::measure_sharding(runtime, only);
     } else if (what == "trainer") {

@@ -32,7 +32,8 @@ namespace ml = pharos::ml;
 using torch::Tensor;
 
 /// Counts the bytes of libtorch's tensors on the CPU. It takes the place of libtorch's CPU allocator, and passes all
-/// requests on to that allocator.
+/// requests on to that allocator. Products of bfloat16 matrices fail with it, because libtorch asks for their temporary
+/// memory by raw_allocate(), which needs an allocator whose memory is its own context.
 class Counting final : public c10::Allocator {
  public:
   static Counting& of_process() {
@@ -91,17 +92,24 @@ std::size_t shared_bytes(std::uint32_t ranks) {
 /// Stands beside the values of ml::Sharding: the module is not divided.
 constexpr int kWhole = -1;
 
-/// A module with its optimizer, whole or divided among the ranks.
+/// A module with its optimizer, whole or divided among the ranks. With `bf16` the module computes in bfloat16, the
+/// optimizer works on floats, and ranks sum gradients as floats.
 class Side {
  public:
-  Side(ml::Communicator& ranks, int sharding) {
+  Side(ml::Communicator& ranks, int sharding, bool bf16) {
     const ml::AdamW adam{.lr = 1e-4};
     if (sharding == kWhole) {
+      if (bf16) module_->to(torch::kBFloat16);
       optimizer_.emplace(std::vector<ml::ParameterGroup>{{.parameters = module_->parameters(), .weight_decay = 0.01}},
                          adam);
       return;
     }
-    sharded_.emplace(*module_, ranks, static_cast<ml::Sharding>(sharding), ml::ShardOptions{});
+    ml::ShardOptions options;
+    if (bf16) {
+      options.param = ml::DType::kBF16;
+      options.reduce = ml::DType::kF32;
+    }
+    sharded_.emplace(*module_, ranks, static_cast<ml::Sharding>(sharding), options);
     optimizer_.emplace(std::vector<ml::ParameterGroup>{{.parameters = sharded_->parameters(), .weight_decay = 0.01}},
                        adam);
   }
@@ -135,10 +143,11 @@ class Side {
 class Rank {
  public:
   /// Returns pairs of seconds: a step of the divided module, then a step of the whole one.
-  std::vector<double> measure(int sharding, int pairs) {
+  std::vector<double> measure(int sharding, bool bf16, int pairs) {
     ml::Communicator& ranks = begin();
-    Side with{ranks, sharding};
-    Side without{ranks, kWhole};
+    if (bf16) x_ = x_.to(torch::kBFloat16);
+    Side with{ranks, sharding, bf16};
+    Side without{ranks, kWhole, bf16};
     return pairs_of(
         ranks, pairs, [&] { with.step(x_); },
         [&] {
@@ -148,7 +157,7 @@ class Rank {
   }
   std::vector<double> measure_recomputing(int pairs) {
     ml::Communicator& ranks = begin();
-    Side one{ranks, kWhole};
+    Side one{ranks, kWhole, false};
     return pairs_of(
         ranks, pairs, [&] { one.step_again(x_); }, [&] { one.step(x_); });
   }
@@ -156,10 +165,10 @@ class Rank {
   /// Returns three numbers: this rank's bytes between two steps, its largest number of bytes within a step, and the
   /// number of the module's parameters.
   std::vector<double> memory(int sharding) {
-    ml::Communicator& ranks = begin();
     Counting& counting = Counting::of_process();
+    ml::Communicator& ranks = begin();
     const std::size_t before = counting.bytes() + shared_bytes(ranks.size());
-    Side side{ranks, sharding};
+    Side side{ranks, sharding, false};
     for (int i = 0; i < 3; ++i) side.step(x_);
     const std::size_t shared = shared_bytes(ranks.size());
     const std::size_t now = counting.bytes() + shared;
@@ -196,7 +205,6 @@ class Rank {
 
  private:
   ml::Communicator& begin() {
-    Counting::of_process();
     torch::set_num_threads(1);
     ml::Communicator& ranks = ml::communicator();
     torch::manual_seed(ranks.rank() + 1);
@@ -226,26 +234,51 @@ class Rank {
   Tensor x_;
 };
 
-struct Kind {
+// ---- Steps
+
+/// Steps of the divided module beside steps of the whole one. The figures are `name` with "_step_ms" and
+/// "_step_over_local" behind it.
+struct Steps {
   const char* name;
   ml::Sharding sharding;
-  /// Returns the bytes that a rank should hold for each parameter between two steps with AdamW, all in float: the
-  /// parameter, its gradient and two numbers of the optimizer. The `n` ranks are on one machine and have the parameters
-  /// once. `block` is the share of one block in all parameters. Divided gradients pass through two buffers, each as
-  /// large as a block.
-  double (*bytes)(double n, double block);
+  int pairs;
+  std::uint32_t ranks = 2;
+  bool bf16 = false;
+  bool over_tcp = false;  ///< the ranks do not share memory
 };
-constexpr double kKept = 4 + 4 + 2 * 4;  // bytes for each parameter if nothing is divided
-constexpr Kind kKinds[] = {
-    {"fsdp", ml::Sharding::kParameters, [](double n, double block) { return kKept / n + 2 * 4 * block; }},
-    {"zero1", ml::Sharding::kOptimizer, [](double n, double) { return 4 + (4 + 8) / n; }},
-    {"zero2", ml::Sharding::kGradients, [](double n, double block) { return kKept / n + 2 * 4 * block; }},
+// Float ranks that share memory read the same parameters and gather nothing. The ranks of `fsdp_bf16` gather, because
+// they keep floats and compute in bfloat16. Those of `fsdp_tcp` gather, because they have no memory in common.
+constexpr Steps kSteppings[] = {
+    {.name = "fsdp", .sharding = ml::Sharding::kParameters, .pairs = 40},
+    {.name = "zero1", .sharding = ml::Sharding::kOptimizer, .pairs = 40},
+    {.name = "zero2", .sharding = ml::Sharding::kGradients, .pairs = 20},
+    {.name = "fsdp_bf16", .sharding = ml::Sharding::kParameters, .pairs = 40, .bf16 = true},
+    {.name = "fsdp_tcp", .sharding = ml::Sharding::kParameters, .pairs = 20, .over_tcp = true},
+    {.name = "fsdp_4_ranks", .sharding = ml::Sharding::kParameters, .pairs = 12, .ranks = 4},
+    {.name = "zero1_4_ranks", .sharding = ml::Sharding::kOptimizer, .pairs = 12, .ranks = 4},
+};
+
+// ---- Memory
+
+/// The memory of a rank between two steps, beside the published formula.
+struct Memory {
+  const char* name;
+  ml::Sharding sharding;
+  /// Returns the bytes of the parameter, its gradient and two numbers of AdamW, all in float, for each parameter and
+  /// rank (Rajbhandari and others, 2020, with floats in place of halves).
+  double (*formula)(double ranks);
+};
+constexpr Memory kMemories[] = {
+    {"fsdp", ml::Sharding::kParameters, [](double ranks) { return (4 + 4 + 8) / ranks; }},
+    {"zero1", ml::Sharding::kOptimizer, [](double ranks) { return 4 + 4 + 8 / ranks; }},
+    {"zero2", ml::Sharding::kGradients, [](double ranks) { return 4 + (4 + 8) / ranks; }},
 };
 
 template <class Ask>
-std::vector<double> ask(pharos::Runtime& runtime, const Ask& ask_all) {
-  const auto ranks = runtime.spawn_group<Rank>({.name = "ranks", .size = 2});
-  ml::connect(ranks);
+std::vector<double> ask(pharos::Runtime& runtime, std::uint32_t count, const ml::CommunicatorOptions& options,
+                        const Ask& ask_all) {
+  const auto ranks = runtime.spawn_group<Rank>({.name = "ranks", .size = count});
+  ml::connect(ranks, options);
   return ask_all(ranks)[0];
 }
 
@@ -260,40 +293,54 @@ void say_pairs(const std::string& name, const std::string& than, const std::vect
   say_with_interval(than, ratios, "times");
 }
 
+void say_steps(pharos::Runtime& runtime, const Steps& steps) {
+  const auto ask_all = [&](const auto& ranks) {
+    return ranks.template gather<&Rank::measure>(static_cast<int>(steps.sharding), steps.bf16, steps.pairs).get();
+  };
+  const std::string name = steps.name;
+  say_pairs(name, name + "_step_over_local", ask(runtime, steps.ranks, {.share_memory = !steps.over_tcp}, ask_all));
+}
+
 /// Prints and returns the numbers of Rank::memory().
-std::vector<double> say_memory(pharos::Runtime& runtime, const std::string& name, int sharding) {
-  auto memory = ask(runtime, [&](const auto& ranks) { return ranks.template gather<&Rank::memory>(sharding).get(); });
+std::vector<double> say_memory(pharos::Runtime& runtime, const std::string& name, int sharding, std::uint32_t ranks) {
+  auto memory =
+      ask(runtime, ranks, {}, [&](const auto& all) { return all.template gather<&Rank::memory>(sharding).get(); });
   say((name + "_memory_mib").c_str(), memory[0] / (1 << 20), "MiB");
   say((name + "_peak_mib").c_str(), memory[1] / (1 << 20), "MiB");
   return memory;
 }
 
+void say_memory_beside_formula(pharos::Runtime& runtime, const Memory& kind, std::uint32_t ranks) {
+  const std::string name = kind.name + (ranks == 2 ? std::string{} : "_" + std::to_string(ranks) + "_ranks");
+  const auto memory = say_memory(runtime, name, static_cast<int>(kind.sharding), ranks);
+  const double formula = memory[2] * kind.formula(ranks);
+  say((name + "_memory_formula_mib").c_str(), formula / (1 << 20), "MiB");
+  say((name + "_memory_excess_mib").c_str(), (memory[0] - formula) / (1 << 20), "MiB");
+  say((name + "_memory_over_formula").c_str(), memory[0] / formula, "times");
+}
+
 }  // namespace
 
 void measure_sharding(pharos::Runtime& runtime, const std::string& only) {
-  constexpr double kRanks = 2;
   const auto wants = [&only](const std::string& beginning) { return only.empty() || only.starts_with(beginning); };
-  for (const Kind& kind : kKinds) {
-    const int sharding = static_cast<int>(kind.sharding);
-    const std::string name = kind.name;
-    if (!wants(name)) continue;
-    say_pairs(name, name + "_step_over_local", ask(runtime, [&](const auto& ranks) {
-                return ranks.template gather<&Rank::measure>(sharding, 40).get();
-              }));
-    const auto memory = say_memory(runtime, name, sharding);
-    const auto over = [&](double bytes) { return memory[0] / (memory[2] * bytes); };
-    say((name + "_memory_over_formula").c_str(), over(kind.bytes(kRanks, 1.0 / kBlocks)), "times");
-    if (kind.sharding == ml::Sharding::kParameters) say("fsdp_memory_over_zero3", over(kKept / kRanks), "times");
+  for (const Steps& each : kSteppings) {
+    if (wants(std::string{each.name} + "_step")) say_steps(runtime, each);
   }
-  if (wants("local")) say_memory(runtime, "local", kWhole);
+  for (const std::uint32_t ranks : {2U, 4U}) {
+    for (const Memory& each : kMemories) {
+      const std::string name = each.name + std::string{ranks == 2 ? "" : "_4_ranks"};
+      if (wants(name + "_memory") || wants(name + "_peak")) say_memory_beside_formula(runtime, each, ranks);
+    }
+  }
+  if (wants("local")) say_memory(runtime, "local", kWhole, 2);
   if (wants("recompute")) {
-    say_pairs("recompute", "recompute_over_plain", ask(runtime, [](const auto& ranks) {
+    say_pairs("recompute", "recompute_over_plain", ask(runtime, 2, {}, [](const auto& ranks) {
                 return ranks.template gather<&Rank::measure_recomputing>(20).get();
               }));
   }
   if (!wants("auto_form")) return;
   const auto operators =
-      ask(runtime, [](const auto& ranks) { return ranks.template gather<&Rank::operators>(31).get(); });
+      ask(runtime, 2, {}, [](const auto& ranks) { return ranks.template gather<&Rank::operators>(31).get(); });
   std::vector<double> more;
   for (std::size_t i = 0; i < operators.size(); i += 2) more.push_back(operators[i] - operators[i + 1]);
   say("auto_form_overhead_ns_per_op", median(more), "ns");

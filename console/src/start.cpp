@@ -68,7 +68,7 @@ int keep(const std::string& base, const StartOptions& options, const net::Key& t
   for (;;) {
     const int status = process::run_keeper(
         base, [&](process::Kept kept) { return node::run_daemon(std::move(kept), token, options.daemon); });
-    if (status != node::kBeginAnew) return status;
+    if (status != node::kExitToRestartAsNewNode) return status;
   }
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 class MappedMemory final : public StoreMemory {
  public:
-  MappedMemory(SharedFile ledger_file, Mapping ledger_memory, const Ledger& ledger, SharedFile objects,
+  MappedMemory(SharedFile ledger_file, Mapping ledger_memory, const ObjectLedger& ledger, SharedFile objects,
                Mapping readable)
       : ledger_file_{std::move(ledger_file)},
         ledger_memory_{std::move(ledger_memory)},
@@ -17,7 +17,7 @@ class MappedMemory final : public StoreMemory {
         objects_{std::move(objects)},
         readable_{std::move(readable)} {}
 
-  const Ledger& ledger() const override { return ledger_; }
+  const ObjectLedger& ledger() const override { return ledger_; }
   std::span<const std::byte> objects() const override { return readable_.memory(); }
 
   Result<std::byte*> open(const Slab& slab) override {
@@ -43,7 +43,7 @@ class MappedMemory final : public StoreMemory {
  private:
   const SharedFile ledger_file_;
   const Mapping ledger_memory_;
-  const Ledger ledger_;
+  const ObjectLedger ledger_;
   const SharedFile objects_;
   const Mapping readable_;
   std::mutex mutex_;
@@ -57,7 +57,7 @@ Result<std::unique_ptr<StoreMemory>> map_store(Fd ledger_fd, Fd objects_fd) {
   PHAROS_TRY(SharedFile ledger_file, SharedFile::adopt(std::move(ledger_fd)));
   PHAROS_TRY(SharedFile objects, SharedFile::adopt(std::move(objects_fd)));
   PHAROS_TRY(Mapping ledger_memory, Mapping::make(ledger_file, 0, ledger_file.length().bytes(), Access::kReadAndWrite));
-  PHAROS_TRY(const Ledger ledger, Ledger::attach(ledger_memory.memory()));
+  PHAROS_TRY(const ObjectLedger ledger, ObjectLedger::attach(ledger_memory.memory()));
   PHAROS_TRY(Mapping readable, Mapping::make(objects, 0, objects.length().bytes(), Access::kRead));
   std::unique_ptr<StoreMemory> memory = std::make_unique<MappedMemory>(std::move(ledger_file), std::move(ledger_memory),
                                                                        ledger, std::move(objects), std::move(readable));

@@ -95,11 +95,11 @@ Result<std::uint64_t> Chunks::checksum_of_chunk(std::size_t i, Duration patience
 
 // ---- Sending
 
-Result<Wish> receive_wish(Stream& from) {
+Result<PullRequest> receive_pull_request(Stream& from) {
   Wanted wanted;
   PHAROS_TRY_VOID(from.receive(room_of(wanted)));
   if (wanted.magic != kMagic || wanted.insists > 1) return corrupt("bytes that are not a request for an object");
-  return Wish{wanted.object, NodeId{wanted.from}, wanted.insists != 0};
+  return PullRequest{wanted.object, NodeId{wanted.from}, wanted.insists != 0};
 }
 
 Result<void> send_chunks(Stream& to, Chunks& chunks) {
@@ -131,8 +131,8 @@ void refuse(Stream& to, const Error& why) {
 
 // ---- Receiving
 
-Result<std::optional<NodeId>> ask_for(Stream& from, const Wish& wish, std::uint64_t size) {
-  const Wanted wanted{kMagic, wish.object, wish.from.value(), wish.insists ? 1U : 0U};
+Result<std::optional<NodeId>> ask_for(Stream& from, const PullRequest& request, std::uint64_t size) {
+  const Wanted wanted{kMagic, request.object, request.from.value(), request.insists ? 1U : 0U};
   PHAROS_TRY_VOID(from.send(bytes_of(wanted)));
   Offered offered;
   PHAROS_TRY_VOID(from.receive(room_of(offered)));
@@ -148,7 +148,7 @@ Result<std::optional<NodeId>> ask_for(Stream& from, const Wish& wish, std::uint6
   if (code != ErrorCode::kOwnerDied && code != ErrorCode::kObjectLost) {
     return Error{ErrorCode::kUnavailable, std::move(message)};
   }
-  return lost(wish.object, code == ErrorCode::kOwnerDied);
+  return lost(request.object, code == ErrorCode::kOwnerDied);
 }
 
 Result<void> receive_chunks(Stream& from, Chunks& chunks) {

@@ -82,7 +82,8 @@ void Fleet::change(Node& node, Change change) {
 
 Fleet::Node& Fleet::add(NodeId id, const Resources& total, Labels labels) {
   remove(id);
-  auto& node = *(nodes_[id] = std::make_unique<Node>(Node{id, ++last_index_, std::move(labels), Ledger{total}}));
+  auto& node =
+      *(nodes_[id] = std::make_unique<Node>(Node{id, ++last_index_, std::move(labels), ResourceLedger{total}}));
   total_ += total;
   left_ += total;
   orders_of(node).by_fill.insert(&node);

@@ -34,7 +34,7 @@ std::vector<Fleet::Node*> GroupState::find_places(const Fleet& fleet, const std:
       return demand.amounts.fits_in(node.ledger.left()) && Fleet::could_fit(node, demand);
     };
     packing.room = [before](const Node& node) {
-      Ledger room = node.ledger;
+      ResourceLedger room = node.ledger;
       for (auto claim = node.claims.begin(); claim != node.claims.end() && claim->first < *before; ++claim) {
         room.take(Allotment{claim->second, {}});
       }
@@ -42,7 +42,7 @@ std::vector<Fleet::Node*> GroupState::find_places(const Fleet& fleet, const std:
     };
   } else {
     packing.may_fit = [](const Node& node, const Demand& demand) { return Fleet::could_fit(node, demand); };
-    packing.room = [](const Node& node) { return Ledger{node.ledger.total()}; };
+    packing.room = [](const Node& node) { return ResourceLedger{node.ledger.total()}; };
   }
   return pack(demands, strategy, packing);
 }

@@ -136,7 +136,7 @@ class Packer {
   std::vector<Node*> nodes() && { return std::move(nodes_); }
 
  private:
-  Ledger& room_at(Node& node) {
+  ResourceLedger& room_at(Node& node) {
     const auto found = trial_.find(&node);
     return found != trial_.end() ? found->second : trial_.emplace(&node, packing_.room(node)).first->second;
   }
@@ -156,7 +156,7 @@ class Packer {
   std::vector<Node*> nodes_;        // for each bundle
   std::vector<std::size_t> order_;  // indices of the bundles, the largest first
   std::vector<std::size_t> kinds_;  // for each bundle; equal bundles have the same kind
-  std::unordered_map<Node*, Ledger> trial_;
+  std::unordered_map<Node*, ResourceLedger> trial_;
   std::unordered_map<Node*, std::size_t> given_;
 };
 

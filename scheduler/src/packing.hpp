@@ -13,7 +13,7 @@ namespace pharos::scheduler {
 struct Packing {
   std::vector<Fleet::Node*> nodes;                                 ///< in the order in which they are tried
   std::function<bool(const Fleet::Node&, const Demand&)> may_fit;  ///< may consider this bundle alone
-  std::function<Ledger(const Fleet::Node&)> room;
+  std::function<ResourceLedger(const Fleet::Node&)> room;
   /// Nodes of the other bundles of the group, which are placed already.
   std::multiset<NodeId> taken;
 };

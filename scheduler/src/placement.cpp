@@ -286,21 +286,22 @@ std::size_t Placement::seated() const {
 
 std::string Placement::check() const {
   std::string wrong;
-  const auto take = [&](Ledger& from, const Allotment& allotment, const std::string& whose) {
+  const auto take = [&](ResourceLedger& from, const Allotment& allotment, const std::string& whose) {
     if (!from.fits(allotment)) wrong += whose + " has given " + allotment.amounts.to_string() + " that it has not\n";
     from.take(allotment);
   };
   std::map<std::pair<NodeId, std::uint32_t>, std::int64_t> devices;
-  const auto take_of = [&](NodeId node, Ledger& from, const Allotment& allotment) {
+  const auto take_of = [&](NodeId node, ResourceLedger& from, const Allotment& allotment) {
     take(from, allotment, "node " + pharos::to_string(node));
     for (const GpuShare& share : allotment.gpus) {
       if ((devices[{node, share.index}] += share.amount) > Resources::kWhole) wrong += "a GPU is given twice\n";
     }
   };
   // The state that follows from all places.
-  std::unordered_map<NodeId, Ledger> nodes;
-  for (const Node* const node : fleet_.all()) nodes.emplace(node->id, Ledger{node->ledger.total()});
-  std::map<std::pair<GroupId, std::uint32_t>, std::pair<Ledger, std::size_t>> bundles;  // with the number of users
+  std::unordered_map<NodeId, ResourceLedger> nodes;
+  for (const Node* const node : fleet_.all()) nodes.emplace(node->id, ResourceLedger{node->ledger.total()});
+  std::map<std::pair<GroupId, std::uint32_t>, std::pair<ResourceLedger, std::size_t>>
+      bundles;  // with the number of users
   std::size_t waiting = 0;
   for (const auto& [demand, line] : lines_) waiting += line.waiting.size();
   for (const auto& [id, group] : groups_) {
@@ -309,7 +310,7 @@ std::string Placement::check() const {
       const Group::Bundle& bundle = group.bundles[index];
       if (!bundle.node) continue;
       take_of(bundle.node, nodes.at(bundle.node), bundle.allotment);
-      bundles.emplace(std::pair{id, index}, std::pair{Ledger{bundle.allotment}, 0});
+      bundles.emplace(std::pair{id, index}, std::pair{ResourceLedger{bundle.allotment}, 0});
     }
   }
   for (const auto& [actor, place] : places_) {

@@ -124,7 +124,7 @@ void Placement::drop_plan(Group& group) {
 bool Placement::plan_holds(Group& group) {
   for (const auto& [id, bundles] : group.plan) {
     const Node& node = *fleet_.find(id);
-    Ledger room = node.ledger;
+    ResourceLedger room = node.ledger;
     for (auto claim = node.claims.begin(); claim->first < group.number; ++claim) {
       room.take(Allotment{claim->second, {}});
     }

@@ -16,7 +16,7 @@ std::int64_t weight_of(const Resources& amounts) {
 }
 
 /// Returns whether `held` would bring a request for `wanted` nearer to what it needs, when `left` is left.
-bool helps(const Allotment& wanted, const Allotment& held, const Ledger& left) {
+bool helps(const Allotment& wanted, const Allotment& held, const ResourceLedger& left) {
   const auto& names = wanted.amounts.amounts();
   const bool brings_what_is_short = std::any_of(names.begin(), names.end(), [&](const auto& entry) {
     const auto& [name, amount] = entry;
@@ -64,7 +64,7 @@ class Leases::Recalling {
   };
 
   void gather();
-  bool is_patient(TimePoint since) const { return now_ - since < kPatience; }
+  bool is_patient(TimePoint since) const { return now_ - since < kWaitBeforeRecall; }
   void count(const Lessee& lessee, std::int64_t weight);
   bool may_have(const Lessee& who, std::int64_t weight, const Alike& from);
   Alike* choose(const Lessee* who, const Allotment& wanted);
@@ -76,7 +76,7 @@ class Leases::Recalling {
   Leases& leases_;
   const TimePoint now_;
   // The resources that are left when all recalled leases have been returned and all earlier requests have been served.
-  Ledger left_;
+  ResourceLedger left_;
   std::map<Kind, Alike> all_;
   std::map<JobId, std::int64_t> of_jobs_;  // weight of what runs
   // Also counts workers that wait for other tasks, because those may be tasks of the same caller.

@@ -205,51 +205,51 @@ std::string Resources::to_string() const {
   return text.empty() ? "nothing" : text;
 }
 
-// ---- Ledger
+// ---- ResourceLedger
 
-Ledger::Ledger(Resources total)
+ResourceLedger::ResourceLedger(Resources total)
     : total_{std::move(total)},
       left_{total_},
       gpus_left_(static_cast<std::size_t>(total_.gpus() / Resources::kWhole), Resources::kWhole) {}
 
-Ledger::Ledger(const Allotment& total) : total_{total.amounts}, left_{total_} {
+ResourceLedger::ResourceLedger(const Allotment& total) : total_{total.amounts}, left_{total_} {
   for (const GpuShare& share : total.gpus) {
     gpus_left_.resize(std::max<std::size_t>(gpus_left_.size(), share.index + 1));
     gpus_left_[share.index] = share.amount;
   }
 }
 
-bool Ledger::fits(const Resources& demand) const {
+bool ResourceLedger::fits(const Resources& demand) const {
   return demand.fits_in(left_) && (demand.gpus() == 0 || !choose_gpus(demand.gpus()).empty());
 }
 
-bool Ledger::fits(const Allotment& allotment) const {
+bool ResourceLedger::fits(const Allotment& allotment) const {
   return allotment.amounts.fits_in(left_) &&
          std::all_of(allotment.gpus.begin(), allotment.gpus.end(), [&](const GpuShare& share) {
            return share.index < gpus_left_.size() && share.amount <= gpus_left_[share.index];
          });
 }
 
-Allotment Ledger::take(const Resources& demand) {
+Allotment ResourceLedger::take(const Resources& demand) {
   Allotment allotment{demand, choose_gpus(demand.gpus())};
   PHAROS_CHECK(fits(allotment), demand.to_string(), left_.to_string());
   take(allotment);
   return allotment;
 }
 
-void Ledger::take(const Allotment& allotment) {
+void ResourceLedger::take(const Allotment& allotment) {
   left_ -= allotment.amounts;
   for (const GpuShare& share : allotment.gpus) gpus_left_.at(share.index) -= share.amount;
 }
 
-void Ledger::give_back(const Allotment& allotment) {
+void ResourceLedger::give_back(const Allotment& allotment) {
   left_ += allotment.amounts;
   for (const GpuShare& share : allotment.gpus) gpus_left_.at(share.index) += share.amount;
 }
 
 // Returns an empty list if the GPUs are not available. A share is taken from the GPU that has the least left and still
 // enough, so that whole GPUs stay whole.
-std::vector<GpuShare> Ledger::choose_gpus(std::int64_t amount) const {
+std::vector<GpuShare> ResourceLedger::choose_gpus(std::int64_t amount) const {
   std::vector<GpuShare> chosen;
   const std::int64_t each = std::min(amount, Resources::kWhole);
   for (std::int64_t missing = amount; missing > 0; missing -= each) {

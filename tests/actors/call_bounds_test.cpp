@@ -11,8 +11,8 @@
 
 #include <pharos/base/clock.hpp>
 
-#include "caller/call_link.hpp"
 #include "caller/flush_queue.hpp"
+#include "caller/outgoing_calls.hpp"
 #include "caller/task_pool.hpp"
 #include "program/reactor_platform.hpp"
 #include "results/result_cell.hpp"
@@ -24,7 +24,7 @@ namespace {
 using namespace std::chrono_literals;
 using detail::CellHandle;
 using detail::ResultCell;
-using WhenFull = CallLink::WhenFull;
+using WhenFull = OutgoingCalls::WhenFull;
 
 // Tests of calls and tasks that reach their bounds. The tests use a clock of their own, which advances only while a
 // call waits for room.
@@ -110,10 +110,14 @@ class CallBoundsTest : public BoundsTest {
     if (calls_ != nullptr) calls_->lose({ErrorCode::kRuntimeStopped, "the test is over"});
   }
 
-  void connect(CallLink::Side side, const CallLink::Bounds& bounds = {}) {
-    calls_ =
-        std::make_shared<CallLink>(CallerId{1}, std::make_shared<std::atomic<std::uint64_t>>(1), clock_, flush_queue_,
-                                   nullptr, std::weak_ptr<detail::Caller>{}, std::weak_ptr<CallLink::Observer>{}, side);
+  void connect(OutgoingCalls::Side side, const OutgoingCalls::Bounds& bounds = {}) {
+    calls_ = std::make_shared<OutgoingCalls>(
+        OutgoingCalls::Sender{.caller = CallerId{1},
+                              .side = side,
+                              .numbers = std::make_shared<std::atomic<std::uint64_t>>(1),
+                              .clock = clock_,
+                              .flush_queue = flush_queue_},
+        std::weak_ptr<OutgoingCalls::Observer>{});
     calls_->set_bounds(bounds);
     calls_->connect(link_, {.actor = ActorId{1}}, {ErrorCode::kActorDied, "it has ended"});
   }
@@ -133,7 +137,7 @@ class CallBoundsTest : public BoundsTest {
   /// Makes a worker keep as many calls as it may, for an actor that reads nothing.
   std::vector<CellHandle> keep_as_much_as_may_be() {
     constexpr std::size_t kCalls = 10;
-    connect(CallLink::Side::kWorker, {.held_bytes = kCalls * kCallBytes});
+    connect(OutgoingCalls::Side::kWorker, {.held_bytes = kCalls * kCallBytes});
     link_->fill();
     std::vector<CellHandle> kept;
     while (kept.size() < kCalls) kept.push_back(call());
@@ -141,11 +145,11 @@ class CallBoundsTest : public BoundsTest {
   }
 
   const std::shared_ptr<StubLink> link_ = std::make_shared<StubLink>(*clock_);
-  std::shared_ptr<CallLink> calls_;
+  std::shared_ptr<OutgoingCalls> calls_;
 };
 
 TEST_F(CallBoundsTest, AWorkersCallWaits100MillisecondsForAnActorThatReadsNothingAndIsKeptThen) {
-  connect(CallLink::Side::kWorker);
+  connect(OutgoingCalls::Side::kWorker);
   link_->fill();
   CellHandle first;
   EXPECT_EQ(time_of([&] { first = call(); }), 100ms);
@@ -157,7 +161,7 @@ TEST_F(CallBoundsTest, AWorkersCallWaits100MillisecondsForAnActorThatReadsNothin
 }
 
 TEST_F(CallBoundsTest, AWorkersCallWaitsAsLongAsTheActorGoesOnReading) {
-  connect(CallLink::Side::kWorker);
+  connect(OutgoingCalls::Side::kWorker);
   link_->fill(2000);
   link_->while_waiting([&] { link_->let_read(1); });
   EXPECT_EQ(time_of([&] { call(); }), 2000 * 50ms);
@@ -193,7 +197,7 @@ TEST_F(CallBoundsTest, WithAsMuchKeptAsMayBeAWorkersCallGoesOutWhenTheActorReads
 }
 
 TEST_F(CallBoundsTest, AProgramsCallWaitsForRoomHoweverLongItTakes) {
-  connect(CallLink::Side::kProgram);
+  connect(OutgoingCalls::Side::kProgram);
   link_->fill();
   const TimePoint until = clock_->now() + 1h;
   link_->while_waiting([&] {
@@ -204,7 +208,7 @@ TEST_F(CallBoundsTest, AProgramsCallWaitsForRoomHoweverLongItTakes) {
 }
 
 TEST_F(CallBoundsTest, TryCallWaitsForNothing) {
-  for (const auto side : {CallLink::Side::kProgram, CallLink::Side::kWorker}) {
+  for (const auto side : {OutgoingCalls::Side::kProgram, OutgoingCalls::Side::kWorker}) {
     connect(side);
     link_->fill();
     EXPECT_EQ(time_of([&] { EXPECT_FALSE(try_call()); }), 0ms);
@@ -215,7 +219,7 @@ TEST_F(CallBoundsTest, TryCallWaitsForNothing) {
 }
 
 TEST_F(CallBoundsTest, WithTooManyCallsUnansweredTheNextOneIsRefused) {
-  connect(CallLink::Side::kProgram, {.in_flight = 3});
+  connect(OutgoingCalls::Side::kProgram, {.in_flight = 3});
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(call()->ready());
   EXPECT_TRUE(is_refused(call()));
   EXPECT_FALSE(try_call());
@@ -229,7 +233,7 @@ class NoLeases final : public TaskPool::Leases {
   void return_lease(WorkerId) override {}
   void tend_soon() override {}
   void worker_disconnected(WorkerId) override {}
-  Recipes& recipes() override { std::abort(); }
+  Lineage& lineage() override { std::abort(); }
 };
 
 TEST_F(BoundsTest, WithTooManyTasksThatWaitTheNextOneIsRefused) {

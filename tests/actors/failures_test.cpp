@@ -1,6 +1,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <stdexcept>
 #include <string>
@@ -9,6 +10,7 @@
 #include <pharos/pharos.hpp>
 
 #include "cluster_test.hpp"
+#include "thread_state.hpp"
 
 namespace pharos::cluster::failures {
 namespace {
@@ -147,13 +149,15 @@ TEST_F(FailuresTest, AThreadThatWaitsIsWokenByAnotherThreadsKill) {
   const auto pending = fragile.call<&Fragile::stay>(20'000);
   std::vector<std::thread> waiting;
   std::atomic<int> died = 0;
-  for (int i = 0; i < 3; ++i) {
+  std::array<std::atomic<pid_t>, 3> ids{};
+  for (std::atomic<pid_t>& id : ids) {
     waiting.emplace_back([&] {
+      id = ::gettid();
       message_of<ActorDied>([&] { pending.get(); });
       ++died;
     });
   }
-  std::this_thread::sleep_for(50ms);  // gives the threads time to begin to wait; the test also holds if they have not
+  for (const std::atomic<pid_t>& id : ids) EXPECT_TRUE(eventually([&] { return id != 0 && thread_sleeps(id); }));
   fragile.kill();
   EXPECT_TRUE(eventually([&] { return died == 3; }, 1s));
   for (auto& thread : waiting) thread.join();

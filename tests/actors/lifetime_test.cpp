@@ -1,6 +1,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include <pharos/pharos.hpp>
 
 #include "cluster_test.hpp"
+#include "thread_state.hpp"
 
 namespace pharos::cluster::lifetime {
 namespace {
@@ -193,13 +195,15 @@ TEST_F(LifetimeTest, AThreadThatWaitsIsWokenByTheRuntimesEnd) {
   const auto pending = runtime->submit<&stay>(20'000);
   std::vector<std::thread> waiting;
   std::atomic<int> stopped = 0;
-  for (int i = 0; i < 3; ++i) {
+  std::array<std::atomic<pid_t>, 3> ids{};
+  for (std::atomic<pid_t>& id : ids) {
     waiting.emplace_back([&] {
+      id = ::gettid();
       message_of<RuntimeStopped>([&] { pending.get(); });
       ++stopped;
     });
   }
-  std::this_thread::sleep_for(50ms);  // gives the threads time to begin to wait; the test also holds if they have not
+  for (const std::atomic<pid_t>& id : ids) EXPECT_TRUE(eventually([&] { return id != 0 && thread_sleeps(id); }));
   EXPECT_LT(time_of([&] { runtime.reset(); }), 2s);
   EXPECT_TRUE(eventually([&] { return stopped == 3; }, 1s));
   for (auto& thread : waiting) thread.join();

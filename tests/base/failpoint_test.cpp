@@ -1,19 +1,30 @@
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 
 #include <pharos/base/failpoint.hpp>
 
+#include "temporary_folder.hpp"
+
 namespace pharos {
 namespace {
 
+/// Keeps what it does out of the record of ./test: these tests call failpoint() themselves, and prove nothing of the
+/// places in the code.
 class FailpointTest : public testing::Test {
  protected:
-  ~FailpointTest() override { order_failpoint({}); }
+  FailpointTest() { ::unsetenv("PHAROS_FAILPOINTS_REACHED"); }
+  ~FailpointTest() override {
+    order_failpoint({});
+    ::unsetenv("PHAROS_FAILPOINTS_REACHED");
+  }
 };
 
 TEST_F(FailpointTest, EachHasANameOfItsOwnThatIsRead) {
@@ -65,6 +76,32 @@ TEST_F(FailpointTest, KillsAndStopsTheProcess) {
       ::waitpid(child, &status, 0);
     }
   }
+}
+
+TEST_F(FailpointTest, IsRecordedWhenItActsAndNotWhenItIsPassed) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "reached";
+  const auto recorded = [&] {
+    std::ifstream stream{file};
+    return std::string{std::istreambuf_iterator<char>{stream}, {}};
+  };
+  ::setenv("PHAROS_FAILPOINTS_REACHED", file.c_str(), 1);
+  order_failpoint({Failpoint::kSlotProvided, FailpointOrder::Action::kFail, 1});
+  failpoint(Failpoint::kSlotProvided);
+  EXPECT_EQ(recorded(), "");
+  failpoint(Failpoint::kSlotProvided);
+  failpoint(Failpoint::kSlotProvided);
+  EXPECT_EQ(recorded(), "slot_provided\n");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    order_failpoint({Failpoint::kSlotBegun, FailpointOrder::Action::kKill, 0});
+    failpoint(Failpoint::kSlotBegun);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(recorded(), "slot_provided\nslot_begun\n");
 }
 
 }  // namespace

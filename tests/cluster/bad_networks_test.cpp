@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdio>
 #include <thread>
 
 #include "nodes_apart.hpp"
@@ -29,6 +30,15 @@ class BadNetworksTest : public NodesApart {
     NodesApart::TearDown();
   }
 
+  // Every packet crosses the filter of its place once. The share is random, so it may differ by a third.
+  void expect_lost(double share) const {
+    const auto count = network_->count_lost();
+    std::printf("%llu of %llu packets were dropped\n", static_cast<unsigned long long>(count.dropped),
+                static_cast<unsigned long long>(count.sent));
+    ASSERT_GT(count.sent, 1000U);
+    EXPECT_NEAR(static_cast<double>(count.dropped) / static_cast<double>(count.sent), share, share / 3);
+  }
+
   std::unique_ptr<ChildProgram> program_;
 };
 
@@ -37,6 +47,7 @@ TEST_F(BadNetworksTest, WhereOnePacketOfAHundredIsLostNobodyIsGivenUp) {
   begin();
   network_->lose(0.01);
   std::this_thread::sleep_for(kTime);  // the time during which packets are lost
+  expect_lost(0.01);
   expect_steady(*program_);
 }
 
@@ -45,6 +56,7 @@ TEST_F(BadNetworksTest, WhereOneOfTenIsLostResultsAreRight) {
   begin();
   network_->lose(0.1);
   std::this_thread::sleep_for(kTime);
+  expect_lost(0.1);
   network_->heal();
   expect_steady(*program_);
 }
@@ -54,6 +66,10 @@ TEST_F(BadNetworksTest, AMegabitASecondIsEnoughToStay) {
   begin();
   network_->bound(kB, "1mbit");
   std::this_thread::sleep_for(kTime);
+  const auto count = network_->count_bound(kB);
+  std::printf("%llu packets, held up %llu times\n", static_cast<unsigned long long>(count.sent),
+              static_cast<unsigned long long>(count.delayed));
+  EXPECT_GT(count.delayed, 100U) << "the limit has held nothing up";
   expect_steady(*program_);
 }
 
@@ -73,6 +89,13 @@ TEST_F(SlowNetworksTest, WherePacketsTakeATenthOfASecondAndOvertakeResultsAreRig
   begin();
   EXPECT_GT(std::chrono::steady_clock::now() - since, 500ms) << "the network is not slow";
   std::this_thread::sleep_for(kTime);
+  const auto carried = network_->count_carried();
+  std::printf("%llu packets, %llu of them overtaken, %lld ms each\n", static_cast<unsigned long long>(carried.packets),
+              static_cast<unsigned long long>(carried.overtaken), static_cast<long long>(carried.mean.count()));
+  EXPECT_GT(carried.packets, 100U);
+  EXPECT_GT(carried.overtaken, 0U);
+  EXPECT_GE(carried.mean, 45ms);
+  EXPECT_LE(carried.mean, 100ms);
   expect_steady(*program_);
 }
 

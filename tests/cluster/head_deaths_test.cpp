@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "child_program.hpp"
 #include "durable_head.hpp"
 #include "network.hpp"
+#include "promised.hpp"
 #include "seed.hpp"
 
 namespace pharos::cluster::head_deaths {
@@ -84,6 +86,18 @@ class HeadDeathsTest : public DurableHead {
     const auto until = std::chrono::steady_clock::now() + time;
     while (std::chrono::steady_clock::now() < until) oracle_.note(program.next_line(60s));
   }
+  /// Waits for a second in which nearly 200 changes were acknowledged.
+  void wait_for_full_load(ChildProgram& program) {
+    constexpr int kFull = kIsSanitized ? 50 : 180;
+    int most = 0;
+    for (int second = 0; second < 20 && most < kFull; ++second) {
+      const int before = oracle_.acknowledged();
+      listen_for(program, 1s);
+      most = std::max(most, oracle_.acknowledged() - before);
+    }
+    std::printf("%d changes were acknowledged in one second\n", most);
+    ASSERT_GE(most, kFull) << "this machine cannot make the load that the test is about";
+  }
   void finish(ChildProgram& program) {
     look(program);
     EXPECT_EQ(oracle_.wrong(), "");
@@ -107,12 +121,13 @@ class HeadDeathsTest : public DurableHead {
   Oracle oracle_;
 };
 
-/// The head, the nodes and the program each run in a network of their own, if networks can be made on this machine.
+/// The head, the nodes and the program each run in a network of their own.
 class ApartTest : public HeadDeathsTest {
  protected:
   void SetUp() override {
     HeadDeathsTest::SetUp();
-    if (Network::can_be_made()) network_.emplace(kProgram);
+    if (!Network::can_be_made()) GTEST_SKIP() << "network namespaces cannot be made here";
+    network_.emplace(kProgram);
   }
   void TearDown() override {
     for (auto& node : nodes_) end(node);
@@ -121,12 +136,9 @@ class ApartTest : public HeadDeathsTest {
     network_.reset();
     HeadDeathsTest::TearDown();
   }
-  std::string listens_at() const override {
-    return network_ ? Network::address_of(kHead) + ":7400" : HeadDeathsTest::listens_at();
-  }
+  std::string listens_at() const override { return Network::address_of(kHead) + ":7400"; }
   std::unique_ptr<ChildProgram> start(const std::vector<std::string>& arguments, const std::string& resources,
                                       Variables more) const override {
-    if (!network_) return HeadDeathsTest::start(arguments, resources, std::move(more));
     const bool is_head = std::find(arguments.begin(), arguments.end(), "--head") != arguments.end();
     const int place = is_head ? kHead : kFirstNode + static_cast<int>(nodes_.size());
     more.emplace_back("PHAROS_RESOURCES", resources);
@@ -134,7 +146,6 @@ class ApartTest : public HeadDeathsTest {
   }
   std::unique_ptr<ChildProgram> start_program(const std::string& path, std::vector<std::string> arguments,
                                               Variables more) const override {
-    if (!network_) return HeadDeathsTest::start_program(path, std::move(arguments), std::move(more));
     more.emplace_back("PHAROS_ADDRESS", address_);
     more.emplace_back("PHAROS_TOKEN_FILE", token_file());
     return network_->start(kProgram, path, std::move(arguments), more);
@@ -148,12 +159,14 @@ class ApartTest : public HeadDeathsTest {
 
 TEST_F(ApartTest, WhateverIsKilledUnderTwoHundredChangesASecondNoneThatWasAcknowledgedIsLost) {
   const int rounds = rounds_wanted();
-  must_end_within(60s + rounds * 12s);
+  must_end_within(80s + rounds * 12s);
   std::mt19937_64 random{seed_of_test()};
   start_durable_head();
   for (int i = 0; i < 2; ++i) start_node("cpu=1,seat=40");
   const auto program = start_program(CHANGING, {stop_file(), "8"}, {});
   ASSERT_EQ(program->next_line(), "begins");
+  wait_for_full_load(*program);
+  const int before = oracle_.acknowledged();
   const auto pause = [&] { return std::chrono::milliseconds{200 + random() % 600}; };
   for (int round = 0; round < rounds; ++round) {
     listen_for(*program, pause());
@@ -175,7 +188,8 @@ TEST_F(ApartTest, WhateverIsKilledUnderTwoHundredChangesASecondNoneThatWasAcknow
   }
   listen_for(*program, pause());
   finish(*program);
-  EXPECT_GT(oracle_.acknowledged(), rounds * 50);
+  // A round listens for two seconds or less, and deaths take a part of that.
+  EXPECT_GT(oracle_.acknowledged() - before, rounds * (kIsSanitized ? 50 : 150));
 }
 
 // ---- Deaths at the worst moments
@@ -217,16 +231,22 @@ class PowerLossTest : public HeadDeathsTest {
     std::mt19937_64 random{seed_of_test()};
     start_durable_head(variables);
     for (int i = 0; i < 2; ++i) start_node("cpu=1,seat=40");
-    const auto program = start_program(CHANGING, {stop_file(), "8"});
-    ASSERT_EQ(program->next_line(), "begins");
+    program_ = start_program(CHANGING, {stop_file(), "8"});
+    ASSERT_EQ(program_->next_line(), "begins");
     for (int round = 0; round < rounds; ++round) {
-      listen_for(*program, std::chrono::milliseconds{200 + random() % 400});
+      listen_for(*program_, std::chrono::milliseconds{200 + random() % 400});
       kill_head();
       start_durable_head(variables);
     }
-    listen_for(*program, 200ms);
-    look(*program);
+    listen_for(*program_, 200ms);
+    look(*program_);
   }
+  void TearDown() override {
+    program_.reset();
+    HeadDeathsTest::TearDown();
+  }
+
+  std::unique_ptr<ChildProgram> program_;
 };
 
 TEST_F(PowerLossTest, WhatWasNotSyncedWasNotAcknowledged) {
@@ -235,17 +255,19 @@ TEST_F(PowerLossTest, WhatWasNotSyncedWasNotAcknowledged) {
   EXPECT_EQ(oracle_.wrong(), "");
 }
 
-// Proves that the test above can fail.
+// Proves that the test above can fail. Either an actor that was acknowledged is not there, or the program's own node
+// was acknowledged and is unknown to the next head.
 TEST_F(PowerLossTest, ADiskThatOnlySaysThatItHasSyncedIsFoundOut) {
   must_end_within(240s);
-  bool is_found_out = false;
+  std::string end;
   try {
     lose_power(5, {{"POWER_LOSS_LIES", "1"}});
-    is_found_out = !oracle_.wrong().empty();
-  } catch (const std::exception&) {
-    is_found_out = true;  // the program has ended, because the head has lost even the record of its node
+  } catch (const std::runtime_error& e) {
+    end = e.what();  // the program has ended, because its own node has: the head has lost even the record of that
   }
-  EXPECT_TRUE(is_found_out);
+  const bool lost = oracle_.wrong().find(" was acknowledged") != std::string::npos;
+  const bool forgotten = program_->error().find("the cluster has given this node up") != std::string::npos;
+  EXPECT_TRUE(lost || forgotten) << oracle_.wrong() << end << program_->error();
 }
 
 // ---- Processes that stop for a while, and a disk that is full

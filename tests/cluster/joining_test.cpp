@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -196,6 +197,15 @@ TEST_F(JoiningTest, StrangersWhoSayNonsenseOrNothingDoNotHarmTheCluster) {
       const auto n = ::send(sockets.back(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL);
   }
   EXPECT_EQ(cluster.submit<&twice>(2).get(), 4);
+  // Who says nonsense is shown the door: the connection ends, or is reset because bytes of it were not read.
+  for (std::size_t i = 0; i < sockets.size(); i += 2) {
+    char one = 0;
+    EXPECT_TRUE(eventually([&] {
+      const ssize_t n = ::recv(sockets[i], &one, 1, MSG_DONTWAIT);
+      return n == 0 || (n < 0 && errno == ECONNRESET);
+    })) << "stranger "
+        << i;
+  }
   for (const int socket : sockets) ::close(socket);
 }
 

@@ -9,6 +9,7 @@
 #include <pharos/pharos.hpp>
 
 #include "cluster_test.hpp"
+#include "thread_state.hpp"
 
 namespace pharos::cluster::start_stop {
 namespace {
@@ -71,8 +72,13 @@ TEST_F(StartStopTest, ARuntimeMayEndInAnotherThreadThanItBegan) {
 
 TEST_F(StartStopTest, ARuntimeOutlivesTheThreadThatMadeIt) {
   std::optional<Runtime> runtime;
-  std::thread{[&] { runtime.emplace(); }}.join();
-  std::this_thread::sleep_for(50ms);  // the kernel sends parent-death signals when a thread ends
+  pid_t maker = 0;
+  std::thread{[&] {
+    maker = ::gettid();
+    runtime.emplace();
+  }}.join();
+  // The kernel sends the children of a thread their parent-death signals before it takes the thread away.
+  ASSERT_TRUE(eventually([&] { return thread_is_gone(maker); }));
   expect_works(*runtime);
 }
 

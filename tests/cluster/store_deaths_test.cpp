@@ -47,6 +47,7 @@ class FailpointsTest : public ClusterTest, public testing::WithParamInterface<Fa
     return std::string{name_of(GetParam())} + ":" + action + ":" + std::to_string(passes);
   }
   std::string folder() const { return spills(GetParam()) ? folder_.path().string() : "none"; }
+  std::string seed() const { return std::to_string(seed_); }
 
   static void expect_clean_end(ChildProgram& program) {
     program.kill(SIGTERM);
@@ -56,6 +57,7 @@ class FailpointsTest : public ClusterTest, public testing::WithParamInterface<Fa
   }
 
   TemporaryFolder folder_;
+  const std::uint64_t seed_ = seed_of_test();
 };
 
 class WorkersFailpointsTest : public FailpointsTest {};
@@ -66,7 +68,7 @@ class StepsFailpointsTest : public FailpointsTest {};
 TEST_P(WorkersFailpointsTest, AnActorThatIsKilledThereTakesNothingAlongButItself) {
   must_end_within(120s);
   for (const int passes : {0, 5}) {
-    ChildProgram program{STORE_DRIVER, {folder(), "worker", order("kill", passes)}};
+    ChildProgram program{STORE_DRIVER, {folder(), seed(), "worker", order("kill", passes)}};
     bool died = false;
     for (int rounds = 0; rounds < 400 && !died;) {
       const std::string line = program.next_line();
@@ -88,7 +90,7 @@ TEST_P(WorkersFailpointsTest, AnActorThatIsKilledThereTakesNothingAlongButItself
 TEST_P(DriversFailpointsTest, AProgramThatIsKilledThereLeavesNothing) {
   must_end_within(120s);
   for (const int passes : {0, 5}) {
-    ChildProgram program{STORE_DRIVER, {folder(), "driver", order("kill", passes)}};
+    ChildProgram program{STORE_DRIVER, {folder(), seed(), "driver", order("kill", passes)}};
     const auto end = program.wait(60s);
     EXPECT_TRUE(WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGKILL) << end.status << end.output << end.error;
     census().expect_nothing_left();
@@ -102,7 +104,7 @@ TEST_P(NodesFailpointsTest, ANodeThatIsKilledThereIsToldOfAndLeavesNothing) {
   for (const int passes : {0, 2}) {
     if (needs_death && passes != 0) continue;
     ChildProgram program{STORE_DRIVER,
-                         {folder(), needs_death ? "worker" : "nobody", needs_death ? "slot_begun:kill:0" : ""},
+                         {folder(), seed(), needs_death ? "worker" : "nobody", needs_death ? "slot_begun:kill:0" : ""},
                          {{"PHAROS_FAILPOINT", order("kill", passes)}}};
     const auto end = program.wait(60s);
     EXPECT_TRUE(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 10) << end.status << end.output << end.error;
@@ -118,7 +120,7 @@ TEST_P(StepsFailpointsTest, AStepThatFailsThereIsTypedAndTheProgramGoesOn) {
   // The order "fail" with 3 passes makes the step fail each time after the third.
   ChildProgram program{
       STORE_DRIVER,
-      {folder(), nodes ? "nobody" : "driver", order("fail", 3)},
+      {folder(), seed(), nodes ? "nobody" : "driver", order("fail", 3)},
       nodes ? ChildProgram::Variables{{"PHAROS_FAILPOINT", order("fail", 3)}} : ChildProgram::Variables{}};
   bool failed = false;
   for (int rounds = 0; rounds < 400 && !failed;) {
@@ -175,7 +177,7 @@ TEST_F(StoreDeathsTest, WhoeverIsKilledWheneverWhatIsLeftIsRightAndNothingIsLeak
   std::mt19937_64 random{seed};
   for (int done = 0; done < rounds && !HasFailure();) {
     must_end_within(120s);
-    ChildProgram program{STORE_DRIVER, {folder_.path().string(), "nobody"}};
+    ChildProgram program{STORE_DRIVER, {folder_.path().string(), std::to_string(random()), "nobody"}};
     ASSERT_EQ(program.next_line(), "round");
     // Kills some workers, one after the other. Then either ends the program, or kills the node or the program, without
     // which nothing goes on.
@@ -207,6 +209,22 @@ TEST_F(StoreDeathsTest, WhoeverIsKilledWheneverWhatIsLeftIsRightAndNothingIsLeak
     }
     census().expect_nothing_left();
   }
+}
+
+TEST_F(StoreDeathsTest, TheSameSeedIsTheSameLoad) {
+  must_end_within(60s);
+  const auto load = [this](const std::string& seed) {
+    ChildProgram program{STORE_DRIVER, {folder_.path().string(), seed, "counted"}};
+    std::vector<std::string> lines;
+    for (int round = 0; round < 10; ++round) lines.push_back(program.next_line());
+    program.kill(SIGTERM);
+    EXPECT_EQ(program.wait(30s).status, 0);
+    return lines;
+  };
+  const auto first = load("1");
+  EXPECT_TRUE(first.front().starts_with("round ")) << first.front();
+  EXPECT_EQ(load("1"), first);
+  EXPECT_NE(load("2"), first);
 }
 
 // ---- A long time
@@ -244,7 +262,7 @@ TEST_F(SoakTest, AStoreThatIsAlwaysFullTakesNoMoreMemoryAsTimePasses) {
   const char* const given = ::getenv("PHAROS_SOAK_SECONDS");
   const std::chrono::seconds time{given == nullptr ? 8 : std::stoi(given)};
   must_end_within(time + 60s);
-  ChildProgram program{STORE_DRIVER, {folder_.path().string(), "nobody"}};
+  ChildProgram program{STORE_DRIVER, {folder_.path().string(), std::to_string(seed_of_test()), "nobody"}};
   const auto start = std::chrono::steady_clock::now();
   std::map<pid_t, Use> before;
   std::size_t rounds = 0;

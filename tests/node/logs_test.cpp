@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <deque>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "temporary_folder.hpp"
 
@@ -99,6 +102,16 @@ TEST_F(LogFileTest, WhatADiskHasNoRoomForIsMissingAndItSaysHowMuch) {
   EXPECT_EQ(::umount(disk.c_str()), 0);
 }
 
+TEST_F(LogFileTest, TheLineThatSaysHowMuchIsMissingIsNotMissingItself) {
+  const fs::path disk = folder_.path() / "logs";
+  std::ofstream{disk} << "no folder, so that no log can be written here";
+  file_.append("12345678", 4096);
+  file_.append("12", 4096);
+  fs::remove(disk);
+  file_.append("after\n", 4096);
+  EXPECT_EQ(everything(), "*** 10 bytes are missing: they could not be written to the log file\nafter\n");
+}
+
 class LogsTest : public testing::Test {
  protected:
   /// Runs the disk work that waits, and its callbacks.
@@ -183,6 +196,25 @@ TEST_F(LogsTest, ADiskThatStandsStillHoldsNobodyUp) {
   const auto part = read(WorkerId{1});
   EXPECT_LT(part->size, 6U << 20);
   EXPECT_TRUE(part->text.ends_with("aaa\nlast\n"));
+}
+
+TEST_F(LogsTest, AllOutputThatASlowDiskDoesNotTakeIsCounted) {
+  Logs logs{[this](auto work, auto done) { aside_.emplace_back(std::move(work), std::move(done)); },
+            {.folder = folder_.path() / "logs", .own = {}, .worker_max = 100 << 20, .total_max = 100 << 20},
+            NodeId{9},
+            "node"};
+  logs.begin({WorkerId{1}, {}, 0, "task worker"});
+  logs.write(WorkerId{1}, "first\n");
+  constexpr std::uint64_t kCount = 20;
+  const std::string text(1 << 20, 'a');
+  for (std::uint64_t i = 0; i < kCount; ++i) logs.write(WorkerId{1}, text);
+  settle();
+  std::ifstream file{folder_.path() / "logs" / (to_string(WorkerId{1}) + ".log")};
+  const std::string all{std::istreambuf_iterator<char>{file}, {}};
+  const auto kept = static_cast<std::uint64_t>(std::count(all.begin(), all.end(), 'a')) / text.size();
+  ASSERT_LT(kept, kCount);
+  const std::string right = "first\n*** " + std::to_string((kCount - kept) * text.size()) + " bytes are missing: ";
+  EXPECT_EQ(all.substr(0, right.size()), right);
 }
 
 }  // namespace

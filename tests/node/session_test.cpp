@@ -45,7 +45,7 @@ class SessionTest : public testing::Test, public net::Peer::Owner {
   }
   const std::shared_ptr<net::Peer>& newest() const { return peers_.back(); }
   void say(std::uint64_t first, std::uint64_t last) {
-    for (std::uint64_t number = first; number <= last; ++number) session_.say(wire::FindNode{NodeId{1}, number});
+    for (std::uint64_t number = first; number <= last; ++number) session_.send(wire::FindNode{NodeId{1}, number});
   }
 
   net::Reactor reactor_;
@@ -76,11 +76,11 @@ TEST_F(SessionTest, WhatTheOtherEndHasNotHeardIsSaidAgainInOrderOverTheNextConne
 }
 
 TEST_F(SessionTest, WhatIsTooOldToBeKeptCannotBeSaidAgain) {
-  say(1, Session::kUnheardMax + 2);
+  say(1, Session::kUnconfirmedMax + 2);
   EXPECT_FALSE(session_.can_resume(1));
   EXPECT_TRUE(session_.can_resume(2));
-  session_.confirm(Session::kUnheardMax + 2);
-  EXPECT_TRUE(session_.can_resume(Session::kUnheardMax + 2));
+  session_.confirm(Session::kUnconfirmedMax + 2);
+  EXPECT_TRUE(session_.can_resume(Session::kUnconfirmedMax + 2));
 }
 
 TEST_F(SessionTest, OneWithoutANumberIsNotResumed) {

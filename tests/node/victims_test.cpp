@@ -1,4 +1,4 @@
-#include "node/victims.hpp"
+#include "workers/victims.hpp"
 
 #include <gtest/gtest.h>
 

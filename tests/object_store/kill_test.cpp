@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kBytes = 200;  // small, so that most instructions belong to the protocol and not to copies
 
 /// Hands out slabs that the parent leased before the fork.
-class Stock final : public Lessor {
+class Stock final : public StoreNode {
  public:
   explicit Stock(std::vector<Slab> slabs) : slabs_{std::move(slabs)} {}
   Result<Slab> lease(std::uint64_t) override {
@@ -57,49 +57,50 @@ class KillTest : public SeededTest {
     return map_store(Fd{::dup(ledger_file_.fd())}, Fd{::dup(objects_.fd())}).value();
   }
 
-  /// The child repeats all operations of a lessee until it is killed.
+  /// The child repeats all operations of a client until it is killed.
   [[noreturn]] void live(std::uint32_t table, const std::vector<Slab>& stock, const Location& lent,
                          const Location& inherited) {
     ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
     auto view = memory();
-    const auto lessor = std::make_shared<Stock>(stock);
-    const auto lessee = Lessee::make({CallerId{2}, NodeId{1}}, table, std::move(view), lessor);
+    const auto node = std::make_shared<Stock>(stock);
+    const auto client = StoreClient::make({CallerId{2}, NodeId{1}}, table, std::move(view), node);
     std::optional<Result<std::shared_ptr<Object>>> taken;
     for (std::uint64_t i = 1;; ++i) {
       // The first rounds bind the functions dynamically, which takes more steps than the functions themselves.
       if (i == kFirstStepped) {
         ::raise(SIGSTOP);
-        taken = lessee->take_over(inherited);
+        taken = client->take_over(inherited);
       }
-      const auto held = put(*lessee, kBytes, i);
-      const auto seen = lessee->borrow(lent);
+      const auto held = put(*client, kBytes, i);
+      const auto seen = client->borrow(lent);
       const auto read = (*seen)->read();
       const auto own = held->read();
-      const auto for_parent = put(*lessee, kBytes, i, CallerId{1});
+      const auto for_parent = put(*client, kBytes, i, CallerId{1});
       if (for_parent != nullptr && i % 2 == 0) for_parent->hand_over();
-      const auto half = lessee->create(kBytes);
+      const auto half = client->create(kBytes);
     }
   }
 
-  const SharedFile ledger_file_ = SharedFile::make("ledger", ByteCount{Ledger::bytes_for(kSlots, kTables)}).value();
+  const SharedFile ledger_file_ =
+      SharedFile::make("ledger", ByteCount{ObjectLedger::bytes_for(kSlots, kTables)}).value();
   const SharedFile objects_ = SharedFile::make("objects", 64_MiB).value();
   const Mapping ledger_memory_ =
       Mapping::make(ledger_file_, 0, ledger_file_.length().bytes(), Mapping::Access::kReadAndWrite).value();
-  const Ledger ledger_ = Ledger::format(ledger_memory_.memory(), kSlots, kTables);
-  Lender lender_{ledger_, objects_.length(), objects_.length()};
+  const ObjectLedger ledger_ = ObjectLedger::format(ledger_memory_.memory(), kSlots, kTables);
+  StoreBook book_{ledger_, objects_.length(), objects_.length()};
 };
 
 TEST_F(KillTest, AProcessKilledAnywhereLeavesNothingAndHarmsNobody) {
   if (UNDER_TSAN) GTEST_SKIP() << "the thread sanitizer does not run in a process that is stepped";
-  const std::uint32_t own_table = lender_.open(CallerId{1}).value();
-  const auto own_lessor = std::make_shared<Stock>(std::vector<Slab>{lender_.lease(own_table, kSlotBytesMin).value()});
-  const auto lessee = Lessee::make({CallerId{1}, NodeId{1}}, own_table, memory(), own_lessor);
-  const auto lent = put(*lessee, kBytes, 77);
+  const std::uint32_t own_table = book_.open(CallerId{1}).value();
+  const auto own_lessor = std::make_shared<Stock>(std::vector<Slab>{book_.lease(own_table, kSlotBytesMin).value()});
+  const auto client = StoreClient::make({CallerId{1}, NodeId{1}}, own_table, memory(), own_lessor);
+  const auto lent = put(*client, kBytes, 77);
   for (int round = 0; round < 40; ++round) {
-    const std::uint32_t table = lender_.open(CallerId{2}).value();
+    const std::uint32_t table = book_.open(CallerId{2}).value();
     std::vector<Slab> stock;
-    for (int i = 0; i < 2; ++i) stock.push_back(lender_.lease(table, kSlotBytesMin).value());
-    const auto inherited = put(*lessee, kBytes, 88, CallerId{2});
+    for (int i = 0; i < 2; ++i) stock.push_back(book_.lease(table, kSlotBytesMin).value());
+    const auto inherited = put(*client, kBytes, 88, CallerId{2});
     inherited->hand_over();
     const pid_t child = ::fork();
     if (child == 0) live(table, stock, lent->location(), inherited->location());
@@ -114,9 +115,9 @@ TEST_F(KillTest, AProcessKilledAnywhereLeavesNothingAndHarmsNobody) {
     }
     ::kill(child, SIGKILL);
     ASSERT_EQ(::waitpid(child, &status, 0), child);
-    lender_.end_unclaimed(lender_.process_ended(table));
+    book_.end_unclaimed(book_.process_ended(table));
     ASSERT_TRUE(holds(*lent, 77)) << steps;
-    const auto census = lender_.census();
+    const auto census = book_.census();
     ASSERT_EQ(census.objects, 1) << "after " << steps << " steps";
     ASSERT_EQ(census.slabs, 1) << "after " << steps << " steps";
     ASSERT_EQ(census.processes, 1);

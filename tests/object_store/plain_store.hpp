@@ -10,17 +10,17 @@
 #include <utility>
 #include <vector>
 
-#include <pharos/object_store/lender.hpp>
-#include <pharos/object_store/lessee.hpp>
+#include <pharos/object_store/store_book.hpp>
+#include <pharos/object_store/store_client.hpp>
 
 namespace pharos::object_store {
 
 /// Store memory that is fully mapped from the beginning. The "processes" that use it are threads or plain C++ objects.
 class PlainMemory final : public StoreMemory {
  public:
-  PlainMemory(const Ledger& ledger, std::span<std::byte> objects) : ledger_{ledger}, objects_{objects} {}
+  PlainMemory(const ObjectLedger& ledger, std::span<std::byte> objects) : ledger_{ledger}, objects_{objects} {}
 
-  const Ledger& ledger() const override { return ledger_; }
+  const ObjectLedger& ledger() const override { return ledger_; }
   std::span<const std::byte> objects() const override { return objects_; }
   Result<std::byte*> open(const Slab& slab) override { return objects_.data() + slab.offset; }
   void close(const Slab&) override {}
@@ -29,70 +29,70 @@ class PlainMemory final : public StoreMemory {
   Result<void> provide_pins(std::uint32_t, std::uint32_t) override { return {}; }
 
  private:
-  const Ledger ledger_;
+  const ObjectLedger ledger_;
   const std::span<std::byte> objects_;
 };
 
-/// A whole store in this process: the node's side, and up to kTables lessees.
+/// A whole store in this process: the node's side, and up to kTables clients.
 class PlainStore {
  public:
   static constexpr std::uint32_t kTables = 8;
 
   explicit PlainStore(ByteCount capacity) : PlainStore{capacity, capacity} {}
   PlainStore(ByteCount capacity, ByteCount addresses)
-      : ledger_memory_{allocate(Ledger::bytes_for(slots_for(addresses), kTables))},
+      : ledger_memory_{allocate(ObjectLedger::bytes_for(slots_for(addresses), kTables))},
         objects_memory_{allocate(addresses.bytes())},
         objects_{objects_memory_.get(), addresses.bytes()},
-        ledger_{Ledger::format({ledger_memory_.get(), Ledger::bytes_for(slots_for(addresses), kTables)},
-                               slots_for(addresses), kTables)},
-        lessor_{std::make_shared<Direct>(ledger_, capacity, addresses, objects_)} {}
+        ledger_{ObjectLedger::format({ledger_memory_.get(), ObjectLedger::bytes_for(slots_for(addresses), kTables)},
+                                     slots_for(addresses), kTables)},
+        node_{std::make_shared<Direct>(ledger_, capacity, addresses, objects_)} {}
 
   struct Process {
     std::uint32_t table = 0;
-    std::shared_ptr<Lessor> lessor;
-    std::shared_ptr<Lessee> lessee;
+    std::shared_ptr<StoreNode> node;
+    std::shared_ptr<StoreClient> client;
   };
   Process start(CallerId id) {
     Process process;
     {
-      const std::lock_guard lock{lessor_->mutex};
-      process.table = lessor_->lender.open(id).value();
+      const std::lock_guard lock{node_->mutex};
+      process.table = node_->book.open(id).value();
     }
-    process.lessor = std::make_shared<Leasing>(lessor_, process.table);
-    process.lessee =
-        Lessee::make({id, NodeId{1}}, process.table, std::make_unique<PlainMemory>(ledger_, objects_), process.lessor);
+    process.node = std::make_shared<Leasing>(node_, process.table);
+    process.client = StoreClient::make({id, NodeId{1}}, process.table, std::make_unique<PlainMemory>(ledger_, objects_),
+                                       process.node);
     return process;
   }
   /// Simulates the end of the process. Its C++ objects that still exist here have no effect on the store any more.
   void end(const Process& process) {
-    process.lessee->abandon();
-    const std::lock_guard lock{lessor_->mutex};
-    const auto left = lessor_->lender.process_ended(process.table);
+    process.client->abandon();
+    const std::lock_guard lock{node_->mutex};
+    const auto left = node_->book.process_ended(process.table);
     unclaimed_.insert(unclaimed_.end(), left.begin(), left.end());
   }
   /// Adds an object that another node has.
   void put_elsewhere(const ObjectId& id, std::vector<std::byte> bytes) {
-    const std::lock_guard lock{lessor_->mutex};
-    lessor_->elsewhere.insert_or_assign(id, std::move(bytes));
+    const std::lock_guard lock{node_->mutex};
+    node_->elsewhere.insert_or_assign(id, std::move(bytes));
   }
   /// Lets go the results whose makers have ended and which no heir has taken over.
   void end_unclaimed() {
-    const std::lock_guard lock{lessor_->mutex};
-    lessor_->lender.end_unclaimed(std::exchange(unclaimed_, {}));
+    const std::lock_guard lock{node_->mutex};
+    node_->book.end_unclaimed(std::exchange(unclaimed_, {}));
   }
   /// Moves objects to the simulated disk until their slots have `bytes` bytes. Returns the number of objects moved.
   std::size_t spill(std::uint64_t bytes) {
-    const std::lock_guard lock{lessor_->mutex};
-    return lessor_->spill(bytes);
+    const std::lock_guard lock{node_->mutex};
+    return node_->spill(bytes);
   }
   /// Number of objects on the simulated disk.
   std::size_t outside() {
-    const std::lock_guard lock{lessor_->mutex};
-    for (const Place& place : lessor_->lender.end_outside()) lessor_->disk.erase(place);
-    return lessor_->disk.size();
+    const std::lock_guard lock{node_->mutex};
+    for (const Place& place : node_->book.end_outside()) node_->disk.erase(place);
+    return node_->disk.size();
   }
-  Lender& lender() { return lessor_->lender; }
-  const Ledger& ledger() const { return ledger_; }
+  StoreBook& book() { return node_->book; }
+  const ObjectLedger& ledger() const { return ledger_; }
 
  private:
   struct Unmap {
@@ -111,8 +111,8 @@ class PlainStore {
   }
 
   struct Direct {
-    Direct(const Ledger& its, ByteCount capacity, ByteCount addresses, std::span<std::byte> memory)
-        : ledger{its}, objects{memory}, lender{ledger, capacity, addresses} {}
+    Direct(const ObjectLedger& its, ByteCount capacity, ByteCount addresses, std::span<std::byte> memory)
+        : ledger{its}, objects{memory}, book{ledger, capacity, addresses} {}
 
     // If a reader has called the object back and it has ended, its memory may belong to another object during this
     // copy. The caller then discards the copy, so the race is harmless and hidden from the thread sanitizer.
@@ -125,25 +125,25 @@ class PlainStore {
     }
     std::size_t spill(std::uint64_t bytes) {
       std::size_t count = 0;
-      for (const Lender::Body& body : lender.choose_leaving(bytes)) {
+      for (const StoreBook::Body& body : book.choose_leaving(bytes)) {
         const auto there = objects.subspan(body.offset, body.size);
         std::vector<std::byte> copy = copy_of(there);
         if (!ledger.note_out(body.location.place)) continue;
         std::memset(objects.data() + body.offset, 0xEE, body.slot_bytes);
         disk.insert_or_assign(body.location.place, std::move(copy));
-        lender.left(body.location.place);
+        book.left(body.location.place);
         ++count;
       }
       return count;
     }
     Result<void> bring(const Location& location) {
       const Place place = location.place;
-      if (!ledger.has(location)) return lost(location, !lender.has_process(location.owner));
-      auto body = lender.begin_return(place);
+      if (!ledger.has(location)) return lost(location, !book.has_process(location.owner));
+      auto body = book.begin_return(place);
       if (!body && body.error().code() == ErrorCode::kNotFound) return {};
       if (!body) {
         spill(body.error().code() == ErrorCode::kExhausted ? ledger.slot(place.slot).size.load() * 9 / 8 : 0);
-        body = lender.begin_return(place);
+        body = book.begin_return(place);
         if (!body) return body.error();
       }
       const auto copy = disk.extract(place);
@@ -154,29 +154,29 @@ class PlainStore {
     Result<Location> import(const Location& location) {
       const auto bytes = elsewhere.extract(location.id);
       if (bytes.empty()) return lost(location);
-      PHAROS_TRY(const Place place, lender.lend_outside(location.id, bytes.mapped().size(), "elsewhere"));
+      PHAROS_TRY(const Place place, book.lend_outside(location.id, bytes.mapped().size(), "elsewhere"));
       disk.insert_or_assign(place, std::move(bytes.mapped()));
       ledger.let_go(place);  // the process that asked keeps it before reclaim() runs
       return Location{location.id, place, location.owner, NodeId{1}};
     }
     std::mutex mutex;
-    const Ledger ledger;
+    const ObjectLedger ledger;
     const std::span<std::byte> objects;
-    Lender lender;
+    StoreBook book;
     std::map<Place, std::vector<std::byte>> disk;
     std::map<ObjectId, std::vector<std::byte>> elsewhere;  // objects that other nodes have
   };
-  class Leasing final : public Lessor {
+  class Leasing final : public StoreNode {
    public:
     Leasing(std::shared_ptr<Direct> direct, std::uint32_t table) : direct_{std::move(direct)}, table_{table} {}
     Result<Slab> lease(std::uint64_t slot_bytes) override {
       const std::lock_guard lock{direct_->mutex};
-      direct_->lender.reclaim();
-      return direct_->lender.lease(table_, slot_bytes);
+      direct_->book.reclaim();
+      return direct_->book.lease(table_, slot_bytes);
     }
     void give_back(std::uint32_t first_slot) override {
       const std::lock_guard lock{direct_->mutex};
-      direct_->lender.give_back(table_, first_slot);
+      direct_->book.give_back(table_, first_slot);
     }
 
     Result<void> bring(const Location& location) override {
@@ -196,9 +196,9 @@ class PlainStore {
   const Memory ledger_memory_;
   const Memory objects_memory_;
   const std::span<std::byte> objects_;
-  const Ledger ledger_;
-  const std::shared_ptr<Direct> lessor_;
-  std::vector<Lender::Unclaimed> unclaimed_;
+  const ObjectLedger ledger_;
+  const std::shared_ptr<Direct> node_;
+  std::vector<StoreBook::Unclaimed> unclaimed_;
 };
 
 /// Fills an object with words that count up from `number`.
@@ -220,8 +220,8 @@ inline bool holds(Object& object, std::uint64_t number) {
   const auto view = object.read();
   return view.ok() && holds((*view)->bytes(), number);
 }
-inline std::shared_ptr<Object> put(Lessee& lessee, std::size_t bytes, std::uint64_t number, CallerId heir = {}) {
-  auto object = lessee.create(bytes, heir);
+inline std::shared_ptr<Object> put(StoreClient& client, std::size_t bytes, std::uint64_t number, CallerId heir = {}) {
+  auto object = client.create(bytes, heir);
   if (!object) return nullptr;
   fill(object->bytes(), number);
   return std::move(*object).seal();

@@ -62,7 +62,7 @@ class RandomStore {
 
   void make(Actor& actor) {
     const std::size_t bytes = size();
-    auto object = actor.process.lessee->create(bytes);
+    auto object = actor.process.client->create(bytes);
     if (!object) {
       ASSERT_EQ(object.error().code(), ErrorCode::kExhausted);
       store_.spill(2 * bytes);
@@ -80,7 +80,7 @@ class RandomStore {
   }
   void hand_over(Actor& from, Actor& to) {
     if (&from == &to) return;
-    auto object = from.process.lessee->create(size(), to.id);
+    auto object = from.process.client->create(size(), to.id);
     if (!object) return;
     const std::uint64_t number = ++last_number_ << 32;
     fill(object->bytes(), number);
@@ -90,7 +90,7 @@ class RandomStore {
   }
   void take_over(Actor& actor, Known& known) {
     if (known.heir != actor.id) return;
-    auto taken = actor.process.lessee->take_over(known.location);
+    auto taken = actor.process.client->take_over(known.location);
     ASSERT_EQ(taken.ok(), known.held);
     if (!taken) return;
     known.heir.reset();
@@ -100,7 +100,7 @@ class RandomStore {
   }
   void read(Actor& actor, Known& known) {
     if (known.holder == actor.id) return;
-    auto seen = actor.process.lessee->borrow(known.location);
+    auto seen = actor.process.client->borrow(known.location);
     // An object that no process has may still exist until its memory is needed.
     ASSERT_TRUE(seen.ok() || !known.lives()) << seen.error().to_string();
     if (!seen) return;
@@ -115,7 +115,7 @@ class RandomStore {
     std::vector<std::byte> bytes(size());
     fill(bytes, number);
     store_.put_elsewhere(id, std::move(bytes));
-    const auto got = actor.process.lessee->borrow({id, {}, CallerId{}, NodeId{2}});
+    const auto got = actor.process.client->borrow({id, {}, CallerId{}, NodeId{2}});
     if (!got) {
       ASSERT_EQ(got.error().code(), ErrorCode::kExhausted) << got.error().to_string();
       return;
@@ -125,7 +125,7 @@ class RandomStore {
     actor.read.push_back({*got, number});
   }
   void take_idle() {
-    for (const Lender::Idle& idle : store_.lender().take_idle(between(1, 20 << 20))) store_.lender().released(idle);
+    for (const StoreBook::Idle& idle : store_.book().take_idle(between(1, 20 << 20))) store_.book().released(idle);
   }
   void let_go(std::vector<Share>& shares, bool held) {
     if (shares.empty()) return;
@@ -177,7 +177,7 @@ class RandomStore {
     std::size_t objects = 0;
     for (const Known& each : known_) objects += each.held ? 1 : 0;
     for (const Actor& actor : actors_) objects += actor.half.size();
-    ASSERT_EQ(store_.lender().census().objects, objects);
+    ASSERT_EQ(store_.book().census().objects, objects);
   }
 
   std::mt19937_64 random_;
@@ -207,7 +207,7 @@ void RandomStore::run(int steps) {
       case 7: let_go(actor.read, false); break;
       case 8:
         actor.half.clear();
-        actor.process.lessee->trim();
+        actor.process.client->trim();
         break;
       case 9:
         if (chance(10)) end(actor);
@@ -233,12 +233,12 @@ void RandomStore::run(int steps) {
   for (Actor& actor : actors_) store_.end(actor.process);
   store_.end_unclaimed();
   EXPECT_EQ(store_.outside(), 0);
-  store_.lender().reclaim();
-  EXPECT_EQ(store_.lender().census().slabs, 0);
-  EXPECT_EQ(store_.lender().census().processes, 0);
-  for (const Lender::Idle& idle : store_.lender().take_idle(~std::uint64_t{0})) store_.lender().released(idle);
-  EXPECT_EQ(store_.lender().memory(), 0);
-  EXPECT_TRUE(store_.lender().lease(store_.start(CallerId{999'999}).table, 64 << 20).ok());
+  store_.book().reclaim();
+  EXPECT_EQ(store_.book().census().slabs, 0);
+  EXPECT_EQ(store_.book().census().processes, 0);
+  for (const StoreBook::Idle& idle : store_.book().take_idle(~std::uint64_t{0})) store_.book().released(idle);
+  EXPECT_EQ(store_.book().memory(), 0);
+  EXPECT_TRUE(store_.book().lease(store_.start(CallerId{999'999}).table, 64 << 20).ok());
 }
 
 /// PHAROS_STORE_SEEDS sets the number of seeds; 200 by default.

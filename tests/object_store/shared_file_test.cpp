@@ -60,10 +60,10 @@ TEST(SharedFileTest, StorageThatTheSystemDoesNotHaveIsExhaustedAndNoSignal) {
 }
 
 TEST(SharedFileTest, WhatIsWrittenInALeasedSlabIsReadInTheWholeMapping) {
-  const auto ledger_file = SharedFile::make("ledger", ByteCount{Ledger::bytes_for(64, 2)}).value();
+  const auto ledger_file = SharedFile::make("ledger", ByteCount{ObjectLedger::bytes_for(64, 2)}).value();
   const auto memory_of_ledger =
       Mapping::make(ledger_file, 0, ledger_file.length().bytes(), Mapping::Access::kReadAndWrite).value();
-  Ledger::format(memory_of_ledger.memory(), 64, 2);
+  ObjectLedger::format(memory_of_ledger.memory(), 64, 2);
   const auto objects = SharedFile::make("objects", 64_MiB).value();
   const auto memory = map_store(Fd{::dup(ledger_file.fd())}, Fd{::dup(objects.fd())}).value();
   const Slab slab{.offset = 1 << 20, .slot_bytes = 1 << 20, .first_slot = 8, .slots = 4};
@@ -81,7 +81,7 @@ TEST(SharedFileTest, ALedgerThatIsNoneIsRefused) {
   const auto attach = [&] { return map_store(Fd{::dup(ledger_file.fd())}, Fd{::dup(objects.fd())}); };
   EXPECT_EQ(attach().error().code(), ErrorCode::kCorrupt);
   const auto memory = Mapping::make(ledger_file, 0, 2 << 20, Mapping::Access::kReadAndWrite).value();
-  Ledger::format(memory.memory(), 64, 2);
+  ObjectLedger::format(memory.memory(), 64, 2);
   ASSERT_TRUE(attach().ok());
   const std::uint32_t too_many = ~std::uint32_t{0};
   std::memcpy(memory.memory().data() + sizeof(std::uint64_t), &too_many, sizeof too_many);

@@ -42,7 +42,7 @@ TEST_F(StoreThreadsTest, NobodyWritesWhereSomebodyReads) {
         const auto [location, number] = std::pair{place.location, place.number};
         lock.unlock();
         if (number == 0) continue;
-        auto object = process.lessee->borrow(location);
+        auto object = process.client->borrow(location);
         if (object) {
           kept.emplace_back(*std::move(object), number);
           ++reads;
@@ -64,7 +64,7 @@ TEST_F(StoreThreadsTest, NobodyWritesWhereSomebodyReads) {
       // The loop goes on until the readers have read enough, because on a busy machine they may start late.
       for (std::uint64_t i = 1; i <= kObjects || (reads.load() < kObjects && i < 1000 * kObjects); ++i) {
         const std::uint64_t number = (i << 32) + (w << 60);
-        auto object = put(*process.lessee, kBytes, number);
+        auto object = put(*process.client, kBytes, number);
         ASSERT_NE(object, nullptr);
         const std::size_t where = random() % shown.size();
         {
@@ -112,7 +112,7 @@ TEST_F(StoreThreadsTest, WhatSomebodyKeepsCanBePassedOnWhileItsOwnerLetsGoAndThe
           Hand& hand = hands[h];
           std::unique_lock lock{hand.mutex};
           hand.changed.wait(lock, [&] { return hand.object != nullptr; });
-          auto borrowed = process.lessee->borrow(hand.object->location());
+          auto borrowed = process.client->borrow(hand.object->location());
           ASSERT_TRUE(borrowed.ok()) << borrowed.error().to_string();
           mine = *std::move(borrowed);
           number = hand.number;
@@ -130,14 +130,14 @@ TEST_F(StoreThreadsTest, WhatSomebodyKeepsCanBePassedOnWhileItsOwnerLetsGoAndThe
   });
   const auto maker = store.start(CallerId{1});
   for (std::uint64_t round = 1; round <= kRounds; ++round) {
-    auto object = put(*maker.lessee, 2048, round << 32);
+    auto object = put(*maker.client, 2048, round << 32);
     ASSERT_NE(object, nullptr);
     give(hands[0], std::move(object), round << 32);
   }
   for (std::size_t h = 0; h < hands.size(); ++h) threads[h].join();
   done.store(true);
   threads.back().join();
-  maker.lessee->trim();
+  maker.client->trim();
   EXPECT_EQ(store.outside(), 0);
 }
 

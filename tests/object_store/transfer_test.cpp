@@ -104,17 +104,17 @@ struct Line {
 class TransferTest : public SeededTest {
  protected:
   const Location location_{{CallerId{7}, 8}, {9, 10}, CallerId{11}, NodeId{13}};
-  const Wish wish_{location_, NodeId{12}};
+  const PullRequest wish_{location_, NodeId{12}};
 
   /// Serves one receiver, as a node does that has these chunks or is still receiving them.
   std::thread serve(Line& line, const std::shared_ptr<Chunks>& chunks) {
     return std::thread{[this, &line, chunks] {
       auto stream = line.sender();
-      const auto wish = receive_wish(stream);
-      if (!wish) return;
-      EXPECT_EQ(wish->object, location_);
-      EXPECT_EQ(wish->object.owner, location_.owner);
-      EXPECT_EQ(wish->from, NodeId{12});
+      const auto request = receive_pull_request(stream);
+      if (!request) return;
+      EXPECT_EQ(request->object, location_);
+      EXPECT_EQ(request->object.owner, location_.owner);
+      EXPECT_EQ(request->from, NodeId{12});
       static_cast<void>(send_chunks(stream, *chunks));
     }};
   }
@@ -236,7 +236,7 @@ TEST_F(TransferTest, ARefusalSaysWhy) {
     Line line;
     std::thread sender{[&] {
       auto stream = line.sender();
-      ASSERT_TRUE(receive_wish(stream).ok());
+      ASSERT_TRUE(receive_pull_request(stream).ok());
       refuse(stream, Error{code, "no room on that disk"});
     }};
     auto stream = line.receiver();
@@ -251,7 +251,7 @@ TEST_F(TransferTest, WhoHasNoTimeNamesAnother) {
   Line line;
   std::thread sender{[&] {
     auto stream = line.sender();
-    ASSERT_TRUE(receive_wish(stream).ok());
+    ASSERT_TRUE(receive_pull_request(stream).ok());
     send_on(stream, NodeId{77});
   }};
   auto stream = line.receiver();
@@ -271,7 +271,7 @@ TEST_F(TransferTest, NonsenseIsRefusedBeforeAnythingIsAllocated) {
       ASSERT_TRUE(liar.send(nonsense).ok());
     }
     auto stream = line.sender();
-    EXPECT_EQ(receive_wish(stream).error().code(), ErrorCode::kCorrupt);
+    EXPECT_EQ(receive_pull_request(stream).error().code(), ErrorCode::kCorrupt);
   }
   for (int round = 0; round < 200; ++round) {
     Line line;
@@ -296,7 +296,7 @@ TEST_F(TransferTest, ChunksThatWereNotMissingAreRefused) {
     Line line;
     std::thread liar{[&] {
       auto stream = line.sender();
-      ASSERT_TRUE(receive_wish(stream).ok());
+      ASSERT_TRUE(receive_pull_request(stream).ok());
       const std::uint64_t offered[] = {sent.size(), 0, 0};
       ASSERT_TRUE(stream.send(std::as_bytes(std::span{offered})).ok());
       std::byte missing{};

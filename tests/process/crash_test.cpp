@@ -1,13 +1,16 @@
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include <pharos/process/backtrace.hpp>
 #include <pharos/process/crash.hpp>
@@ -160,6 +163,20 @@ TEST(CrashTest, APageThatWasReceivedIsTheSameMemory) {
   ASSERT_TRUE(other.ok());
   page->record().signal = 11;
   EXPECT_EQ(other->record().signal, 11);
+}
+
+TEST(CrashTest, TheSignalStackOfAThreadEndsWithTheThread) {
+  stack_t stack{};
+  std::thread{[&stack] {
+    prepare_thread_for_crashes();
+    ::sigaltstack(nullptr, &stack);
+  }}.join();
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer provides signal stacks of its own";
+#endif
+  ASSERT_EQ(stack.ss_flags & SS_DISABLE, 0);
+  EXPECT_EQ(::msync(stack.ss_sp, stack.ss_size, MS_ASYNC), -1);
+  EXPECT_EQ(errno, ENOMEM) << "the memory is still mapped";
 }
 
 }  // namespace

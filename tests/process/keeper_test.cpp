@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <string>
 
 #include <pharos/base/failpoint.hpp>
 #include <pharos/process/keeper.hpp>
@@ -13,6 +15,16 @@ namespace pharos::process {
 namespace {
 
 namespace fs = std::filesystem;
+
+bool ignores_hangup(pid_t process) {
+  std::ifstream file{"/proc/" + std::to_string(process) + "/status"};
+  for (std::string word; file >> word;) {
+    if (word != "SigIgn:") continue;
+    file >> word;
+    return (std::stoull(word, nullptr, 16) & (1U << (SIGHUP - 1))) != 0;
+  }
+  return false;
+}
 
 /// A keeper and its daemon, as descendants of this process. The daemon sends its pid over a pipe and then runs `work`.
 class KeeperTest : public testing::Test {
@@ -137,6 +149,23 @@ TEST_F(KeeperTest, KeepsNoDescriptorOfTheProcessThatStartedIt) {
   });
   const pid_t daemon = daemon_pid();
   EXPECT_TRUE(held.read_until_end()) << "the keeper holds a pipe that is none of its business";
+  ::kill(daemon, SIGKILL);
+  wait_for_keeper();
+}
+
+TEST_F(KeeperTest, UnderNohupAHangupEndsNeitherTheKeeperNorTheDaemon) {
+  Pipe held;
+  ::signal(SIGHUP, SIG_IGN);
+  start([&](Kept&) {
+    held.to.reset();
+    for (;;) ::pause();
+    return 0;
+  });
+  ::signal(SIGHUP, SIG_DFL);
+  const pid_t daemon = daemon_pid();
+  ASSERT_TRUE(held.read_until_end());  // the keeper closes descriptors once it has set up its signals
+  EXPECT_TRUE(ignores_hangup(keeper_));
+  EXPECT_TRUE(ignores_hangup(daemon));
   ::kill(daemon, SIGKILL);
   wait_for_keeper();
 }

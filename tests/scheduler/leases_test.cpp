@@ -400,7 +400,7 @@ TEST_F(RecallTest, WhoWaitsBehindAProgramThatHasAllGetsTheNextLeaseThatEndsBefor
   let_job_7_have_all();
   EXPECT_EQ(ask(20, 8), Texts{});
   EXPECT_TRUE(leases_.has_to_recall());
-  EXPECT_EQ(recall_after(Leases::kPatience - 1ns), Texts{});
+  EXPECT_EQ(recall_after(Leases::kWaitBeforeRecall - 1ns), Texts{});
   EXPECT_EQ(recall_after(1ns), (Texts{"recall 1 of 51 52 53 54"}));
   EXPECT_EQ(recall_after(5ms), Texts{}) << "once";
   EXPECT_EQ(returned(53), (Texts{"start 20 job 8"})) << "5 has waited longer, but its program has three";
@@ -612,7 +612,7 @@ TEST_F(SharedNode, EachProgramGetsItsShareAndHasNothingForNoLongerThanTheOthersT
     for (std::size_t i = 0; i < programs; ++i) ask(i);
     constexpr int kSteps = 12'000;  // one minute of steps of 5 ms
     for (int i = 0; i < kSteps && !HasFatalFailure(); ++i) step(5ms);
-    const Duration turn = std::max(Leases::kLeaseMin, longest_task) + Leases::kPatience + longest_task;
+    const Duration turn = std::max(Leases::kLeaseMin, longest_task) + Leases::kWaitBeforeRecall + longest_task;
     const auto turns = static_cast<std::int64_t>((programs + cpus - 1) / cpus);
     const Duration fair = kSteps * 5ms * static_cast<std::int64_t>(cpus) / static_cast<std::int64_t>(programs);
     for (const Program& each : programs_) {

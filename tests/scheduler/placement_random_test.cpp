@@ -237,11 +237,11 @@ class PlacementRandom : public SeededTest {
   // ---- The invariants
 
   /// Computes what is left on each node from all effects so far.
-  std::map<NodeId, Ledger> ledgers() {
-    std::map<NodeId, Ledger> ledgers;
-    for (const auto& [node, machine] : nodes_) ledgers.emplace(node, Ledger{machine.total});
+  std::map<NodeId, ResourceLedger> ledgers() {
+    std::map<NodeId, ResourceLedger> ledgers;
+    for (const auto& [node, machine] : nodes_) ledgers.emplace(node, ResourceLedger{machine.total});
     const auto take = [&](const Held& held) {
-      Ledger& ledger = ledgers.at(held.node);
+      ResourceLedger& ledger = ledgers.at(held.node);
       EXPECT_TRUE(ledger.fits(held.allotment)) << "it is another's";
       ledger.take(held.allotment);
     };
@@ -282,14 +282,15 @@ class PlacementRandom : public SeededTest {
     }
   }
   void check_inside_groups() {
-    std::map<std::pair<std::uint64_t, std::uint32_t>, Ledger> bundles;
+    std::map<std::pair<std::uint64_t, std::uint32_t>, ResourceLedger> bundles;
     for (const auto& [id, group] : groups_) {
-      for (const auto& [index, held] : group.held) bundles.emplace(std::pair{id, index}, Ledger{held.allotment});
+      for (const auto& [index, held] : group.held)
+        bundles.emplace(std::pair{id, index}, ResourceLedger{held.allotment});
     }
-    for (const auto& [key, held] : removed_) bundles.emplace(key, Ledger{held.allotment});
+    for (const auto& [key, held] : removed_) bundles.emplace(key, ResourceLedger{held.allotment});
     for (const auto& [id, actor] : actors_) {
       if (!actor.held || actor.group == 0) continue;
-      Ledger& ledger = bundles.at({actor.group, *actor.bundle});
+      ResourceLedger& ledger = bundles.at({actor.group, *actor.bundle});
       ASSERT_TRUE(ledger.fits(actor.held->allotment)) << "it is another's";
       ledger.take(actor.held->allotment);
     }

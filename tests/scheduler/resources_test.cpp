@@ -95,7 +95,7 @@ TEST(ResourcesTest, WhatIsInUseNamesOnlyWhatThereIsTooLittleOfOrAllWhereThereIsE
 }
 
 TEST(LedgerTest, TwoHalvesOfDifferentGpusMakeNoWhole) {
-  Ledger ledger{of("gpu=2")};
+  ResourceLedger ledger{of("gpu=2")};
   const auto on_both = Allotment{of("gpu=1"), {{0, 5000}, {1, 5000}}};
   ledger.take(on_both);
   EXPECT_FALSE(ledger.fits(of("gpu=1")));
@@ -105,7 +105,7 @@ TEST(LedgerTest, TwoHalvesOfDifferentGpusMakeNoWhole) {
 }
 
 TEST(LedgerTest, SharesFillOneGpuBeforeTheyBreakAnother) {
-  Ledger ledger{of("gpu=2")};
+  ResourceLedger ledger{of("gpu=2")};
   EXPECT_EQ(ledger.take(of("gpu=0.5")).gpus.front().index, 0u);
   EXPECT_EQ(ledger.take(of("gpu=1")).gpus.front().index, 1u);
   EXPECT_EQ(ledger.take(of("gpu=0.3")).gpus.front().index, 0u);
@@ -118,7 +118,7 @@ using LedgerRandom = SeededTest;
 TEST_F(LedgerRandom, NoGpuIsEverGivenTwice) {
   for (int round = 0; round < 200; ++round) {
     const auto count = static_cast<std::uint32_t>(between(0, 4));
-    Ledger ledger{of("cpu=4,gpu=" + std::to_string(count))};
+    ResourceLedger ledger{of("cpu=4,gpu=" + std::to_string(count))};
     std::vector<Allotment> held;
     for (int step = 0; step < 100; ++step) {
       if (!held.empty() && chance(3)) {

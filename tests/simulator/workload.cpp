@@ -584,6 +584,15 @@ void look_after_head(Cluster& cluster) {
   });
 }
 
+/// Asks what people ask, every few milliseconds until all programs have ended.
+void ask_again_and_again(Cluster& cluster) {
+  cluster.world().after(4ms, [&cluster] {
+    if (cluster.all_drivers_ended()) return;
+    cluster.ask_as_people_do();
+    ask_again_and_again(cluster);
+  });
+}
+
 /// Runs until all has ended or something is wrong. Returns the violations; empty if there are none.
 std::string let_it_end(Cluster& cluster, const std::function<TimePoint()>& faults_over) {
   const auto let_drivers_end = [&] {
@@ -646,6 +655,7 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
                              DriverCode{runtime, number, calls, one_lasts}.run();
                            });
     }
+    if (plan.asks) ask_again_and_again(cluster);
     std::optional<Faults> faults;
     if (plan.faults) faults.emplace(cluster, cluster.world().now() + plan.faults_for, one_lasts);
     cluster.look_at_each_step([&history] { return history.wrong(); });

@@ -75,6 +75,19 @@ class CheckTest(unittest.TestCase):
             self.write("node/src/a.cpp", f"#include <{included}>\n")
             self.refused("includes", "node/src/a.cpp:1", f"<{included}>", "door")
 
+    def test_includes_refuses_a_circle_of_units_through_their_source_files(self):
+        self.write("scheduler/include/pharos/scheduler/table.hpp", "#pragma once\n")
+        self.write("scheduler/src/table.cpp", '#include "rooms/lease.hpp"\n')
+        self.write("scheduler/src/rooms/lease.hpp", "#pragma once\n")
+        self.write("scheduler/src/rooms/lease.cpp", '#include "rooms/lease.hpp"\n#include <pharos/scheduler/table.hpp>\n')
+        self.refused("includes", "scheduler/src/rooms/lease.cpp:2", "circle", "table.hpp -> lease.hpp -> table.hpp")
+
+    def test_includes_allows_a_source_file_without_a_header_to_include_everything(self):
+        self.write("scheduler/include/pharos/scheduler/table.hpp", "#pragma once\n")
+        self.write("scheduler/src/lease.hpp", "#include <pharos/scheduler/table.hpp>\n")
+        self.write("scheduler/src/all.cpp", '#include "lease.hpp"\n#include <pharos/scheduler/table.hpp>\n')
+        self.passes("includes")
+
     def test_includes_allows_arrows_that_point_down_and_libraries_behind_their_door(self):
         self.write("runtime/base/include/pharos/base/id.hpp", "#pragma once\n")
         self.write("runtime/process/src/a.cpp", "#include <pharos/base/id.hpp>\n// #include <boost/asio.hpp>\n")
@@ -127,6 +140,19 @@ class CheckTest(unittest.TestCase):
         self.refused("words", "node/src:1", "41 source files")
 
     # --- documents
+
+    # --- namespaces
+
+    def test_namespaces_refuses_a_definition_in_the_namespace_of_another_folder(self):
+        self.write("node/src/a.hpp", "namespace pharos::node {\nint a;\n}\nnamespace pharos {\nnamespace net {\nint b;\n}\n}\n")
+        self.refused("namespaces", "node/src/a.hpp:5", "namespace pharos::net does not belong here")
+        self.write("node/src/a.hpp", "namespace pharos::net {\nnamespace {\nint b;\n}\n}\n")
+        self.refused("namespaces", "node/src/a.hpp:2", "namespace pharos::net does not belong here")
+
+    def test_namespaces_allows_declarations_of_what_another_folder_defines(self):
+        self.write("node/src/a.hpp", "namespace pharos::net {\nclass Link;\ntemplate <class T> struct Box;\n}\n"
+                                     "namespace pharos::node {\nnamespace {\nvoid f() { if (true) {} }\n}\n}\n")
+        self.passes("namespaces")
 
     def test_documents_refuses_what_is_not_there(self):
         self.write("node/src/a.cpp", 'add("--limit"); add("list");\n')

@@ -6,13 +6,15 @@ import sys
 
 import clang_tools
 from coroutines import check_coroutines
+from cycles import check_cycles
 from documents import check_documents
 from foreign import check_foreign
 from includes import check_includes
+from namespaces import check_namespaces
 from source import Tree
 from words import check_words
 
-NAMES = ["format", "includes", "foreign", "words", "coroutines", "documents", "headers", "tidy"]
+NAMES = ["format", "includes", "foreign", "words", "namespaces", "coroutines", "documents", "headers", "tidy"]
 
 
 def main() -> int:
@@ -30,9 +32,10 @@ def main() -> int:
     tree = Tree(options.root.resolve(), options.build.resolve())
     checks = {
         "format": lambda: clang_tools.check_format(tree, options.fix),
-        "includes": lambda: check_includes(tree),
+        "includes": lambda: [*check_includes(tree), *check_cycles(tree)],
         "foreign": lambda: check_foreign(tree),
         "words": lambda: check_words(tree),
+        "namespaces": lambda: check_namespaces(tree),
         "coroutines": lambda: check_coroutines(tree),
         "documents": lambda: check_documents(tree),
         "headers": lambda: clang_tools.check_headers(tree),

@@ -21,8 +21,8 @@ class Flushable {
 /// The links whose queued frames wait to be written, so that many frames go in one write. A thread that is about to
 /// wait flushes all of them, and the arrival of a reply flushes its link. An alarm flushes the rest after a short
 /// delay, even if the threads that queued the frames are busy.
-/// Owned by the Caller or Calls of a driver or worker, and shared with their links. Any thread. close() must be called
-/// before the queue is destroyed.
+/// Owned by the Caller or CallServer of a driver or worker, and shared with their links. Any thread. close() must be
+/// called before the queue is destroyed.
 class FlushQueue : public std::enable_shared_from_this<FlushQueue> {
  public:
   /// Makes a queue that flushes each link at most `delay_max` after its add(). To save system calls, an add() does not

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+
+#include <pharos/actors/thrown.hpp>
 #include <pharos/base/error.hpp>
 
 #include "program/function_table.hpp"
@@ -28,6 +31,21 @@ inline Error not_in_table(const detail::Function& function) {
                    ": it was loaded into this process after its Runtime began",
                "Link the library that defines it to the program."}
       .with_outcome(Outcome::kNotStarted);
+}
+
+/// Returns the error of a call that needs something which is not in the table: its function, or its list of exception
+/// types. nullopt if the table has both.
+inline std::optional<Error> not_in_table(const detail::RegisteredFunction& function, const ExceptionTypes& retry_on) {
+  constexpr std::uint32_t kNoIndex = detail::RegisteredFunction::kNoIndex;
+  if (function.index == kNoIndex) return not_in_table(function.function);
+  const auto* const types = retry_on.registered();
+  return types != nullptr && types->index == kNoIndex ? std::optional{not_in_table(types->function)} : std::nullopt;
+}
+
+/// Returns the error for a result that was made again and does not have the size of the lost one.
+inline Error made_differently() {
+  return {ErrorCode::kObjectLost, "a task was run again to replace a lost result, and its new result has another size",
+          "Give max_retries only to tasks whose results are the same each time."};
 }
 
 /// Returns the error of a call that was cancelled before it began.

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <limits>
 
-#include "caller/recipes.hpp"
 #include "caller/refused.hpp"
 
 namespace pharos::actors {
@@ -46,7 +45,7 @@ void TaskPool::set_requests_max(std::uint32_t requests) {
 std::optional<TaskPool::Place> TaskPool::find(const detail::ResultCell& cell) {
   const std::lock_guard lock{mutex_};
   for (const Worker& worker : workers_) {
-    if (const auto place = worker.link->find(cell)) {
+    if (const auto place = worker.calls->find(cell)) {
       return place->sent ? Place{worker.id, place->number} : Place{};
     }
   }
@@ -54,9 +53,9 @@ std::optional<TaskPool::Place> TaskPool::find(const detail::ResultCell& cell) {
   return waits ? std::optional{Place{}} : std::nullopt;
 }
 
-TaskPool::Worker* TaskPool::find(const CallLink& link) {
-  const auto found =
-      std::find_if(workers_.begin(), workers_.end(), [&](const Worker& worker) { return worker.link.get() == &link; });
+TaskPool::Worker* TaskPool::find(const OutgoingCalls& calls) {
+  const auto found = std::find_if(workers_.begin(), workers_.end(),
+                                  [&](const Worker& worker) { return worker.calls.get() == &calls; });
   return found == workers_.end() ? nullptr : &*found;
 }
 
@@ -64,8 +63,8 @@ TaskPool::Worker* TaskPool::least_busy() {
   Worker* best = nullptr;
   std::size_t best_in_flight = std::numeric_limits<std::size_t>::max();
   for (Worker& worker : workers_) {
-    const std::size_t in_flight = worker.link->in_flight();
-    if (worker.link->lost() || in_flight >= worker.window() || in_flight >= best_in_flight) continue;
+    const std::size_t in_flight = worker.calls->in_flight();
+    if (worker.calls->lost() || in_flight >= worker.window() || in_flight >= best_in_flight) continue;
     best = &worker;
     best_in_flight = in_flight;
   }
@@ -104,7 +103,7 @@ std::optional<Error> TaskPool::place(CellHandle& cell, std::uint32_t& requests, 
   }
   Worker* const worker = waiting_.empty() ? least_busy() : nullptr;
   if (worker != nullptr) {
-    worker->link->send(std::move(cell), CallLink::WhenFull::kHold);
+    worker->calls->send(std::move(cell), OutgoingCalls::WhenFull::kHold);
   } else {
     waiting_.push_back(std::move(cell));
     requests = leases_to_request();
@@ -114,7 +113,7 @@ std::optional<Error> TaskPool::place(CellHandle& cell, std::uint32_t& requests, 
 }
 
 bool TaskPool::cancel(detail::ResultCell& cell) {
-  std::vector<std::shared_ptr<CallLink>> links;
+  std::vector<std::shared_ptr<OutgoingCalls>> all;
   {
     const std::lock_guard lock{mutex_};
     const auto found =
@@ -123,9 +122,9 @@ bool TaskPool::cancel(detail::ResultCell& cell) {
       waiting_.erase(found);
       return true;
     }
-    for (const Worker& worker : workers_) links.push_back(worker.link);
+    for (const Worker& worker : workers_) all.push_back(worker.calls);
   }
-  return std::any_of(links.begin(), links.end(), [&](const auto& link) { return link->cancel(cell); });
+  return std::any_of(all.begin(), all.end(), [&](const auto& calls) { return calls->cancel(cell); });
 }
 
 bool TaskPool::take_back(detail::ResultCell& cell) {
@@ -142,14 +141,14 @@ bool TaskPool::take_back(detail::ResultCell& cell) {
 void TaskPool::feed(Worker& worker) {
   worker.last_used = clock_.now();
   const std::size_t window = worker.window();
-  while (!waiting_.empty() && !worker.link->lost() && worker.link->in_flight() < window) {
+  while (!waiting_.empty() && !worker.calls->lost() && worker.calls->in_flight() < window) {
     CellHandle task = std::move(waiting_.front());
     waiting_.pop_front();
-    worker.link->send(std::move(task), CallLink::WhenFull::kHold);
+    worker.calls->send(std::move(task), OutgoingCalls::WhenFull::kHold);
   }
 }
 
-void TaskPool::add_worker(WorkerId worker, std::shared_ptr<CallLink> link) {
+void TaskPool::add_worker(WorkerId worker, std::shared_ptr<OutgoingCalls> calls) {
   std::optional<Error> closed;
   std::uint32_t requests = 0;
   {
@@ -157,12 +156,12 @@ void TaskPool::add_worker(WorkerId worker, std::shared_ptr<CallLink> link) {
     --leases_requested_;
     closed = closed_;
     if (!closed) {
-      workers_.push_back({worker, link, kShortTask, clock_.now()});
+      workers_.push_back({worker, calls, kShortTask, clock_.now()});
       feed(workers_.back());
     }
     requests = leases_to_request();
   }
-  if (closed) link->lose(*closed);
+  if (closed) calls->lose(*closed);
   request_leases(requests);
 }
 
@@ -191,19 +190,19 @@ void TaskPool::keep_what_may_run_again(std::deque<CellHandle>& failed) {
   failed.erase(failed.begin(), end);
 }
 
-void TaskPool::on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) {
+void TaskPool::on_replies(OutgoingCalls& calls, std::size_t replies, Duration execution, std::size_t in_flight) {
   if (replies == 0) return;
   std::uint32_t requests = 0;
   bool asks_back = false;
   Done done;
   {
     const std::lock_guard lock{mutex_};
-    Worker* const worker = find(link);
+    Worker* const worker = find(calls);
     if (worker == nullptr) return;
     if (recalls_ != 0 && worker->recalled && !worker->ends) {
       --recalls_;
       worker->ends = true;
-      asks_back = link.in_flight() != 0;
+      asks_back = calls.in_flight() != 0;
     }
     const Duration mean = execution / static_cast<std::int64_t>(replies);
     // The mean rises at once and falls slowly, because a mean that is too short makes tasks wait behind a slow one.
@@ -211,15 +210,15 @@ void TaskPool::on_replies(CallLink& link, std::size_t replies, Duration executio
     worker->blocked = false;
     worker->silent = false;
     if (!waiting_.empty() || in_flight == 0) feed(*worker);
-    take_if_done(*worker, link.in_flight(), done);  // other threads may have sent more tasks meanwhile
+    take_if_done(*worker, calls.in_flight(), done);  // other threads may have sent more tasks meanwhile
     requests = leases_to_request();
   }
-  if (asks_back) link.ask_back();
+  if (asks_back) calls.ask_back();
   give_back(done);
   request_leases(requests);
 }
 
-void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells, bool takes_more) {
+void TaskPool::on_returned(OutgoingCalls& calls, std::vector<CellHandle> cells, bool takes_more) {
   std::uint32_t requests = 0;
   std::optional<Error> closed;
   std::vector<CellHandle> cancelled;
@@ -227,8 +226,8 @@ void TaskPool::on_returned(CallLink& link, std::vector<CellHandle> cells, bool t
   {
     const std::lock_guard lock{mutex_};
     // A task that is in flight and was not returned has begun, and its reply will come.
-    if (Worker* const worker = find(link)) {
-      const std::size_t begun = link.in_flight() - cells.size();
+    if (Worker* const worker = find(calls)) {
+      const std::size_t begun = calls.in_flight() - cells.size();
       worker->blocked = begun != 0;
       worker->ends = worker->ends || !takes_more;
       take_if_done(*worker, begun, done);
@@ -268,7 +267,7 @@ std::size_t TaskPool::recall(const std::vector<WorkerId>& workers, std::size_t c
     for (std::size_t i = 0; i < workers_.size();) {
       Worker& worker = workers_[i];
       if (worker.recalled && worker.ends && recalls_ != 0) --recalls_;
-      const bool is_idle = worker.recalled && !worker.ends && recalls_ != 0 && worker.link->in_flight() == 0;
+      const bool is_idle = worker.recalled && !worker.ends && recalls_ != 0 && worker.calls->in_flight() == 0;
       if (is_idle) {
         --recalls_;
         take_out(worker, done);
@@ -293,19 +292,19 @@ void TaskPool::take_out(Worker& worker, Done& done) {
 
 void TaskPool::give_back(const Done& done) {
   for (const Worker& worker : done) {
-    worker.link->lose(Error{ErrorCode::kWorkerDied, "the worker was given back"});
+    worker.calls->lose(Error{ErrorCode::kWorkerDied, "the worker was given back"});
     leases_.return_lease(worker.id);
   }
 }
 
 void TaskPool::on_large_result(CellHandle cell, std::shared_ptr<object_store::Object> object,
                                detail::ActorHandles actors) {
-  auto remakable = leases_.recipes().note(*this, *cell, object->location().id);
+  auto remakable = leases_.lineage().note(*this, *cell, object->location().id);
   cell->set_object(std::move(object), std::move(actors), std::move(remakable));
 }
 
 void TaskPool::on_argument_lost(CellHandle cell, const Error& why) {
-  leases_.recipes().repair(*this, std::move(cell), why);
+  leases_.lineage().repair(*this, std::move(cell), why);
 }
 
 void TaskPool::on_result_lost(CellHandle cell, const Error& why) {
@@ -314,11 +313,11 @@ void TaskPool::on_result_lost(CellHandle cell, const Error& why) {
   submit(std::move(cell));
 }
 
-void TaskPool::on_disconnected(CallLink& link) {
+void TaskPool::on_disconnected(OutgoingCalls& calls) {
   WorkerId lost;
   {
     const std::lock_guard lock{mutex_};
-    const Worker* const worker = find(link);
+    const Worker* const worker = find(calls);
     if (worker == nullptr) return;
     lost = worker->id;
   }
@@ -326,16 +325,16 @@ void TaskPool::on_disconnected(CallLink& link) {
 }
 
 bool TaskPool::lose_worker(WorkerId worker, const Error& why) {
-  std::shared_ptr<CallLink> link;
+  std::shared_ptr<OutgoingCalls> calls;
   std::uint32_t requests = 0;
   {
     const std::lock_guard lock{mutex_};
     const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& w) { return w.id == worker; });
     if (found == workers_.end()) return false;
-    link = std::move(found->link);
+    calls = std::move(found->calls);
     workers_.erase(found);
   }
-  CallLink::Unanswered unanswered = link->cut(why);
+  OutgoingCalls::Unanswered unanswered = calls->cut(why);
   const auto failed = std::stable_partition(unanswered.sent.begin(), unanswered.sent.end(), may_run_again);
   {
     const std::lock_guard lock{mutex_};
@@ -358,7 +357,7 @@ bool TaskPool::lose_worker(WorkerId worker, const Error& why) {
 
 bool TaskPool::tend() {
   Done idle;
-  std::vector<std::shared_ptr<CallLink>> slow;
+  std::vector<std::shared_ptr<OutgoingCalls>> slow;
   std::uint32_t requests = 0;
   bool left = false;
   {
@@ -366,16 +365,16 @@ bool TaskPool::tend() {
     const TimePoint now = clock_.now();
     for (std::size_t i = 0; i < workers_.size();) {
       Worker& worker = workers_[i];
-      if (worker.link->in_flight() != 0) worker.last_used = now;
-      const bool waits_behind = worker.link->in_flight() > 1 && !worker.blocked;
+      if (worker.calls->in_flight() != 0) worker.last_used = now;
+      const bool waits_behind = worker.calls->in_flight() > 1 && !worker.blocked;
       if (waits_behind && worker.silent) {
         worker.blocked = true;
-        slow.push_back(worker.link);
+        slow.push_back(worker.calls);
       }
       worker.silent = waits_behind;
       if (!waiting_.empty()) feed(worker);  // the worker may have given all its tasks back
       const bool is_wanted = !worker.ends && (!waiting_.empty() || now - worker.last_used < kIdleTime);
-      if (is_wanted || worker.link->in_flight() != 0) {
+      if (is_wanted || worker.calls->in_flight() != 0) {
         ++i;
         continue;
       }
@@ -385,7 +384,7 @@ bool TaskPool::tend() {
     left = !workers_.empty() || leases_requested_ != 0 || !waiting_.empty();
   }
   give_back(idle);
-  for (const auto& link : slow) link->ask_back();
+  for (const auto& calls : slow) calls->ask_back();
   request_leases(requests);
   return left;
 }
@@ -400,7 +399,7 @@ void TaskPool::close(const Error& why) {
     workers.swap(workers_);
   }
   for (const CellHandle& task : failed) fail(task, why);
-  for (const Worker& worker : workers) worker.link->lose(why);
+  for (const Worker& worker : workers) worker.calls->lose(why);
 }
 
 }  // namespace pharos::actors

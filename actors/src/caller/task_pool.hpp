@@ -11,13 +11,12 @@
 #include <pharos/base/clock.hpp>
 #include <pharos/base/id.hpp>
 
-#include "caller/call_link.hpp"
+#include "caller/lineage.hpp"
+#include "caller/outgoing_calls.hpp"
 #include "caller/shape.hpp"
 #include "results/result_cell.hpp"
 
 namespace pharos::actors {
-
-class Recipes;
 
 /// The tasks of one shape of a caller that wait for workers, and the workers that are leased for them. A worker that
 /// runs a task gets further ones only while tasks are short: the next task is then there when the worker is done. If
@@ -25,7 +24,7 @@ class Recipes;
 /// it are taken back.
 /// Owned by the caller. Any thread. Bounds: at most `kWaitingMax` tasks wait; the next one fails with kOverloaded.
 /// close() ends the pool and fails its tasks.
-class TaskPool final : public CallLink::Observer {
+class TaskPool final : public OutgoingCalls::Observer, public RunsAgain {
  public:
   static constexpr std::size_t kWaitingMax = std::size_t{1} << 22;
 
@@ -40,7 +39,7 @@ class TaskPool final : public CallLink::Observer {
     virtual void tend_soon() = 0;
     /// The worker's connection has ended. The caller calls lose_worker() when it knows the reason.
     virtual void worker_disconnected(WorkerId worker) = 0;
-    virtual Recipes& recipes() = 0;
+    virtual Lineage& lineage() = 0;
   };
 
   TaskPool(Leases& leases, const Clock& clock, Shape shape)
@@ -55,7 +54,7 @@ class TaskPool final : public CallLink::Observer {
   void set_requests_max(std::uint32_t requests);
 
   /// Takes a task, whose arguments are complete.
-  void submit(detail::CellHandle cell);
+  void submit(detail::CellHandle cell) override;
   /// Gives up a task. Returns true if the task was not sent to a worker; the pool has then forgotten it. If a worker
   /// has the task, asks the worker to give it up, and returns false.
   bool cancel(detail::ResultCell& cell);
@@ -71,7 +70,7 @@ class TaskPool final : public CallLink::Observer {
   bool take_back(detail::ResultCell& cell);
 
   /// A requested lease was granted.
-  void add_worker(WorkerId worker, std::shared_ptr<CallLink> link);
+  void add_worker(WorkerId worker, std::shared_ptr<OutgoingCalls> calls);
   /// A requested lease was refused. kOverloaded says that the machine has as many workers as it may; the pool then asks
   /// again after a while. After another error the waiting tasks fail with it, if the pool has no worker and expects
   /// none. If that error is kWorkerDied, tasks that may run again go on waiting.
@@ -90,18 +89,18 @@ class TaskPool final : public CallLink::Observer {
   /// Fails all tasks with `why`, and each task that is submitted later.
   void close(const Error& why);
 
-  void on_replies(CallLink& link, std::size_t replies, Duration execution, std::size_t in_flight) override;
-  void on_returned(CallLink& link, std::vector<detail::CellHandle> cells, bool takes_more) override;
+  void on_replies(OutgoingCalls& calls, std::size_t replies, Duration execution, std::size_t in_flight) override;
+  void on_returned(OutgoingCalls& calls, std::vector<detail::CellHandle> cells, bool takes_more) override;
   void on_large_result(detail::CellHandle cell, std::shared_ptr<object_store::Object> object,
                        detail::ActorHandles actors) override;
   void on_result_lost(detail::CellHandle cell, const Error& why) override;
   void on_argument_lost(detail::CellHandle cell, const Error& why) override;
-  void on_disconnected(CallLink& link) override;
+  void on_disconnected(OutgoingCalls& calls) override;
 
  private:
   struct Worker {
     WorkerId id;
-    std::shared_ptr<CallLink> link;
+    std::shared_ptr<OutgoingCalls> calls;
     Duration mean_execution;  // mean of the last tasks; assumed to be long until it is known
     TimePoint last_used;
     bool blocked = false;   // its task waits, or takes long, so it gets no others
@@ -114,7 +113,7 @@ class TaskPool final : public CallLink::Observer {
 
   std::optional<Error> place(detail::CellHandle& cell, std::uint32_t& requests, bool& asks_later);
   void keep_what_may_run_again(std::deque<detail::CellHandle>& failed);
-  Worker* find(const CallLink& link);
+  Worker* find(const OutgoingCalls& calls);
   Worker* least_busy();
   void feed(Worker& worker);
   /// Workers that were taken out of the pool, and are to be given back after its lock is released.

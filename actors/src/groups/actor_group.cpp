@@ -131,6 +131,7 @@ std::vector<GroupCore::Seat> GroupCore::make_seats(const std::vector<Bundle>& bu
 void GroupCore::take_seat(Seat& seat, const Member& place, const std::string& label) {
   const auto caller = caller_.lock();
   if (caller == nullptr) throw_error(actors::stopped());
+  if (const auto why = caller->line().over()) throw_error(Error{*why});
   ActorOptions options{.cpus = seat.has.cpus,
                        .gpus = seat.has.gpus,
                        .memory = seat.has.memory,
@@ -141,7 +142,7 @@ void GroupCore::take_seat(Seat& seat, const Member& place, const std::string& la
   seat.actor = kind_.make(*caller, options, label, place);
   seat.loss = seat.actor->loss();
   seat.loss.call_back([weak = weak_from_this()] {
-    if (const auto core = weak.lock()) static_cast<void>(core->term());
+    if (const auto core = weak.lock()) core->notice_loss();
   });
 }
 
@@ -161,9 +162,21 @@ void GroupCore::begin_term() {
 
 std::shared_ptr<const GroupTerm> GroupCore::term() {
   const std::lock_guard lock{mutex_};
-  while (!failed_ && replace_one()) {
+  try {
+    while (!failed_ && replace_one()) {
+    }
+  } catch (const Exception& e) {
+    fail(Error{e.error()}.with("replacing a lost member of group \"" + label_ + '"'));
   }
   return term_;
+}
+
+// When the Runtime has ended, nobody can be replaced. A callback then runs on the thread that completes the result,
+// which may hold the mutex: so it must not be locked here.
+void GroupCore::notice_loss() {
+  const auto caller = caller_.lock();
+  if (caller == nullptr || caller->abandoned() || caller->line().over()) return;
+  static_cast<void>(term());
 }
 
 /// Replaces one actor that is lost. Returns false if there is none.
@@ -214,23 +227,20 @@ void GroupCore::lose_member(std::size_t rank) {
     return fail(Error{ErrorCode::kActorDied, "group \"" + label_ + "\" has " + std::to_string(left) +
                                                  " members left, and needs " + std::to_string(options_.size_min)});
   }
-  Seat seat = std::move(members_[rank]);
-  members_.erase(members_.begin() + static_cast<std::ptrdiff_t>(rank));
   if (options_.on_death == OnDeath::kShrink) {
-    free_.push_back(std::move(seat));
+    free_.push_back(std::move(members_[rank]));
+    members_.erase(members_.begin() + static_cast<std::ptrdiff_t>(rank));
     return begin_term();
   }
-  const auto at = members_.begin() + static_cast<std::ptrdiff_t>(rank);
   if (options_.on_death == OnDeath::kSpare && !spares_.empty()) {
-    members_.insert(at, std::move(spares_.front()));
+    Seat seat = std::exchange(members_[rank], std::move(spares_.front()));
     spares_.erase(spares_.begin());
     begin_term();
     return make_spare(std::move(seat));
   }
   const Member place{id_, term_->place.term + 1, static_cast<std::uint32_t>(rank),
-                     static_cast<std::uint32_t>(members_.size() + 1)};
-  take_seat(seat, place, label_ + '/' + std::to_string(rank));
-  members_.insert(at, std::move(seat));
+                     static_cast<std::uint32_t>(members_.size())};
+  take_seat(members_[rank], place, label_ + '/' + std::to_string(rank));
   begin_term();
 }
 
@@ -416,7 +426,8 @@ void GroupCore::watch_for_throw(const std::shared_ptr<const GroupTerm>& term, co
       if (why == nullptr || !is_own(*why) || call->has_thrown.exchange(true)) return;
       const auto there = caller.lock();
       if (there == nullptr) return;
-      there->run_later(kGoesOnTime, [weakly, rank] {
+      auto& executor = there->line().executor();
+      executor.run_at(executor.now() + kGoesOnTime, [weakly, rank] {
         const auto later = weakly.lock();
         if (later == nullptr || !later->goes_on()) return;
         later->cells[rank].call_back([weakly, rank] {
@@ -473,7 +484,7 @@ CellHandle failed_cell(GroupCore& core, const Error& why) {
 std::shared_ptr<ActorHandle> spawn_actor(Caller& caller, const ActorOptions& options, const char* type_name,
                                          const std::string& label, const RegisteredFunction& constructor,
                                          Arguments& arguments) {
-  auto actor = caller.spawn(options, type_name, constructor, arguments, label);
+  auto actor = caller.actors().spawn(options, type_name, constructor, arguments, label);
   arguments.let_go();
   return actor;
 }

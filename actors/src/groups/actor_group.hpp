@@ -18,8 +18,8 @@ class Caller;
 /// the loss of an actor becomes ready, and whenever term() is called.
 /// Shared by the group's handles and by a running map(); ends with the last of them, and its actors with it. Any
 /// thread.
-/// Failure: begin(), resize() and new_cell() throw RuntimeStopped after the Runtime has ended. A group that has failed
-/// stays failed.
+/// Failure: begin(), resize() and new_cell() throw RuntimeStopped after the Runtime has ended. A group in which a lost
+/// actor cannot be replaced fails. A group that has failed stays failed.
 class GroupCore final : public std::enable_shared_from_this<GroupCore> {
  public:
   GroupCore(std::weak_ptr<Caller> caller, const ActorGroupOptions& options, MemberKind kind);
@@ -52,6 +52,7 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
   std::vector<Seat> make_seats(const std::vector<Bundle>& bundles);
   void take_seat(Seat& seat, const Member& place, const std::string& label);
   void begin_term();
+  void notice_loss();
   bool replace_one();
   bool bears(const Seat& lost, const std::string& who);
   void lose_member(std::size_t rank);

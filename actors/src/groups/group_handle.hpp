@@ -2,22 +2,23 @@
 
 #include <atomic>
 #include <cstddef>
-#include <memory>
+#include <utility>
+#include <vector>
 
 #include <pharos/actors/placement_group.hpp>
+#include <pharos/async/unique_function.hpp>
 #include <pharos/base/id.hpp>
 
 namespace pharos::detail {
-
-class Caller;
 
 /// A placement group that this process has made. Shared by the user's PlacementGroups and by the handles of actors that
 /// were made with it. When the last of these is gone, the destructor tells the node to remove the group; remove() does
 /// so earlier. After the Runtime's end neither does anything. Any thread.
 class GroupHandle {
  public:
-  GroupHandle(std::weak_ptr<Caller> caller, GroupId id, std::size_t size, const CellHandle& nodes)
-      : caller_{std::move(caller)}, id_{id}, size_{size}, nodes_{nodes} {}
+  /// `remove` tells the node to remove the group, and does nothing after the Runtime's end.
+  GroupHandle(GroupId id, std::size_t size, const CellHandle& nodes, async::Callback remove)
+      : id_{id}, size_{size}, nodes_{nodes}, remove_{std::move(remove)} {}
   GroupHandle(GroupHandle&&) = delete;
   ~GroupHandle() { remove(); }
 
@@ -27,10 +28,10 @@ class GroupHandle {
   void remove();
 
  private:
-  const std::weak_ptr<Caller> caller_;
   const GroupId id_;
   const std::size_t size_;
   const Ref<std::vector<NodeId>> nodes_;
+  async::Callback remove_;
   std::atomic<bool> removed_ = false;
 };
 

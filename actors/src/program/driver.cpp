@@ -78,7 +78,7 @@ void note_start_object() {
 
 Driver::Driver(const RuntimeOptions& options)
     : caller_{Caller::make(platform_, actors::FlushQueue::make(*platform_, kFlushDelayMax),
-                           actors::CallLink::Side::kProgram)},
+                           actors::OutgoingCalls::Side::kProgram)},
       output_{std::make_shared<actors::Output>(reactor_, options.fold_output)} {}
 
 Result<std::shared_ptr<Driver>> Driver::start(const RuntimeOptions& options) {
@@ -161,7 +161,7 @@ class QuitWatcher final : public net::Reactor::Watcher {
     reactor_.post([weak = caller_, output = output_] {
       const auto caller = weak.lock();
       if (caller == nullptr) return;
-      caller->explain_waits([output](std::string text) {
+      caller->pending_results().explain([output](std::string text) {
         output->report("pharos: process " + std::to_string(::getpid()) + " waits for these results:\n" + text);
       });
     });
@@ -193,7 +193,7 @@ void Driver::on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint6
   if (const auto* const output = std::get_if<wire::Output>(&parcel.message)) {
     output_->print(*output, [node = node_] { node->send(wire::Done{}); });
   } else if (std::holds_alternative<wire::Explain>(parcel.message) && request) {
-    caller_->explain(
+    caller_->pending_results().explain(
         {}, [node = node_, number = *request](auto explained) { node->respond(number, std::move(explained)); });
   } else {
     caller_->on_node_message(parcel.message);
@@ -221,7 +221,7 @@ void Driver::stop() {
     if (io_thread_.joinable()) {
       // Messages that wait to be sent, such as the stop of an actor, go to the node first. Then close() fails the calls
       // in flight with kRuntimeStopped. Otherwise the node, which ends the job next, would fail them with other errors.
-      caller_->finish_telling_node();
+      caller_->line().finish_telling();
       caller_->close();
       async::block_on(reactor_, stop_cluster(this));
     } else {

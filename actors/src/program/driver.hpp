@@ -6,7 +6,8 @@
 #include <memory>
 #include <thread>
 
-#include <pharos/actors/runtime.hpp>
+#include <pharos/actors/runtime_options.hpp>
+#include <pharos/actors/worker_output.hpp>
 #include <pharos/net/peer.hpp>
 
 #include "caller/caller.hpp"

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
 #include <pharos/net/address.hpp>
 #include <pharos/net/blocking_io.hpp>
@@ -61,6 +62,19 @@ Result<net::Key> token_of(const RuntimeOptions& options, const net::Address& add
                  "Set PHAROS_TOKEN_FILE to the cluster's token file."};
   }
   return process::read_token(token_file);
+}
+
+/// Returns the names of the options that are set and count only for a cluster of the program's own.
+std::string options_of_own_cluster(const RuntimeOptions& options) {
+  std::string names;
+  const auto add = [&](bool is_set, const char* name) {
+    if (is_set) names += (names.empty() ? "" : ", ") + std::string{name};
+  };
+  add(!options.listen.empty(), "listen");
+  add(options.object_store != ByteCount{}, "object_store");
+  add(!options.spill_folder.empty(), "spill_folder");
+  add(options.cpus != 0, "cpus");
+  return names;
 }
 
 /// Starts a keeper and a daemon for this program alone, with these options of `pharos keeper`.
@@ -122,6 +136,10 @@ Result<NodeConnection> start_embedded_cluster(const RuntimeOptions& options) {
 Result<NodeConnection> join_cluster(const RuntimeOptions& options) {
   PHAROS_TRY(const net::Address address, net::parse_address(options.address));
   PHAROS_TRY(const net::Key token, token_of(options, address));
+  if (const std::string ignored = options_of_own_cluster(options); !ignored.empty()) {
+    log(LogLevel::kWarn, "this program joins a cluster, so options for a cluster of its own have no effect",
+        {kv("cluster", options.address), kv("options", ignored)});
+  }
   if (!address.unix_socket) return start_daemon(token, {"--head", options.address});
   const auto deadline = async::Deadline::after(kConnectTime, std::chrono::steady_clock::now());
   PHAROS_TRY(Fd socket, net::connect_to(address, deadline));

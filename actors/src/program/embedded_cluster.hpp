@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include <pharos/actors/runtime.hpp>
+#include <pharos/actors/runtime_options.hpp>
 #include <pharos/base/fd.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/net/handshake.hpp>

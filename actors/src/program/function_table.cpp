@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <pharos/actors/function.hpp>
 #include <pharos/base/demangle.hpp>
 #include <pharos/wire/message.hpp>
 
@@ -147,13 +146,6 @@ RegisteredFunction* register_function(const Function& function) {
   // A function that is registered after the table is fixed gets no index, and its calls fail with kFunctionNotFound.
   // Workers do not have the function: they are forked from a process that has not loaded its library.
   return &t.registered.emplace_back(RegisteredFunction{.function = function});
-}
-
-void throw_bad_arguments() {
-  throw actors::BadArguments{Error{ErrorCode::kInvalidArgument,
-                                   "the arguments that arrived do not match the function's parameters",
-                                   "Caller and worker must be the same build."}
-                                 .with_outcome(Outcome::kNotStarted)};
 }
 
 }  // namespace detail

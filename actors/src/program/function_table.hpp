@@ -4,7 +4,6 @@
 #include <span>
 #include <string>
 
-#include <pharos/actors/exceptions.hpp>
 #include <pharos/actors/registered_function.hpp>
 
 namespace pharos::actors {
@@ -26,11 +25,5 @@ std::uint32_t function_index(const char* mangled);
 
 /// Returns the name as people write it: "Counter::add", "main::{lambda(int)#1}", "the constructor of Counter".
 std::string readable_name(const char* mangled);
-
-/// Thrown if the arguments of a call cannot be decoded as those of its function, or if one of them is lost. The
-/// function has then not begun; after any other exception of a call it has.
-class BadArguments : public Exception {
-  using Exception::Exception;
-};
 
 }  // namespace pharos::actors

@@ -4,9 +4,9 @@
 #include <pharos/actors/runtime.hpp>
 
 #include "program/driver.hpp"
-#include "results/lineage.hpp"
-#include "worker/calls.hpp"
+#include "results/inherited_context.hpp"
 #include "worker/running_call.hpp"
+#include "worker/workplace.hpp"
 
 namespace pharos {
 namespace {
@@ -84,14 +84,14 @@ detail::CellHandle Runtime::submit_encoded(const TaskOptions& options, const det
 std::shared_ptr<detail::ActorHandle> Runtime::spawn_encoded(const ActorOptions& options, const char* type_name,
                                                             const detail::RegisteredFunction& constructor,
                                                             detail::Arguments& arguments) {
-  auto actor = caller_->spawn(options, type_name, constructor, arguments);
+  auto actor = caller_->actors().spawn(options, type_name, constructor, arguments);
   arguments.let_go();
   return actor;
 }
 
 std::shared_ptr<detail::ActorHandle> Runtime::find_actor(const std::string& name, const std::string& name_space,
                                                          const char* type_name) {
-  auto actor = caller_->find_actor(name, name_space, type_name);
+  auto actor = caller_->actors().find(name, name_space, type_name);
   if (!actor) throw_error(std::move(actor).error());
   return *std::move(actor);
 }
@@ -133,10 +133,10 @@ Context context() {
     context.job = home->job;
     context.node = home->node;
     context.name_space = to_string(context.job);
-    if (auto of_actor = actors::Calls::context_of_process()) context = *std::move(of_actor);
-    if (const auto lineage = actors::Lineage::of_this_thread()) {
-      context.trace = lineage->trace;
-      context.deadline = lineage->deadline;
+    if (auto of_actor = actors::Workplace::context_of_process()) context = *std::move(of_actor);
+    if (const auto inherited = actors::InheritedContext::of_this_thread()) {
+      context.trace = inherited->trace;
+      context.deadline = inherited->deadline;
     }
   }
   return context;

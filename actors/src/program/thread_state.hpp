@@ -9,7 +9,7 @@
 namespace pharos::actors {
 
 class Callbacks;
-struct Lineage;
+struct InheritedContext;
 class RunningCall;
 struct Scratch;
 class WaitingRoom;
@@ -17,8 +17,9 @@ class WaitingRoom;
 /// Everything that this module remembers of a thread. It is in one struct because the simulator, whose threads are
 /// fibres, exchanges it when it switches from one fibre to another. Used by its own thread only.
 struct ThreadState {
-  RunningCall* running = nullptr;        ///< The innermost call of a user's function; null if there is none.
-  const Lineage* continues = nullptr;    ///< Lineage of the `then()` callback that runs; null if none does.
+  RunningCall* running = nullptr;  ///< The innermost call of a user's function; null if there is none.
+  const InheritedContext* continues =
+      nullptr;                           ///< InheritedContext of the `then()` callback that runs; null if none does.
   const void* scope = nullptr;           ///< Where on the stack the innermost call began.
   const WaitingRoom* leading = nullptr;  ///< The room that this thread leads; this thread need not wake its leader.
   Callbacks* calls_back = nullptr;       ///< The Callbacks whose turn this thread has; null if it runs no callback.

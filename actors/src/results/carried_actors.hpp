@@ -12,20 +12,10 @@
 #include <pharos/actors/codec_context.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
-#include <pharos/object_store/lessee.hpp>
+#include <pharos/object_store/store_client.hpp>
 #include <pharos/wire/id_codec.hpp>
 
-namespace pharos {
-
-namespace detail {
-// Encode the result of a Ref inside of a value. It begins with a flag that tells a value from an error. Then comes the
-// error; or the actors of the value, its count if it has a separate one, and the number of its bytes, which the caller
-// appends.
-void encode_failed_outcome(const Error& error, Encoder& to);
-void begin_outcome(const CellHandle& cell, std::size_t size, Encoder& to);
-}  // namespace detail
-
-namespace actors {
+namespace pharos::actors {
 
 /// An actor whose handle a result carries (FrameFlags::kCarriesActors). The receiver takes a share in the actor at once
 /// and confirms that; until then the sender keeps its own share.
@@ -33,6 +23,9 @@ struct CarriedActor {
   ActorId id;
   std::string label;
 };
+
+/// Returns what travels of a handle.
+CarriedActor carried(const detail::ActorHandle& actor);
 
 /// Writes the list of these actors, each once.
 void write_carried(std::span<const std::shared_ptr<detail::ActorHandle>> actors, Encoder& to);
@@ -71,5 +64,4 @@ class HandedOver {
   std::unordered_map<std::uint64_t, Kept> kept_;
 };
 
-}  // namespace actors
-}  // namespace pharos
+}  // namespace pharos::actors

@@ -3,12 +3,26 @@
 #include <pharos/actors/exceptions.hpp>
 
 #include "program/function_table.hpp"
-#include "results/thrown.hpp"
 
 namespace pharos {
+namespace {
+
+// Throws the exception that an error carries. Returns if no function of this program declares its type, or if its bytes
+// cannot be decoded.
+void rethrow(const Error::Thrown& thrown) {
+  for (const detail::Function& function : actors::function_table()) {
+    for (const detail::ThrownType& type : function.throws) {
+      if (type.type->name() != thrown.type) continue;
+      Decoder decoder{thrown.value};
+      return type.rethrow(decoder);
+    }
+  }
+}
+
+}  // namespace
 
 void throw_error(Error error) {
-  if (error.thrown()) actors::rethrow(*error.thrown());
+  if (error.thrown()) rethrow(*error.thrown());
   switch (error.code()) {
     case ErrorCode::kActorDied: throw ActorDied{std::move(error)};
     case ErrorCode::kWorkerDied: throw WorkerDied{std::move(error)};

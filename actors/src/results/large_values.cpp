@@ -8,21 +8,21 @@
 
 #include "caller/refused.hpp"
 #include "program/function_table.hpp"
-#include "results/result_cell.hpp"
+#include "results/bad_arguments.hpp"
 
 namespace pharos::actors {
 namespace {
 
 using namespace std::chrono_literals;
-using object_store::Lessee;
 using object_store::Object;
+using object_store::StoreClient;
 using object_store::View;
 
 // The timeout of a request. It is long because a slow disk may have to make room first, or the node's process may be
 // suspended. A node that makes no progress refuses the request before that.
 constexpr auto kAnswerTime = 10min;
 constexpr auto kEndTime = 10s;
-constexpr int kImports = 3;  // tries to import an object, as in object_store::Lessee
+constexpr int kImports = 3;  // tries to import an object, as in object_store::StoreClient
 
 /// Translates the error of a request without an answer: kUnavailable means that the node is gone.
 Error unanswered(Error why) {
@@ -37,14 +37,14 @@ Error out_on_disk() {
 
 }  // namespace
 
-void LargeValues::join(const std::shared_ptr<net::Peer>& node, const Lessee::Self& self) {
+void LargeValues::join(const std::shared_ptr<net::Peer>& node, const StoreClient::Self& self) {
   node_ = node;
   self_ = self;
 }
 
 bool LargeValues::on_node_message(const wire::Message& message) {
   if (!std::holds_alternative<wire::TrimStore>(message)) return false;
-  if (const auto lessee = opened()) lessee->trim();
+  if (const auto client = opened()) client->trim();
   return true;
 }
 
@@ -57,25 +57,25 @@ void LargeValues::end() {
 
 void LargeValues::abandon() {
   ended_.store(true);
-  if (const auto lessee = opened()) lessee->abandon();
+  if (const auto client = opened()) client->abandon();
 }
 
 // ---- Opening
 
 LargeValues::Opened LargeValues::opened() const {
   const std::lock_guard lock{mutex_};
-  return lessee_;
+  return client_;
 }
 
 Result<LargeValues::Opened> LargeValues::open() {
   if (ended_.load()) return stopped();
-  if (auto lessee = opened()) return lessee;
+  if (auto client = opened()) return client;
   return async::block_on(executor_, open_store(this));
 }
 
 // The first caller asks the node. Callers that come meanwhile wait for the answer to that request.
 async::Async<Result<LargeValues::Opened>> LargeValues::open_store(LargeValues* self) {
-  if (auto lessee = self->opened()) co_return lessee;
+  if (auto client = self->opened()) co_return client;
   if (std::exchange(self->opening_, true)) {
     async::Completion<Opened> opened;
     self->waiting_.push_back(opened);
@@ -84,7 +84,7 @@ async::Async<Result<LargeValues::Opened>> LargeValues::open_store(LargeValues* s
   auto opened = co_await ask_for_store(self);
   if (opened) {
     const std::lock_guard lock{self->mutex_};
-    self->lessee_ = *opened;
+    self->client_ = *opened;
   }
   self->opening_ = false;
   for (auto& waiting : std::exchange(self->waiting_, {})) {
@@ -114,8 +114,8 @@ async::Async<Result<LargeValues::Opened>> LargeValues::ask_for_store(LargeValues
   if (opened->table >= memory->ledger().tables()) {
     co_return Error{ErrorCode::kCorrupt, "the node named a table of pins that does not exist"};
   }
-  co_return Lessee::make(self->self_, opened->table, std::move(memory), self->weak_from_this(),
-                         std::move(answer->descriptors[2]));
+  co_return StoreClient::make(self->self_, opened->table, std::move(memory), self->weak_from_this(),
+                              std::move(answer->descriptors[2]));
 }
 
 // ---- Leases
@@ -173,19 +173,19 @@ void LargeValues::give_back(std::uint32_t first_slot) {
 // ---- Values
 
 Result<object_store::WritableObject> LargeValues::create(std::size_t bytes, CallerId heir, std::string_view label) {
-  PHAROS_TRY(const Opened lessee, open());
-  return lessee->create(bytes, heir, label);
+  PHAROS_TRY(const Opened client, open());
+  return client->create(bytes, heir, label);
 }
 
 std::shared_ptr<Object> LargeValues::object_with(std::span<const std::byte> bytes) const {
-  const auto lessee = opened();
-  return lessee == nullptr ? nullptr : lessee->object_with(bytes);
+  const auto client = opened();
+  return client == nullptr ? nullptr : client->object_with(bytes);
 }
 
 Result<std::vector<Decoder::Part>> LargeValues::gather(std::span<const std::byte> payload,
                                                        std::shared_ptr<const void> buffer) {
-  PHAROS_TRY(const Opened lessee, open());
-  return gather(*lessee, payload, std::move(buffer), true);
+  PHAROS_TRY(const Opened client, open());
+  return gather(*client, payload, std::move(buffer), true);
 }
 
 void LargeValues::look_ahead(std::span<const std::byte> payload) const {
@@ -198,9 +198,9 @@ void LargeValues::look_ahead(std::span<const std::byte> payload) const {
 }
 
 Result<std::vector<std::byte>> LargeValues::in_one_piece(std::span<const std::byte> payload, ByteCount most) {
-  const auto lessee = opened();
-  PHAROS_CHECK(lessee != nullptr);
-  PHAROS_TRY(const std::vector<Decoder::Part> parts, gather(*lessee, payload, nullptr, false));
+  const auto client = opened();
+  PHAROS_CHECK(client != nullptr);
+  PHAROS_TRY(const std::vector<Decoder::Part> parts, gather(*client, payload, nullptr, false));
   std::size_t size = 0;
   for (const Decoder::Part& part : parts) size += part.bytes.size();
   if (size > most.bytes()) {
@@ -215,7 +215,7 @@ Result<std::vector<std::byte>> LargeValues::in_one_piece(std::span<const std::by
   return bytes;
 }
 
-Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span<const std::byte> payload,
+Result<std::vector<Decoder::Part>> LargeValues::gather(StoreClient& client, std::span<const std::byte> payload,
                                                        std::shared_ptr<const void> buffer, bool waits) {
   PHAROS_TRY(const InPieces read, read_pieces(payload));
   std::vector<Decoder::Part> parts;
@@ -233,7 +233,7 @@ Result<std::vector<Decoder::Part>> LargeValues::gather(Lessee& lessee, std::span
     add_own(piece.offset);
     auto& [object, view] = objects[piece.location];
     if (object == nullptr) {
-      PHAROS_TRY(object, lessee.borrow(piece.location));
+      PHAROS_TRY(object, client.borrow(piece.location));
     }
     if (view == nullptr && piece.of_ref == 0) {
       PHAROS_TRY(view, waits ? object->read() : object->read_now());
@@ -257,8 +257,8 @@ void LargeValues::take(std::span<const std::byte> payload, Taken then) {
     return then(Error{ErrorCode::kCorrupt, "received a large result that does not consist of exactly one object"});
   }
   const object_store::Location location = read->pieces.front().location;
-  const auto lessee = opened();
-  if (lessee != nullptr && lessee->is_here(location)) return then(lessee->take_over(location));
+  const auto client = opened();
+  if (client != nullptr && client->is_here(location)) return then(client->take_over(location));
   background_.spawn(take_later(this, location, std::move(then)));
 }
 
@@ -268,9 +268,9 @@ async::Async<void> LargeValues::take_later(LargeValues* self, object_store::Loca
 
 // An object of another node is borrowed, not taken over: its maker keeps it until this process has a share in it.
 async::Async<Result<std::shared_ptr<Object>>> LargeValues::take(LargeValues* self, object_store::Location location) {
-  const auto lessee = co_await open_store(self);
-  if (!lessee) co_return self->ended_.load() ? stopped() : Error{lessee.error()}.with("taking a large result");
-  if ((*lessee)->is_here(location)) co_return (*lessee)->take_over(location);
+  const auto client = co_await open_store(self);
+  if (!client) co_return self->ended_.load() ? stopped() : Error{client.error()}.with("taking a large result");
+  if ((*client)->is_here(location)) co_return (*client)->take_over(location);
   co_return co_await borrow(self, location);
 }
 

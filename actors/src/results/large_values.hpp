@@ -11,14 +11,13 @@
 
 #include <pharos/actors/call_site.hpp>
 #include <pharos/actors/codec_context.hpp>
-#include <pharos/actors/ref.hpp>
 #include <pharos/actors/registered_function.hpp>
 #include <pharos/async/async_group.hpp>
 #include <pharos/async/completion.hpp>
 #include <pharos/async/executor.hpp>
 #include <pharos/net/link.hpp>
 #include <pharos/net/peer.hpp>
-#include <pharos/object_store/lessee.hpp>
+#include <pharos/object_store/store_client.hpp>
 
 #include "results/pieces.hpp"
 
@@ -28,13 +27,13 @@ namespace pharos::actors {
 /// caller first meets a large value.
 /// Owned by a Caller and shared with its links and results; objects may outlive it. Any thread, except that functions
 /// which wait for the node must not be called on the executor's strand, where the node's answer arrives. Fails as
-/// object_store::Lessee does, and with kRuntimeStopped after end().
-class LargeValues final : public object_store::Lessor, public std::enable_shared_from_this<LargeValues> {
+/// object_store::StoreClient does, and with kRuntimeStopped after end().
+class LargeValues final : public object_store::StoreNode, public std::enable_shared_from_this<LargeValues> {
  public:
   explicit LargeValues(async::Executor& executor) : executor_{executor}, background_{executor} {}
 
   /// Called when the node has registered the caller. The node cannot be asked for anything before that.
-  void join(const std::shared_ptr<net::Peer>& node, const object_store::Lessee::Self& self);
+  void join(const std::shared_ptr<net::Peer>& node, const object_store::StoreClient::Self& self);
   /// Handles a message from the node. Returns false if the message is not about the store.
   bool on_node_message(const wire::Message& message);
   /// Cancels the requests to the node that are under way, and waits for their end. No request is sent after this.
@@ -76,9 +75,10 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
   Result<object_store::Location> import(const object_store::Location& location) override;
 
  private:
-  using Opened = std::shared_ptr<object_store::Lessee>;
+  using Opened = std::shared_ptr<object_store::StoreClient>;
 
-  static Result<std::vector<Decoder::Part>> gather(object_store::Lessee& lessee, std::span<const std::byte> payload,
+  static Result<std::vector<Decoder::Part>> gather(object_store::StoreClient& client,
+                                                   std::span<const std::byte> payload,
                                                    std::shared_ptr<const void> buffer, bool waits);
   Opened opened() const;
   Result<Opened> open();
@@ -98,11 +98,11 @@ class LargeValues final : public object_store::Lessor, public std::enable_shared
 
   async::Executor& executor_;
   std::weak_ptr<net::Peer> node_;  // owned by the caller
-  object_store::Lessee::Self self_;
+  object_store::StoreClient::Self self_;
   std::atomic<bool> ended_ = false;
 
   mutable std::mutex mutex_;
-  Opened lessee_;  // null until opened
+  Opened client_;  // null until opened
   // Used on the strand only.
   bool opening_ = false;
   std::vector<async::Completion<Opened>> waiting_;

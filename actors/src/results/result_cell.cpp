@@ -3,11 +3,12 @@
 #include <mutex>
 
 #include <pharos/actors/codec_context.hpp>
+#include <pharos/actors/exceptions.hpp>
 #include <pharos/async/completion.hpp>
 
-#include "caller/recipes.hpp"
+#include "caller/refused.hpp"
+#include "results/inherited_context.hpp"
 #include "results/large_values.hpp"
-#include "results/lineage.hpp"
 #include "worker/running_call.hpp"
 
 namespace pharos::detail {
@@ -197,9 +198,9 @@ Result<Encoded> ResultCell::wait(Deadline deadline) {
 
 Result<Encoded> ResultCell::made_again(const Error& why, Deadline deadline) const {
   const auto& recipe = elsewhere_->remakable.recipe;
-  const auto recipes = recipe == nullptr ? nullptr : recipe->recipes.lock();
-  if (recipes == nullptr || why.code() != ErrorCode::kObjectLost) return why;
-  PHAROS_TRY(Encoded whole, recipes->make_again(recipe, why).wait(deadline));
+  const CellHandle again = recipe == nullptr || !object_store::is_lost(why) ? CellHandle{} : recipe->make_again(why);
+  if (!again) return why;
+  PHAROS_TRY(Encoded whole, again.wait(deadline));
   const Stored& part = *stored();
   if (!whole.count.empty() || part.begin > whole.bytes.size() || part.size > whole.bytes.size() - part.begin) {
     return actors::made_differently();

@@ -14,29 +14,34 @@
 #include <pharos/actors/codec_context.hpp>
 #include <pharos/async/unique_function.hpp>
 #include <pharos/base/error.hpp>
-#include <pharos/object_store/lessee.hpp>
+#include <pharos/object_store/store_client.hpp>
 #include <pharos/wire/bytes.hpp>
 #include <pharos/wire/frame.hpp>
 
 #include "results/waiting_room.hpp"
 
-namespace pharos::actors {
-struct Recipe;
-}
-
 namespace pharos::detail {
+
+/// Makes a lost result again.
+class Remake {
+ public:
+  virtual ~Remake() = default;
+  /// Returns the cell of the new result, pending or ready; with the error `why` if the result cannot be made again.
+  /// Returns an empty handle if the Runtime has ended.
+  virtual CellHandle make_again(const Error& why) = 0;
+};
 
 /// How a result in the object store can be made again when it is lost, and the objects that must be kept for that. If
 /// the result is a part of a larger one, this describes the larger one.
 struct Remakable {
-  std::shared_ptr<actors::Recipe> recipe{};  ///< null if the result cannot be made again
+  std::shared_ptr<Remake> recipe{};  ///< null if the result cannot be made again
   std::vector<std::shared_ptr<object_store::Object>> arguments{};
 };
 
 /// One result. It is pending first, with the call that will bring it; then it is ready for ever, with a value or an
 /// error. Its Refs and the call share it by reference counts. Small arguments are stored in the cell, and later a small
 /// value in their place, so that a call allocates nothing but its cell.
-/// Threads: only the object that is about to send the call (a CallLink, TaskPool or Caller) uses the call and its
+/// Threads: only the object that is about to send the call (a OutgoingCalls, TaskPool or Caller) uses the call and its
 /// arguments; everything else may be used from any thread. A cell may outlive its Runtime, whose end fails the calls of
 /// pending cells with kRuntimeStopped.
 class ResultCell {

@@ -42,9 +42,9 @@ class CallersRoom final : public actors::ObjectRoom {
     const auto there = values();
     auto object = there == nullptr ? nullptr : there->object_with(bytes.span());
     if (object == nullptr) return false;
-    arguments_->holes.push_back(
-        {.what = Hole::kObject, .offset = at, .begin = object->offset_of(bytes.span()), .size = bytes.size()});
-    arguments_->holes.back().object = std::move(object);
+    arguments_->placeholders.push_back(
+        {.what = Placeholder::kObject, .offset = at, .begin = object->offset_of(bytes.span()), .size = bytes.size()});
+    arguments_->placeholders.back().object = std::move(object);
     return true;
   }
   std::shared_ptr<actors::LargeValues> values() override {

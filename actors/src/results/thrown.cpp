@@ -66,14 +66,4 @@ Error error_of_call(const detail::Function& function) {
   }
 }
 
-void rethrow(const Error::Thrown& thrown) {
-  for (const detail::Function& function : function_table()) {
-    for (const ThrownType& type : function.throws) {
-      if (type.type->name() != thrown.type) continue;
-      Decoder decoder{thrown.value};
-      return type.rethrow(decoder);
-    }
-  }
-}
-
 }  // namespace pharos::actors

@@ -9,8 +9,4 @@ namespace pharos::actors {
 /// error carries the exception itself if the function declares its type (pharos::throws).
 Error error_of_call(const detail::Function& function);
 
-/// Throws the exception that an error carries. Returns if no function of this program declares its type, or if its
-/// bytes cannot be decoded.
-void rethrow(const Error::Thrown& thrown);
-
 }  // namespace pharos::actors

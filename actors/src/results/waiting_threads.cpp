@@ -3,8 +3,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "program/thread_state.hpp"
-#include "results/result_cell.hpp"
 #include "worker/running_call.hpp"
 
 namespace pharos::actors {
@@ -45,8 +46,10 @@ std::vector<WaitingThreads::Wait> WaitingThreads::all() {
   std::vector<Wait> waits;
   const std::lock_guard lock{mutex_};
   for (const Note* each = newest_; each != nullptr; each = each->before_) {
-    each->cell_.retain();
-    waits.push_back({detail::CellHandle{&each->cell_}, each->thread_, each->inside_});
+    detail::CellHandle borrowed{&each->cell_};
+    detail::CellHandle shared = borrowed;
+    borrowed.detach();  // it has taken no reference
+    waits.push_back({std::move(shared), each->thread_, each->inside_});
   }
   return waits;
 }

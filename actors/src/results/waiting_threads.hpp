@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include <pharos/actors/ref.hpp>
+#include <pharos/actors/cell_handle.hpp>
 
 namespace pharos::actors {
 

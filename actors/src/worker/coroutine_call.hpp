@@ -12,7 +12,6 @@
 #include <pharos/async/outermost.hpp>
 
 #include "results/large_values.hpp"
-#include "worker/caller_link.hpp"
 #include "worker/guarded.hpp"
 #include "worker/running.hpp"
 #include "worker/strand.hpp"
@@ -21,20 +20,21 @@ namespace pharos::actors {
 
 /// A call of a method that is a coroutine, from its beginning to its end. It is an executor of its own, so that work
 /// that is posted to it takes its turn among the calls and runs as this call. Owned by the code that runs it, and by
-/// its link's marks while it is suspended. Used on the strand, except the functions of Executor and cancel_wait().
+/// the notes of its origin while it is suspended. Used on the strand, except the functions of Executor and
+/// cancel_wait().
 class CoroutineCall final : public async::Executor,
                             public SuspendedCall,
                             public std::enable_shared_from_this<CoroutineCall> {
  public:
-  CoroutineCall(Calls& calls, std::shared_ptr<CallerLink> link, const wire::FrameHeader& header,
+  CoroutineCall(Workplace& workplace, std::shared_ptr<CallOrigin> origin, const wire::FrameHeader& header,
                 const detail::Function& function)
       : header_{header},
-        calls_{calls},
-        link_{std::move(link)},
+        workplace_{workplace},
+        origin_{std::move(origin)},
         function_{function},
-        retries_{link_->retries_of(header.number)},
-        running_(calls, function, link_.get(), header.number, TraceId{header.trace}, false, header.attempt),
-        room_{calls.caller()->large_values(), CallerId{header.caller}} {
+        retries_{origin_->retries_of(header.number)},
+        running_(workplace, function, origin_.get(), header.number, TraceId{header.trace}, false, header.attempt),
+        room_{workplace.caller()->large_values(), CallerId{header.caller}} {
     room_.for_result_of(function_);
     result_.set_large_room(&room_);
     result_.set_context(&carried_);
@@ -43,9 +43,9 @@ class CoroutineCall final : public async::Executor,
   /// Runs the coroutine to its first wait or its end.
   void begin(std::span<const std::byte> arguments, std::shared_ptr<const void> buffer) {
     if (retries_.types != nullptr) arguments_.assign(arguments.begin(), arguments.end());
-    const UserCode inside{running_, calls_.platform()};
+    const UserCode inside{running_, workplace_.platform()};
     begin_body(arguments, std::move(buffer));
-    calls_.end_if_child();
+    workplace_.end_if_child();
   }
 
   bool ended() const { return ended_; }
@@ -59,14 +59,14 @@ class CoroutineCall final : public async::Executor,
   }
 
   void post(async::Callback work) override {
-    calls_.executor().push(std::make_shared<Slice>(shared_from_this(), std::move(work)));
+    workplace_.executor().push(std::make_shared<Slice>(shared_from_this(), std::move(work)));
   }
-  TimePoint now() const override { return calls_.executor().now(); }
+  TimePoint now() const override { return workplace_.executor().now(); }
   async::TimerId run_at(TimePoint when, async::Callback work) override {
-    return calls_.platform().executor().run_at(
+    return workplace_.platform().executor().run_at(
         when, [self = shared_from_this(), work = std::move(work)]() mutable { self->post(std::move(work)); });
   }
-  bool cancel(async::TimerId timer) override { return calls_.platform().executor().cancel(timer); }
+  bool cancel(async::TimerId timer) override { return workplace_.platform().executor().cancel(timer); }
 
  private:
   class Body final : public async::detail::Outermost {
@@ -91,15 +91,16 @@ class CoroutineCall final : public async::Executor,
   // Called while this thread runs as this call (UserCode).
   void begin_body(std::span<const std::byte> bytes, std::shared_ptr<const void> buffer) {
     std::optional<Arrived> arrived;
-    error_ = guarded(
-        function_, [&] { arrived.emplace(calls_.caller()->large_values(), header_.flags, bytes, std::move(buffer)); });
+    error_ = guarded(function_, [&] {
+      arrived.emplace(workplace_.caller()->large_values(), header_.flags, bytes, std::move(buffer));
+    });
     if (error_) {
       ended_ = true;
       return;
     }
     Decoder arguments = arrived->decoder();
     result_.clear();
-    body_.emplace(*this, function_.begin(calls_.instance().object, &arguments, &result_));
+    body_.emplace(*this, function_.begin(workplace_.instance().object, &arguments, &result_));
     body_->start();
     body_->run();
   }
@@ -111,16 +112,16 @@ class CoroutineCall final : public async::Executor,
 
     void run(net::FrameBatch, bool more_follow) override {
       {
-        const UserCode inside{call_->running_, call_->calls_.platform()};
+        const UserCode inside{call_->running_, call_->workplace_.platform()};
         std::exchange(work_, {})();
       }
-      call_->calls_.end_if_child();
+      call_->workplace_.end_if_child();
       if (!call_->ended_ || std::exchange(call_->concluded_, true)) return;
-      call_->link_->conclude(*call_, more_follow);
-      call_->calls_.strand().note_ended();
+      call_->origin_->conclude(call_->header_, call_->error_, call_->result_, more_follow);
+      call_->workplace_.strand().note_ended();
     }
     void give_back(net::FrameBatch) override {}
-    void on_drained() override { call_->link_->on_drained(); }
+    void on_drained() override { call_->origin_->write_replies(); }
 
    private:
     const std::shared_ptr<CoroutineCall> call_;
@@ -128,8 +129,8 @@ class CoroutineCall final : public async::Executor,
   };
 
   const wire::FrameHeader header_;
-  Calls& calls_;
-  const std::shared_ptr<CallerLink> link_;
+  Workplace& workplace_;
+  const std::shared_ptr<CallOrigin> origin_;
   const detail::Function& function_;
   const Retries retries_;
   std::vector<std::byte> arguments_;  // kept if the call may be run again; else empty

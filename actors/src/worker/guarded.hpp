@@ -5,11 +5,11 @@
 
 #include <optional>
 
-#include <pharos/actors/exceptions.hpp>
 #include <pharos/base/check.hpp>
 #include <pharos/base/log.hpp>
 
 #include "program/function_table.hpp"
+#include "results/bad_arguments.hpp"
 #include "results/thrown.hpp"
 #include "worker/thrower.hpp"
 

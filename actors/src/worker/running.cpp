@@ -7,7 +7,6 @@
 
 #include "results/large_values.hpp"
 #include "results/result_cell.hpp"
-#include "worker/caller_link.hpp"
 #include "worker/guarded.hpp"
 
 namespace pharos::actors {
@@ -23,9 +22,9 @@ constexpr Duration kPatience = 200us;  // how long a task waits before it lends 
 std::optional<Error> Running::run(const Function& function, void* object, std::uint8_t flags,
                                   std::span<const std::byte> payload, const std::shared_ptr<const void>& buffer,
                                   Encoder& result, const Retries& retries) {
-  const UserCode inside{*this, calls_.platform()};
+  const UserCode inside{*this, workplace_.platform()};
   const auto call = [&] {
-    const Arrived arrived{calls_.caller()->large_values(), flags, payload, buffer};
+    const Arrived arrived{workplace_.caller()->large_values(), flags, payload, buffer};
     Decoder arguments = arrived.decoder();
     function.call(object, arguments, result);
   };
@@ -41,38 +40,39 @@ std::optional<Error> Running::run(const Function& function, void* object, std::u
 
 void Running::wait(detail::ResultCell& cell, async::Deadline deadline) {
   if (run_instead(cell)) return;
-  cell.park(std::min(deadline, async::Deadline::after(kPatience, calls_.platform().now())));
-  if (cell.ready() || deadline.expired(calls_.platform().now())) return;
-  if (is_task_) calls_.block(*link_);
+  cell.park(std::min(deadline, async::Deadline::after(kPatience, workplace_.platform().now())));
+  if (cell.ready() || deadline.expired(workplace_.platform().now())) return;
+  if (is_task_) origin_->block();
   // The thread wakes from time to time for two reasons. A worker that has not begun the awaited task may give it back
   // to this process's pool, so that it can be run here; and this call may be cancelled.
-  for (Duration slice = 1ms; !cell.ready() && !deadline.expired(calls_.platform().now());
+  for (Duration slice = 1ms; !cell.ready() && !deadline.expired(workplace_.platform().now());
        slice = std::min<Duration>(2 * slice, 64ms)) {
     if (run_instead(cell)) break;
     if (cancelled()) {
       cell.cancel();
       break;
     }
-    cell.park(std::min(deadline, async::Deadline::after(slice, calls_.platform().now())));
+    cell.park(std::min(deadline, async::Deadline::after(slice, workplace_.platform().now())));
   }
-  if (is_task_) calls_.unblock();
+  if (is_task_) workplace_.unblock();
 }
 
 bool Running::cancelled() const {
   if (in_place_of_ != nullptr && in_place_of_->cancelled()) return true;
-  return link_ != nullptr && link_->cancelled(number_);
+  return origin_ != nullptr && origin_->cancelled(number_);
 }
 
 bool Running::stopping() const {
-  return calls_.stopping();
+  return workplace_.stopping();
 }
 
 Result<void> Running::exit_actor() {
-  return calls_.exit_actor();
+  if (in_place_of_ != nullptr) return Workplace::no_actor_to_exit();  // a task, which only runs in an actor's thread
+  return workplace_.exit_actor();
 }
 
 Result<void> Running::enter_group(const Member& place) {
-  Member& latest = calls_.instance().member;
+  Member& latest = workplace_.instance().member;
   if (place.term < latest.term) {
     return Error{ErrorCode::kFailedPrecondition,
                  "the call was made for term " + std::to_string(place.term) + " of its group, which is in term " +
@@ -86,20 +86,20 @@ Result<void> Running::enter_group(const Member& place) {
 
 Member Running::member() const {
   if (is_task_ || in_place_of_ != nullptr) return {};
-  return member_.value_or(calls_.instance().member);
+  return member_.value_or(workplace_.instance().member);
 }
 
 Deadline Running::deadline() const {
   if (in_place_of_ != nullptr) return in_place_of_->call().deadline;
-  return link_ == nullptr ? Deadline::never() : link_->deadline_of(number_);
+  return origin_ == nullptr ? Deadline::never() : origin_->deadline_of(number_);
 }
 
 Context Running::context() const {
   static const Instance kNone{};
   const bool is_actors = !is_task_ && in_place_of_ == nullptr;
-  const Instance& instance = is_actors ? calls_.instance() : kNone;
-  const wire::Holding& held = is_task_ ? link_->holding() : calls_.instance().holding;
-  Context its = calls_.context(instance, held);
+  const Instance& instance = is_actors ? workplace_.instance() : kNone;
+  const wire::WorkerResources& held = is_task_ ? origin_->holding() : workplace_.instance().holding;
+  Context its = workplace_.context(instance, held);
   its.attempt = attempt_;
   its.trace = trace_;
   its.deadline = deadline();
@@ -108,21 +108,21 @@ Context Running::context() const {
 
 // If no worker will come soon for a waiting task, the thread that waits for its result runs it. Returns whether it did.
 bool Running::run_instead(detail::ResultCell& cell) {
-  if (!calls_.caller()->take_back(cell)) return false;
+  if (!workplace_.caller()->tasks().take_back(cell)) return false;
   const auto& call = cell.call();
   Retries retries;
   if (call.retry_on != 0) retries = {exception_types(call.retry_on - 1), call.max_retries};
-  RoomIn room{calls_.caller()->large_values()};
+  RoomIn room{workplace_.caller()->large_values()};
   CodecContext carried;
   Encoder result;
   result.set_large_room(&room);
   result.set_context(&carried);
   const Function& function = function_table()[call.function];
   room.for_result_of(function);
-  Running running{calls_, function, link_, number_, call.trace, is_task_, call.attempt};
+  Running running{workplace_, function, origin_, number_, call.trace, is_task_, call.attempt};
   running.in_place_of_ = &cell;
   auto error = running.run(function, nullptr, call.flags, cell.arguments(), nullptr, result, retries);
-  calls_.end_if_child();
+  workplace_.end_if_child();
   if (error) {
     cell.set_error(std::move(*error));
   } else if (result.failed()) {

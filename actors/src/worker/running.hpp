@@ -8,10 +8,11 @@
 
 #include <pharos/wire/encoder.hpp>
 
-#include "caller/call_marks.hpp"
+#include "caller/call_notes.hpp"
 #include "program/platform.hpp"
-#include "worker/calls.hpp"
+#include "worker/call_origin.hpp"
 #include "worker/running_call.hpp"
+#include "worker/workplace.hpp"
 
 namespace pharos::actors {
 
@@ -26,12 +27,12 @@ struct UserCode {
 /// in its CoroutineCall. The interface is used by the threads that run the call's code.
 class Running final : public RunningCall {
  public:
-  /// `link`: the connection that the call came over; null for a constructor.
-  Running(Calls& calls, const detail::Function& function, CallerLink* link, std::uint64_t number, TraceId trace,
-          bool is_task, std::uint32_t attempt = 0)
+  /// `origin`: the connection that the call came over; null for a constructor.
+  Running(Workplace& workplace, const detail::Function& function, CallOrigin* origin, std::uint64_t number,
+          TraceId trace, bool is_task, std::uint32_t attempt = 0)
       : RunningCall{function.name(), function.begin != nullptr},
-        calls_{calls},
-        link_{link},
+        workplace_{workplace},
+        origin_{origin},
         number_{number},
         trace_{trace},
         is_task_{is_task},
@@ -40,7 +41,7 @@ class Running final : public RunningCall {
   /// Called when the call has thrown one of the exceptions for which it is run again. Returns true and counts the
   /// attempt if it may be run once more: it has retries left, is not cancelled, and its deadline has not passed.
   bool may_run_again(const Retries& retries) {
-    const bool may = attempt_ < retries.max && !cancelled() && !deadline().expired(calls_.platform().now());
+    const bool may = attempt_ < retries.max && !cancelled() && !deadline().expired(workplace_.platform().now());
     if (may) ++attempt_;
     return may;
   }
@@ -63,9 +64,9 @@ class Running final : public RunningCall {
  private:
   bool run_instead(detail::ResultCell& cell);
 
-  Calls& calls_;
-  CallerLink* const link_;
-  const std::uint64_t number_;  // the number of the link's call; a task that runs inside it is cancelled with it
+  Workplace& workplace_;
+  CallOrigin* const origin_;
+  const std::uint64_t number_;  // the number of the call among them; a task that runs inside it is cancelled with it
   const TraceId trace_;
   const bool is_task_;
   std::uint32_t attempt_;

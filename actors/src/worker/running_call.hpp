@@ -1,17 +1,20 @@
 #pragma once
 
-#include <pharos/actors/member.hpp>
-#include <pharos/actors/options.hpp>
 #include <pharos/async/deadline.hpp>
+#include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
 
-namespace pharos::detail {
+namespace pharos {
+struct Context;
+struct Member;
+namespace detail {
 class ResultCell;
 }
+}  // namespace pharos
 
 namespace pharos::actors {
 
-struct Lineage;
+struct InheritedContext;
 
 /// The call of a user's function that a thread of a worker is running. An interface, because the worker decides what a
 /// wait inside the call does. Owned by the worker's code that runs the call.
@@ -36,7 +39,7 @@ class RunningCall {
    private:
     RunningCall* const outer_;
     const void* const outer_scope_;
-    const Lineage* const outer_continues_;
+    const InheritedContext* const outer_continues_;
   };
 
   /// Returns when the cell is ready, at the deadline, or when the call has been cancelled.
@@ -55,7 +58,7 @@ class RunningCall {
   virtual Member member() const = 0;
   // The calls that this call makes inherit its trace and its deadline.
   virtual TraceId trace() const = 0;
-  virtual Deadline deadline() const = 0;
+  virtual async::Deadline deadline() const = 0;
 
  protected:
   RunningCall(const char* function_name, bool is_coroutine)

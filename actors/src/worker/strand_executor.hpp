@@ -10,7 +10,7 @@
 
 namespace pharos::actors {
 
-/// An Executor whose work takes its turn among a worker's calls. Owned by Calls. Any thread.
+/// An Executor whose work takes its turn among a worker's calls. Owned by CallServer. Any thread.
 class StrandExecutor final : public async::Executor {
  public:
   StrandExecutor(Platform& platform, Strand& strand);

@@ -21,7 +21,7 @@
 #include "caller/caller.hpp"
 #include "program/function_table.hpp"
 #include "program/reactor_platform.hpp"
-#include "worker/calls.hpp"
+#include "worker/call_server.hpp"
 #include "worker/running_call.hpp"
 
 namespace pharos::actors {
@@ -44,7 +44,7 @@ class Worker final : public net::Peer::Owner {
     }
     const auto link = net::SocketLink::make(reactor_, std::move(control), net::Descriptors::kAccepted);
     node_ = net::Peer::make(reactor_, link, *this);
-    detail::set_caller_of_worker(calls_.caller());
+    detail::set_caller_of_worker(server_.caller());
     link->start(node_);
     // The zygote sends the same message, unless it dies between the fork and the message.
     if (Fd handle{static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))}) {
@@ -65,7 +65,7 @@ class Worker final : public net::Peer::Owner {
 
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t> request) override {
     if (std::holds_alternative<wire::Inspect>(parcel.message) && request) {
-      node_->respond(*request, calls_.inspect());
+      node_->respond(*request, server_.workplace().inspect());
       return;
     }
     if (const auto* const told = std::get_if<wire::EndWorker>(&parcel.message)) return end(*told);
@@ -78,12 +78,12 @@ class Worker final : public net::Peer::Owner {
       if (made->exclusive) watch_head();
     }
     if (std::holds_alternative<wire::Explain>(parcel.message) && request) {
-      calls_.caller()->explain(calls_.inspect().workers.front(), [node = node_, number = *request](auto explained) {
-        node->respond(number, std::move(explained));
-      });
+      server_.caller()->pending_results().explain(
+          server_.workplace().inspect().workers.front(),
+          [node = node_, number = *request](auto explained) { node->respond(number, std::move(explained)); });
       return;
     }
-    calls_.on_node_message(node_, std::move(parcel));
+    server_.on_node_message(node_, std::move(parcel));
     if (request) node_->respond(*request, wire::Done{});
   }
 
@@ -103,7 +103,7 @@ class Worker final : public net::Peer::Owner {
   void end(const wire::EndWorker& told) {
     const std::chrono::milliseconds grace{told.grace_ms};
     if (grace.count() == 0) end(Duration{});
-    calls_.begin_stop(told.moves);
+    server_.workplace().begin_stop(told.moves);
     if (is_actor_) std::thread{[this, grace] { end(grace); }}.detach();
   }
 
@@ -113,13 +113,13 @@ class Worker final : public net::Peer::Owner {
   // A call that still runs after the grace is cut off; otherwise the streams are flushed. Static destructors do not
   // run, because they belong to main, which never ran in this process.
   [[noreturn]] void end(Duration grace) {
-    if (calls_.stop(grace)) std::fflush(nullptr);
+    if (server_.stop(grace)) std::fflush(nullptr);
     ::_exit(0);
   }
 
   const std::shared_ptr<ReactorPlatform> platform_ = std::make_shared<ReactorPlatform>();
   net::Reactor& reactor_ = platform_->reactor();
-  Calls calls_{platform_};
+  CallServer server_{platform_};
   std::shared_ptr<net::Peer> node_;
   std::thread standby_;
   // Used on the strand only.

@@ -2,7 +2,6 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,10 +13,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <pharos/async/async_group.hpp>
@@ -25,11 +21,8 @@
 #include <pharos/base/log.hpp>
 #include <pharos/base/random.hpp>
 #include <pharos/net/address.hpp>
-#include <pharos/net/blocking_io.hpp>
 #include <pharos/net/handshake.hpp>
-#include <pharos/net/peer.hpp>
 #include <pharos/net/reactor.hpp>
-#include <pharos/net/socket_link.hpp>
 #include <pharos/node/daemon.hpp>
 #include <pharos/node/introduction.hpp>
 #include <pharos/process/descendants.hpp>
@@ -39,9 +32,11 @@
 #include <pharos/process/token.hpp>
 #include <pharos/storage/rocksdb_kv_store.hpp>
 
+#include "daemon/front_door.hpp"
 #include "daemon/machine.hpp"
 #include "daemon/membership.hpp"
 #include "daemon/reactor_host.hpp"
+#include "daemon/watch.hpp"
 
 namespace pharos::node {
 namespace {
@@ -51,17 +46,6 @@ using namespace std::chrono_literals;
 constexpr auto kHandshakeTime = 5s;
 constexpr auto kJoinTime = 9s;  // less than a driver waits for its daemon
 constexpr auto kKillTime = 8s;
-constexpr std::size_t kUnprovenMax = 64;
-
-/// Runs a function whenever a descriptor is ready.
-class Watch final : public net::Reactor::Watcher {
- public:
-  explicit Watch(std::function<void()> then) : then_{std::move(then)} {}
-  void on_ready(std::uint32_t) override { then_(); }
-
- private:
-  const std::function<void()> then_;
-};
 
 /// Path of the file that standard error goes to; empty if standard error is no regular file.
 std::string own_log() {
@@ -71,17 +55,6 @@ std::string own_log() {
   const auto path = std::filesystem::read_symlink("/proc/self/fd/2", error);
   return error ? "" : path.string();
 }
-
-/// Counts one connection that is in its handshake, for as long as this object lives.
-class Unproven {
- public:
-  explicit Unproven(std::size_t& count) : count_{count} { ++count_; }
-  Unproven(Unproven&&) = delete;
-  ~Unproven() { --count_; }
-
- private:
-  std::size_t& count_;
-};
 
 /// The process around head and node: keeper, run folder, listening sockets, handshakes of new connections and child
 /// processes. Everything runs on the one thread that polls the reactor.
@@ -148,12 +121,12 @@ class Daemon final {
   }
   /// Address that works on other machines and here: 0.0.0.0 is replaced by this machine's own address.
   std::string reached_at() const {
-    const std::string_view port = std::string_view{listening_at_}.substr(listening_at_.rfind(':'));
-    return listening_at_.starts_with("0.0.0.0:") ? net::own_place() + std::string{port} : listening_at_;
+    const std::string& address = front_door_.listening_at();
+    return address.starts_with("0.0.0.0:") ? net::own_place() + address.substr(address.rfind(':')) : address;
   }
   void say_head_runs() const {
     std::cout << "Pharos head, and a node with " << machine_.resources.to_string() << "\n"
-              << "listening at " << listening_at_ << "; token in " << token_file() << "\n"
+              << "listening at " << front_door_.listening_at() << "; token in " << token_file() << "\n"
               << "join with: pharos start --address " << reached_at() << " --token-file " << token_file()
               << "  (on another machine: with a copy of that file)\n";
     describe("a head");
@@ -161,13 +134,13 @@ class Daemon final {
   }
   void say_node_runs() const {
     std::cout << "Pharos node with " << machine_.resources.to_string() << "\n"
-              << "joined the head at " << options_.head << "; listening at " << listening_at_ << "\n";
+              << "joined the head at " << options_.head << "; listening at " << front_door_.listening_at() << "\n";
     describe("a node");
     say_next_commands();
   }
   /// Writes the file by which the commands find the clusters that users have started on this machine.
   void describe(const std::string& what) const {
-    std::ofstream{kept_.run_folder + "/started"} << what << ", listening at " << listening_at_ << '\n';
+    std::ofstream{kept_.run_folder + "/started"} << what << ", listening at " << front_door_.listening_at() << '\n';
   }
   void say_next_commands() const {
     const std::string place = " --address " + reached_at() + " --token-file " + token_file();
@@ -190,7 +163,8 @@ class Daemon final {
                    }));
     sigset_t watched;
     ::sigemptyset(&watched);
-    for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&watched, signal);
+    for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) ::sigaddset(&watched, signal);
+    if (!process::ignores(SIGHUP)) ::sigaddset(&watched, SIGHUP);  // under nohup a hangup ends nothing
     ::sigprocmask(SIG_BLOCK, &watched, nullptr);
     signals_ = Fd{::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK)};
     PHAROS_CHECK(signals_, errno);
@@ -259,7 +233,7 @@ class Daemon final {
   void end_to_begin_anew() {
     log(LogLevel::kWarn, "the cluster has given this node up; what it ran ends, and it joins as another one",
         {kv("node", id_)});
-    end(serves_one_driver_ ? 1 : kBeginAnew);
+    end(serves_one_driver_ ? 1 : kExitToRestartAsNewNode);
   }
 
   static async::Async<void> start_head(Daemon* self) {
@@ -274,7 +248,7 @@ class Daemon final {
 
   Node& node() { return membership_->node(); }
 
-  // ---- Listening sockets and handshakes
+  // ---- Those who connect
 
   Result<void> open_folder() {
     process::sweep_run_folders(kept_.run_folder.substr(0, kept_.run_folder.rfind('/')));
@@ -284,60 +258,24 @@ class Daemon final {
   }
 
   Result<void> listen_at(const std::string& text) {
-    PHAROS_TRY(const net::Address address, net::parse_address(text));
-    PHAROS_TRY(Fd socket, net::listen_at(address));
-    if (!address.unix_socket) {
-      PHAROS_TRY(const net::Address bound, net::bound_address(socket.get()));
-      listening_at_ = bound.to_string();
-      // 0.0.0.0 stands for every address of this machine, so it is no place where others could reach this node.
-      if (bound.place != "0.0.0.0") host_->set_place(bound.place);
-    }
-    const int number = socket.get();
-    listening_.push_back(std::move(socket));
-    reactor_.watch(number, EPOLLIN, std::make_shared<Watch>([this, number, is_unix = address.unix_socket] {
-                     accept_all(number, is_unix);
-                   }));
+    PHAROS_TRY(const net::Address bound, front_door_.listen_at(text));
+    // 0.0.0.0 stands for every address of this machine, so it is no place where others could reach this node.
+    if (!bound.unix_socket && bound.place != "0.0.0.0") host_->set_place(bound.place);
     return {};
-  }
-
-  void accept_all(int listening, bool is_unix) {
-    for (;;) {
-      Fd connection{::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
-      if (!connection) return;
-      std::size_t& unproven = is_unix ? unproven_here_ : unproven_far_;
-      if (unproven >= kUnprovenMax) continue;  // this closes the connection, and the peer may try again
-      auto counted = std::make_unique<Unproven>(unproven);
-      if (!is_unix) {
-        background_.spawn(serve_node(this, std::move(connection), std::move(counted)));
-      } else if (net::check_peer_is_this_user(connection.get())) {
-        background_.spawn(serve_driver_of_folder(this, std::move(connection), std::move(counted)));
-      }
-    }
   }
 
   net::Identity identity() const { return {net::Role::kNode, id_.value()}; }
 
-  // Drivers connect to the Unix socket, because they and their node pass descriptors to each other. Nodes connect over
-  // TCP. Zygotes and workers never connect: they inherit a socket.
-  static async::Async<Result<void>> greet(Daemon* self, int socket, net::Role expected) {
-    const auto deadline = async::Deadline::after(kHandshakeTime, self->reactor_.now());
-    net::Acceptor::KeyFor key_for = [self, expected](net::Identity peer) {
-      return peer.role == expected ? std::optional{self->token_} : std::nullopt;
-    };
-    const auto identity = co_await net::accept(&self->reactor_, socket, self->identity(), std::move(key_for), deadline);
-    if (identity) co_return {};
-    log(LogLevel::kInfo, "refused a connection", {kv("error", identity.error())});
-    co_return identity.error();
-  }
-
-  static async::Async<void> serve_driver_of_folder(Daemon* self, Fd socket, std::unique_ptr<Unproven> counted) {
-    const auto greeted = co_await greet(self, socket.get(), net::Role::kDriver);
-    counted.reset();
-    if (greeted) self->membership_->add_driver(std::move(socket));
+  void serve_node(const Introduction& introduction, Fd socket) {
+    if (introduction.purpose == Introduction::Purpose::kJoin) {
+      membership_->add_node(std::move(socket));
+    } else {
+      node().serve_far(introduction, std::move(socket));
+    }
   }
 
   static async::Async<void> serve_first_driver(Daemon* self, Fd socket) {
-    const auto greeted = co_await greet(self, socket.get(), net::Role::kDriver);
+    const auto greeted = co_await FrontDoor::greet(&self->front_door_, socket.get(), net::Role::kDriver);
     if (!greeted) {
       self->end(0);
       co_return;
@@ -348,24 +286,6 @@ class Daemon final {
     }
     const auto driver = self->node().add_driver(std::move(socket));
     self->node().when_gone(driver, [self] { self->end(0); });
-  }
-
-  static async::Async<void> serve_node(Daemon* self, Fd socket, std::unique_ptr<Unproven> counted) {
-    const auto far = net::set_up_far_socket(socket.get());
-    const auto greeted = co_await greet(self, socket.get(), net::Role::kNode);
-    counted.reset();
-    if (!far || !greeted) co_return;
-    Introduction introduction;
-    const auto deadline = async::Deadline::after(kHandshakeTime, self->reactor_.now());
-    const auto received = co_await net::receive_exactly(&self->reactor_, socket.get(),
-                                                        std::as_writable_bytes(std::span{&introduction, 1}), deadline);
-    if (!received) co_return;
-    if (introduction.leads_to_leased_worker() && !net::make_patient(socket.get())) co_return;
-    if (introduction.purpose == Introduction::Purpose::kJoin) {
-      self->membership_->add_node(std::move(socket));
-    } else {
-      self->node().serve_far(introduction, std::move(socket));
-    }
   }
 
   // ---- Joining a head elsewhere
@@ -392,11 +312,11 @@ class Daemon final {
   /// head: other nodes reach this node at the same local address as the head does.
   Result<std::string> listen_beside(int head) {
     PHAROS_TRY(const net::Address here, net::bound_address(head));
-    if (listening_at_.empty()) {
+    if (front_door_.listening_at().empty()) {
       PHAROS_TRY_VOID(listen_at(options_.listen.empty() ? here.place + ":0" : options_.listen));
     }
     host_->set_place(here.place);
-    return here.place + listening_at_.substr(listening_at_.rfind(':'));
+    return here.place + front_door_.listening_at().substr(front_door_.listening_at().rfind(':'));
   }
 
   // ---- The end
@@ -407,9 +327,11 @@ class Daemon final {
 
   void shut_down() {
     background_.cancel();
+    front_door_.close();
     if (membership_ != nullptr) membership_->close();
     if (host_ != nullptr) host_->close();
-    while (background_.size() != 0 || (host_ != nullptr && (!membership_->closed() || !host_->closed()))) {
+    while (background_.size() != 0 || !front_door_.closed() ||
+           (host_ != nullptr && (!membership_->closed() || !host_->closed()))) {
       reactor_.poll_one(async::Deadline::after(1s, reactor_.now()));
     }
     reactor_.unwatch(signals_.get());
@@ -431,12 +353,10 @@ class Daemon final {
 
   net::Reactor reactor_;
   Fd signals_;
-  std::vector<Fd> listening_;
-  std::string listening_at_;  // the TCP address, if there is one
-  // Connections in their handshake, counted apart so that strangers on the network cannot keep out drivers of this
-  // machine.
-  std::size_t unproven_here_ = 0;
-  std::size_t unproven_far_ = 0;
+  FrontDoor front_door_{reactor_, identity(), token_,
+                        FrontDoor::Guests{.driver = [this](Fd socket) { membership_->add_driver(std::move(socket)); },
+                                          .node = [this](const Introduction& introduction,
+                                                         Fd socket) { serve_node(introduction, std::move(socket)); }}};
   std::unique_ptr<ReactorHost> host_;
   std::unique_ptr<Membership> membership_;
   async::AsyncGroup background_{reactor_};

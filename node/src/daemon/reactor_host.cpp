@@ -118,8 +118,8 @@ void ReactorHost::kill_zygote(pid_t pid) {
 void ReactorHost::open_program(const wire::RegisterJob& program,
                                async::UniqueFunction<void(Result<ProgramHere> here)> done) {
   const auto here = std::make_shared<Result<ProgramHere>>(Error{ErrorCode::kCancelled, "not opened"});
-  run_aside([here, program, folder = settings_.programs_folder] { *here = node::open_program(folder, program); },
-            [here, done = std::move(done)]() mutable { done(std::move(*here)); });
+  run_blocking([here, program, folder = settings_.programs_folder] { *here = node::open_program(folder, program); },
+               [here, done = std::move(done)]() mutable { done(std::move(*here)); });
 }
 
 void ReactorHost::fetch_program(std::string address, JobId job, std::shared_ptr<ArrivingProgram> into,
@@ -207,11 +207,11 @@ Result<Fd> ReactorHost::make_spill_file(const std::string& folder) {
   return object_store::SpillFile::open_in(folder);
 }
 
-void ReactorHost::run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) {
+void ReactorHost::run_blocking(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) {
   constexpr std::size_t kThreads = 2;  // one thread can compute checksums while the other waits for the disk
   constexpr std::size_t kQueueMax = std::size_t{1} << 20;
-  if (aside_ == nullptr) aside_ = std::make_unique<async::BlockingPool>(kThreads, kQueueMax);
-  const auto submitted = aside_->submit(
+  if (blocking_ == nullptr) blocking_ = std::make_unique<async::BlockingPool>(kThreads, kQueueMax);
+  const auto submitted = blocking_->submit(
       [&reactor = reactor_, work = std::move(work), done = std::move(done)](async::BlockingPool::Turn turn) mutable {
         if (turn == async::BlockingPool::Turn::kRefused) return;
         work();
@@ -227,24 +227,24 @@ Transfers& ReactorHost::transfers() {
   return *transfers_;
 }
 
-void ReactorHost::pull(std::string address, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
-                       Pulled done) {
-  background_.spawn(pull(this, std::move(address), wish, std::move(into), std::move(done)));
+void ReactorHost::pull(std::string address, const object_store::PullRequest& request,
+                       std::shared_ptr<object_store::Chunks> into, Pulled done) {
+  background_.spawn(pull(this, std::move(address), request, std::move(into), std::move(done)));
 }
 
-async::Async<void> ReactorHost::pull(ReactorHost* self, std::string address, object_store::Wish wish,
+async::Async<void> ReactorHost::pull(ReactorHost* self, std::string address, object_store::PullRequest request,
                                      std::shared_ptr<object_store::Chunks> into, Pulled done) {
   const Introduction introduction{.purpose = Introduction::Purpose::kPull};
   auto socket = co_await connect(self, std::move(address), introduction,
                                  async::Deadline::after(kReachTime, self->reactor_.now()));
   if (socket) {
-    self->transfers().receive(*std::move(socket), wish, std::move(into), std::move(done));
+    self->transfers().receive(*std::move(socket), request, std::move(into), std::move(done));
   } else {
     done(std::move(socket).error());
   }
 }
 
-void ReactorHost::serve_pull(Fd socket, MakeOffer make) {
+void ReactorHost::serve_pull(Fd socket, MakePullAnswer make) {
   transfers().send(std::move(socket), std::move(make));
 }
 

@@ -51,10 +51,10 @@ class ReactorHost final : public Host {
 
   Result<Life> make_life(async::UniqueFunction<void()> ended) override;
   Result<Fd> make_spill_file(const std::string& folder) override;
-  void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override;
-  void pull(std::string address, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
+  void run_blocking(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override;
+  void pull(std::string address, const object_store::PullRequest& request, std::shared_ptr<object_store::Chunks> into,
             Pulled done) override;
-  void serve_pull(Fd socket, MakeOffer make) override;
+  void serve_pull(Fd socket, MakePullAnswer make) override;
   /// Breaks off all transfers to and from other nodes.
   void close();
   bool closed() const;
@@ -68,7 +68,7 @@ class ReactorHost final : public Host {
   static async::Async<void> fetch_program(ReactorHost* self, std::string address, JobId job,
                                           std::shared_ptr<ArrivingProgram> into,
                                           async::UniqueFunction<void(Result<void>)> done);
-  static async::Async<void> pull(ReactorHost* self, std::string address, object_store::Wish wish,
+  static async::Async<void> pull(ReactorHost* self, std::string address, object_store::PullRequest request,
                                  std::shared_ptr<object_store::Chunks> into, Pulled done);
   Transfers& transfers();
 
@@ -76,8 +76,8 @@ class ReactorHost final : public Host {
   const Settings settings_;
   const MachineLimits limits_;
   std::string place_;
-  std::unique_ptr<async::BlockingPool> aside_;  // null until first needed
-  std::unique_ptr<Transfers> transfers_;        // null until first needed
+  std::unique_ptr<async::BlockingPool> blocking_;  // null until first needed
+  std::unique_ptr<Transfers> transfers_;           // null until first needed
   async::AsyncGroup background_;
 };
 

@@ -216,7 +216,7 @@ bool GroupTable::restore(const wire::PlaceGroup* place, const wire::GroupPlaces*
               .unheld = {},
               .answered = true};
   std::vector<scheduler::Placement::BundlePlace> found;
-  for (const wire::Share& share : places->places) {
+  for (const wire::NodeResources& share : places->places) {
     auto allotment = allotment_of(share);
     if (!allotment) return false;
     found.push_back({share.node, *std::move(allotment)});

@@ -9,11 +9,11 @@
 namespace pharos::node::head {
 
 /// How a record says which resources of a node are given to an actor or to a bundle.
-inline wire::Share share_of(NodeId node, const scheduler::Allotment& allotment) {
+inline wire::NodeResources share_of(NodeId node, const scheduler::Allotment& allotment) {
   return {node, allotment.amounts.amounts(), to_wire(allotment.gpus)};
 }
 
-inline Result<scheduler::Allotment> allotment_of(const wire::Share& share) {
+inline Result<scheduler::Allotment> allotment_of(const wire::NodeResources& share) {
   PHAROS_TRY(scheduler::Resources amounts, scheduler::Resources::checked(share.amounts));
   return scheduler::Allotment{std::move(amounts), shares_of(share.gpus)};
 }

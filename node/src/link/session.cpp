@@ -13,23 +13,23 @@ bool Session::belongs(const wire::Message& message) {
 }
 
 void Session::resume(std::shared_ptr<net::Peer> link, std::uint64_t heard) {
-  PHAROS_CHECK(can_resume(heard), number_, heard, confirmed_, unheard_.size());
+  PHAROS_CHECK(can_resume(heard), number_, heard, confirmed_, unconfirmed_.size());
   confirm(heard);
   link_ = std::move(link);
-  for (const wire::Message& message : unheard_) link_->send(message);
+  for (const wire::Message& message : unconfirmed_) link_->send(message);
 }
 
-void Session::say(wire::Message message) {
-  if (unheard_.size() >= kUnheardMax) {
-    unheard_.pop_front();
+void Session::send(wire::Message message) {
+  if (unconfirmed_.size() >= kUnconfirmedMax) {
+    unconfirmed_.pop_front();
     ++confirmed_;
   }
-  unheard_.push_back(std::move(message));
-  if (link_ != nullptr) link_->send(unheard_.back());
+  unconfirmed_.push_back(std::move(message));
+  if (link_ != nullptr) link_->send(unconfirmed_.back());
 }
 
 void Session::confirm(std::uint64_t heard) {
-  for (; confirmed_ < heard && !unheard_.empty(); ++confirmed_) unheard_.pop_front();
+  for (; confirmed_ < heard && !unconfirmed_.empty(); ++confirmed_) unconfirmed_.pop_front();
 }
 
 }  // namespace pharos::node

@@ -17,11 +17,11 @@ namespace pharos::node {
 /// Beats, joins and the output of workers do not belong to a session: output that is on its way when a connection ends
 /// is lost.
 /// Owned by Membership; on its strand.
-/// Bound: at most kUnheardMax unconfirmed messages are kept. If the other end needs an older one, the session cannot be
-/// resumed.
+/// Bound: at most kUnconfirmedMax unconfirmed messages are kept. If the other end needs an older one, the session
+/// cannot be resumed.
 class Session {
  public:
-  static constexpr std::size_t kUnheardMax = std::size_t{1} << 18;
+  static constexpr std::size_t kUnconfirmedMax = std::size_t{1} << 18;
 
   /// `number` is the head's name for the session; 0: it has no number yet.
   explicit Session(std::uint64_t number = 0) : number_{number} {}
@@ -39,26 +39,26 @@ class Session {
   /// The connection has ended. Messages are kept from here on, and not sent.
   void pause() { link_.reset(); }
   /// Returns whether the session can go on if the other end has heard `heard` messages: the rest must still be here.
-  bool can_resume(std::uint64_t heard) const { return number_ != 0 && heard >= confirmed_ && heard <= said(); }
+  bool can_resume(std::uint64_t heard) const { return number_ != 0 && heard >= confirmed_ && heard <= sent(); }
   /// Goes on with another connection, and sends the rest again. Only if can_resume(heard).
   void resume(std::shared_ptr<net::Peer> link, std::uint64_t heard);
 
   /// Sends a message, or keeps it for the next connection.
-  void say(wire::Message message);
+  void send(wire::Message message);
   /// The other end has heard `heard` messages, which need not be kept any longer.
   void confirm(std::uint64_t heard);
   /// A message has come from the other end.
-  void note_heard() { ++heard_; }
-  std::uint64_t heard() const { return heard_; }
+  void note_received() { ++received_; }
+  std::uint64_t received() const { return received_; }
 
  private:
-  std::uint64_t said() const { return confirmed_ + unheard_.size(); }
+  std::uint64_t sent() const { return confirmed_ + unconfirmed_.size(); }
 
   std::uint64_t number_;
-  std::shared_ptr<net::Peer> link_;    // null while there is no connection
-  std::deque<wire::Message> unheard_;  // messages that are kept, oldest first
-  std::uint64_t confirmed_ = 0;        // messages before these, which are not kept
-  std::uint64_t heard_ = 0;            // messages that have come from the other end
+  std::shared_ptr<net::Peer> link_;        // null while there is no connection
+  std::deque<wire::Message> unconfirmed_;  // messages that are kept, oldest first
+  std::uint64_t confirmed_ = 0;            // messages before these, which are not kept
+  std::uint64_t received_ = 0;             // messages that have come from the other end
 };
 
 }  // namespace pharos::node

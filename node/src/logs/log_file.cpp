@@ -31,28 +31,33 @@ std::string read_part(const std::string& path, std::uint64_t from, std::uint64_t
 void LogFile::append(std::string_view text, std::uint64_t most) {
   const std::lock_guard lock{mutex_};
   const std::uint64_t half = std::max<std::uint64_t>(most / 2, 1);
-  std::string behind_gap;
+  std::string behind_notice;
+  std::size_t notice = 0;  // how many bytes at the beginning of `text` say what is missing, and are no output
   if (left_out_ != 0) {
-    behind_gap = "*** " + std::to_string(left_out_) + " bytes are missing: they could not be written to the log file\n";
-    behind_gap += text;
-    text = behind_gap;
+    behind_notice =
+        "*** " + std::to_string(left_out_) + " bytes are missing: they could not be written to the log file\n";
+    notice = behind_notice.size();
+    behind_notice += text;
+    text = behind_notice;
   }
+  const auto pass = [&](std::size_t bytes) {
+    end_ += bytes;
+    text.remove_prefix(bytes);
+    notice -= std::min(notice, bytes);
+    if (notice == 0) left_out_ = 0;
+  };
   if (text.size() > most) {  // its end is kept, and nothing that was written before it
-    end_ += text.size() - most;
-    text.remove_prefix(text.size() - most);
+    pass(text.size() - most);
     forget();
   }
   while (!text.empty()) {
     if (end_ - turned_ >= half) turn_over();
-    const std::string_view piece = text.substr(0, half - (end_ - turned_));
-    const std::size_t written = write(piece);
-    end_ += written;
-    text.remove_prefix(written);
-    if (written < piece.size()) {
-      left_out_ += text.size();
-      break;
-    }
-    left_out_ = 0;
+    const std::size_t piece = std::min<std::size_t>(text.size(), half - (end_ - turned_));
+    const std::size_t written = write(text.substr(0, piece));
+    pass(written);
+    if (written == piece) continue;
+    left_out_ += text.size() - notice;
+    break;
   }
   note_kept();
 }

@@ -12,7 +12,7 @@ namespace pharos::node {
 
 /// The output of one process, in two files: when the newer file is full it takes the place of the older one. Bytes are
 /// counted from the first one that was ever written.
-/// Owned by Logs and by its work that runs aside (shared). Any thread; append() and read() may wait for a disk. Text
+/// Owned by Logs and by its work on other threads (shared). Any thread; append() and read() may wait for a disk. Text
 /// that the disk does not take is left out, and the log says how much is missing.
 class LogFile {
  public:

@@ -8,12 +8,12 @@
 
 namespace pharos::node {
 
-Logs::Logs(RunAside run_aside, Settings settings, NodeId node, std::string role)
-    : run_aside_{std::move(run_aside)}, settings_{std::move(settings)}, node_{node}, role_{std::move(role)} {}
+Logs::Logs(RunAside run_blocking, Settings settings, NodeId node, std::string role)
+    : run_blocking_{std::move(run_blocking)}, settings_{std::move(settings)}, node_{node}, role_{std::move(role)} {}
 
 template <class Work, class Done>
 void Logs::work_at(WorkerId worker, Work work, Done done) {
-  run_aside_(std::move(work), [this, alive = std::weak_ptr{alive_}, worker, done = std::move(done)] {
+  run_blocking_(std::move(work), [this, alive = std::weak_ptr{alive_}, worker, done = std::move(done)] {
     if (alive.expired()) return;
     const auto found = logs_.find(worker);
     done(found == logs_.end() ? nullptr : &found->second);
@@ -35,9 +35,7 @@ void Logs::write(WorkerId worker, std::string_view text) {
   if (found == logs_.end()) return;
   Log& log = found->second;
   // If output comes faster than the disk takes it, its end is kept. The log on disk keeps the end, too.
-  if (log.unwritten.size() + text.size() > kUnwrittenMax) {
-    log.unwritten = "*** " + std::to_string(log.unwritten.size()) + " bytes are missing: the disk was too slow\n";
-  }
+  if (log.unwritten.size() + text.size() > kUnwrittenMax) log.left_out += std::exchange(log.unwritten, {}).size();
   log.unwritten += text;
   write_down(log);
 }
@@ -46,9 +44,12 @@ void Logs::write_down(Log& log) {
   if (log.unwritten.empty() || std::exchange(log.being_written, true)) return;
   const std::uint64_t living = std::max<std::uint64_t>(logs_.size() - ended_.size(), 1);
   const std::uint64_t share = std::min(settings_.worker_max, settings_.total_max / living);
+  std::string text = std::exchange(log.unwritten, {});
+  if (const std::uint64_t left_out = std::exchange(log.left_out, 0); left_out != 0) {
+    text.insert(0, "*** " + std::to_string(left_out) + " bytes are missing: the disk was too slow\n");
+  }
   work_at(
-      log.writer.worker,
-      [file = log.file, text = std::exchange(log.unwritten, {}), share] { file->append(text, share); },
+      log.writer.worker, [file = log.file, text = std::move(text), share] { file->append(text, share); },
       [this](Log* written) {
         if (written == nullptr) return;
         written->being_written = false;
@@ -77,7 +78,7 @@ void Logs::make_room() {
     const auto oldest = logs_.extract(ended_.front());
     ended_.pop_front();
     total_ -= oldest.mapped().bytes;
-    run_aside_([file = oldest.mapped().file] { file->remove(); }, [] {});
+    run_blocking_([file = oldest.mapped().file] { file->remove(); }, [] {});
   }
   if (total_ <= settings_.total_max || std::exchange(makes_room_, true)) return;
   const auto largest = std::max_element(logs_.begin(), logs_.end(), [](const auto& a, const auto& b) {
@@ -120,7 +121,7 @@ void Logs::read(const wire::ReadLog& asked, TakePart take) {
   const auto done = [reading] { reading->take(std::move(reading->part)); };
   const std::uint32_t most = std::min(asked.most, kPartMax);
   if (!settings_.own.empty() && asked.log == to_string(node_)) {
-    return run_aside_(
+    return run_blocking_(
         [reading, path = settings_.own, from = asked.from, most] {
           struct stat status {};
           if (::stat(path.c_str(), &status) == 0) reading->part.size = static_cast<std::uint64_t>(status.st_size);
@@ -138,7 +139,7 @@ void Logs::read(const wire::ReadLog& asked, TakePart take) {
   const Log& log = found->second;
   // If the worker writes more after this, the next question finds it: so `ended` is decided before the file is read.
   const bool ended = !log.reason.empty() && log.unwritten.empty() && !log.being_written;
-  run_aside_(
+  run_blocking_(
       [reading, file = log.file, from = asked.from, most, ended] {
         reading->part = file->read(from, most);
         reading->part.ended = ended;

@@ -26,7 +26,7 @@ namespace pharos::node {
 /// Bounds on disk: `worker_max` bytes for each worker, `total_max` for all together, kEndedMax ended workers. The logs
 /// of the workers that ended first are removed to make room. When no ended worker is left, each living worker has an
 /// equal share, and the largest log loses its older half.
-/// End: the destructor; work that runs aside finishes without it.
+/// End: the destructor; work on other threads finishes without it.
 class Logs {
  public:
   static constexpr std::size_t kUnwrittenMax = std::size_t{4} << 20;
@@ -39,9 +39,9 @@ class Logs {
     std::uint64_t worker_max = std::uint64_t{16} << 20;
     std::uint64_t total_max = std::uint64_t{512} << 20;
   };
-  /// Does the same as Host::run_aside().
+  /// Does the same as Host::run_blocking().
   using RunAside = std::function<void(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done)>;
-  Logs(RunAside run_aside, Settings settings, NodeId node, std::string role);
+  Logs(RunAside run_blocking, Settings settings, NodeId node, std::string role);
 
   struct Writer {
     WorkerId worker;
@@ -66,18 +66,20 @@ class Logs {
     pid_t pid = 0;
     std::string reason{};  // how the worker ended; empty: it lives
     std::shared_ptr<LogFile> file;
-    std::uint64_t bytes = 0;  // on disk
-    std::string unwritten{};  // text that waits until the disk has taken the text before
+    std::uint64_t bytes = 0;     // on disk
+    std::string unwritten{};     // text that waits until the disk has taken the text before
+    std::uint64_t left_out = 0;  // bytes of output before it that the disk was too slow for
     bool being_written = false;
   };
   void write_down(Log& log);
   void make_room();
   void note_bytes(Log& log);
-  /// Runs `work` aside, then `done` on the strand with the worker's log, or with nullptr if the log is gone.
+  /// Runs `work` on another thread, then `done` on the strand with the worker's log, or with nullptr if the log is
+  /// gone.
   template <class Work, class Done>
   void work_at(WorkerId worker, Work work, Done done);
 
-  const RunAside run_aside_;
+  const RunAside run_blocking_;
   const Settings settings_;
   const NodeId node_;
   const std::string role_;

@@ -12,10 +12,9 @@
 namespace pharos::node {
 
 /// One of a worker's output streams: reads the pipe, and hands over whole lines.
-/// Owned by Node::Worker; on the thread that polls the reactor. Bound: holds at most `kLineMax` bytes of a line that is
-/// not complete; a longer line is handed over in pieces. While the driver does not keep up the pipe is not read, so the
-/// worker blocks in its write.
-/// End: drain(), or the destructor, which loses what was not read.
+/// Owned by Process, for each worker; on the thread that polls the reactor. Bound: holds at most `kLineMax` bytes of a
+/// line that is not complete; a longer line is handed over in pieces. While the driver does not keep up the pipe is not
+/// read, so the worker blocks in its write. End: drain(), or the destructor, which loses what was not read.
 class WorkerOutput final : public Host::Output,
                            public net::Reactor::Watcher,
                            public std::enable_shared_from_this<WorkerOutput> {

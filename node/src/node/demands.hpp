@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include <pharos/base/result.hpp>
@@ -17,6 +18,12 @@ scheduler::Preference preference_of(const wire::Demand& demand, NodeId asked_at)
 
 std::vector<wire::GpuShare> to_wire(const std::vector<scheduler::GpuShare>& gpus);
 std::vector<scheduler::GpuShare> shares_of(const std::vector<wire::GpuShare>& gpus);
+
+/// The CPUs of these resources, rounded up.
+inline std::uint32_t whole_cpus(const scheduler::Resources& resources) {
+  return static_cast<std::uint32_t>((resources.cpus() + scheduler::Resources::kWhole - 1) /
+                                    scheduler::Resources::kWhole);
+}
 
 /// The asker of a message that is a question of a caller; nullptr for any other message.
 wire::Asker* asker_of(wire::Message& message);

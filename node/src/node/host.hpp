@@ -112,26 +112,26 @@ class Host {
   virtual Result<Fd> make_spill_file(const std::string& folder) = 0;
   /// Runs `work` on a thread where it may wait for a disk, then `done` on the node's strand. The node bounds how much
   /// it runs this way.
-  virtual void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) = 0;
+  virtual void run_blocking(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) = 0;
 
   /// The answer to another node that wants an object: the chunks, which are valid until `done` has run; or the node
   /// that is to be asked instead.
-  struct Offer {
+  struct PullAnswer {
     std::shared_ptr<object_store::Chunks> chunks{};
     NodeId instead{};
     async::UniqueFunction<void()> done{};
   };
-  using TakeOffer = async::UniqueFunction<void(Result<Offer> offer)>;
-  using MakeOffer = std::function<void(const object_store::Wish& wish, TakeOffer take)>;
+  using TakePullAnswer = async::UniqueFunction<void(Result<PullAnswer> answer)>;
+  using MakePullAnswer = std::function<void(const object_store::PullRequest& request, TakePullAnswer take)>;
   /// Takes the end of a pull: nullopt if all bytes have come, else the node that is to be asked instead.
   using Pulled = async::UniqueFunction<void(Result<std::optional<NodeId>> instead)>;
   /// Receives the missing chunks from the node at this address, on another thread; then runs `done` on the node's
   /// strand.
-  virtual void pull(std::string address, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
-                    Pulled done) = 0;
+  virtual void pull(std::string address, const object_store::PullRequest& request,
+                    std::shared_ptr<object_store::Chunks> into, Pulled done) = 0;
   /// Sends the object that the node at the other end wants, on another thread. `make` says on the node's strand what is
   /// sent.
-  virtual void serve_pull(Fd socket, MakeOffer make) = 0;
+  virtual void serve_pull(Fd socket, MakePullAnswer make) = 0;
 };
 
 }  // namespace pharos::node

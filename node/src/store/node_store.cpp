@@ -8,8 +8,8 @@
 namespace pharos::node {
 namespace {
 
-using object_store::Ledger;
 using object_store::Mapping;
+using object_store::ObjectLedger;
 using object_store::SharedFile;
 
 constexpr std::uint32_t kTables = 1024;       // processes and nodes that use the store at once
@@ -36,22 +36,22 @@ Result<std::shared_ptr<NodeStore>> NodeStore::make(ByteCount capacity) {
   const ByteCount addresses = addresses_for(capacity);
   const auto slots = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(addresses.bytes() / object_store::kSlotBytesMin, std::uint64_t{1} << 31));
-  const ByteCount ledger_bytes{Ledger::bytes_for(slots, kTables)};
+  const ByteCount ledger_bytes{ObjectLedger::bytes_for(slots, kTables)};
   PHAROS_TRY(SharedFile ledger_file, SharedFile::make("pharos-ledger", ledger_bytes));
   PHAROS_TRY(SharedFile objects, SharedFile::make("pharos-objects", addresses));
   PHAROS_TRY(Mapping ledger_memory,
              Mapping::make(ledger_file, 0, ledger_bytes.bytes(), Mapping::Access::kReadAndWrite));
   PHAROS_TRY_VOID(ledger_file.allocate(0, 4096));
-  const Ledger ledger = Ledger::format(ledger_memory.memory(), slots, kTables);
+  const ObjectLedger ledger = ObjectLedger::format(ledger_memory.memory(), slots, kTables);
   return std::make_shared<NodeStore>(NodeStore{std::move(ledger_file), std::move(ledger_memory), std::move(objects),
-                                               ledger, object_store::Lender{ledger, capacity, addresses}});
+                                               ledger, object_store::StoreBook{ledger, capacity, addresses}});
 }
 
 Result<std::uint32_t> NodeStore::open(CallerId whose) {
-  PHAROS_TRY(const std::uint32_t table, lender.open(whose));
+  PHAROS_TRY(const std::uint32_t table, book.open(whose));
   const auto stretch = ledger.stretch_of_pins(table, kPinsAtFirst);
   if (auto allocated = ledger_file.allocate(stretch.begin, stretch.bytes); !allocated) {
-    static_cast<void>(lender.process_ended(table));
+    static_cast<void>(book.process_ended(table));
     return std::move(allocated).error();
   }
   return table;
@@ -105,7 +105,7 @@ void NodePins::drop(std::uint32_t pin) {
 
 void NodePins::close() {
   // A node is neither heir nor holder of an object, so there are no unclaimed results to care for.
-  static_cast<void>(store_->lender.process_ended(table_));
+  static_cast<void>(store_->book.process_ended(table_));
   free_.clear();
   pins_ = 0;
 }

@@ -7,14 +7,15 @@
 
 #include <pharos/base/byte_count.hpp>
 #include <pharos/base/result.hpp>
-#include <pharos/object_store/lender.hpp>
 #include <pharos/object_store/shared_file.hpp>
 #include <pharos/object_store/spill_file.hpp>
+#include <pharos/object_store/store_book.hpp>
 
 namespace pharos::node {
 
-/// The memory of a node's object store, and the books of which process has what of it. Shared by StoreService, Imports,
-/// Exports and the work that they run aside. Used on the node's strand only, except for the files and the ledger.
+/// The memory of a node's object store, and the books of which process has what of it. Shared by the parts of
+/// StoreService and by the work that they run on other threads. Used on the node's strand only, except for the files
+/// and the ledger.
 struct NodeStore {
   /// Makes a store. A capacity of 0 bytes means object_store::default_capacity().
   static Result<std::shared_ptr<NodeStore>> make(ByteCount capacity);
@@ -30,8 +31,8 @@ struct NodeStore {
   object_store::SharedFile ledger_file;
   object_store::Mapping ledger_memory;
   object_store::SharedFile objects;
-  object_store::Ledger ledger;
-  object_store::Lender lender;
+  object_store::ObjectLedger ledger;
+  object_store::StoreBook book;
   std::unique_ptr<object_store::SpillFile> disk = nullptr;  ///< made when it is first needed
   std::optional<object_store::Mapping> mapped{};            ///< made by bytes() when it is first needed
 };
@@ -44,7 +45,7 @@ class NodePins {
 
   struct Pin {
     std::uint32_t number;
-    object_store::Ledger::Pinned object;
+    object_store::ObjectLedger::Pinned object;
   };
   /// Pins an object. Returns nullopt if the object has ended; kExhausted if there are too many pins.
   Result<std::optional<Pin>> take(object_store::PinKind kind, const object_store::Location& object);

@@ -16,13 +16,13 @@ namespace pharos::node {
 namespace {
 
 using namespace std::chrono_literals;
-using object_store::Wish;
+using object_store::PullRequest;
 
 constexpr std::size_t kReceivingThreads = 4;
 constexpr std::size_t kSendingThreads = 16;
 constexpr std::size_t kWaitingMax = 256;
 constexpr timeval kSilenceMax{.tv_sec = 10, .tv_usec = 0};  // time in which no byte moves
-constexpr auto kOfferTime = 60s;                            // an object may have to come from a disk
+constexpr auto kAnswerTime = 60s;                           // an object may have to come from a disk
 
 }  // namespace
 
@@ -88,14 +88,15 @@ Transfers::~Transfers() {
 
 // ---- Receiving
 
-void Transfers::receive(Fd socket, const Wish& wish, std::shared_ptr<object_store::Chunks> into, Host::Pulled done) {
+void Transfers::receive(Fd socket, const PullRequest& request, std::shared_ptr<object_store::Chunks> into,
+                        Host::Pulled done) {
   auto finish = std::make_shared<Host::Pulled>(std::move(done));
-  auto submitted =
-      receiving_.submit([this, socket = std::move(socket), wish, into, finish](async::BlockingPool::Turn turn) mutable {
+  auto submitted = receiving_.submit(
+      [this, socket = std::move(socket), request, into, finish](async::BlockingPool::Turn turn) mutable {
         if (turn == async::BlockingPool::Turn::kRefused) return;
         auto pulled = [&]() -> Result<std::optional<NodeId>> {
           SocketStream stream{*this, std::move(socket)};
-          PHAROS_TRY(const auto instead, object_store::ask_for(stream, wish, into->size()));
+          PHAROS_TRY(const auto instead, object_store::ask_for(stream, request, into->size()));
           if (!instead) PHAROS_TRY_VOID(object_store::receive_chunks(stream, *into));
           return instead;
         }();
@@ -106,8 +107,8 @@ void Transfers::receive(Fd socket, const Wish& wish, std::shared_ptr<object_stor
 
 // ---- Sending
 
-void Transfers::send(Fd socket, Host::MakeOffer make) {
-  const auto shared = std::make_shared<Host::MakeOffer>(std::move(make));
+void Transfers::send(Fd socket, Host::MakePullAnswer make) {
+  const auto shared = std::make_shared<Host::MakePullAnswer>(std::move(make));
   // If the pool does not accept the job the connection closes, and the other node tries again.
   static_cast<void>(sending_.submit([this, socket = std::move(socket), shared](async::BlockingPool::Turn turn) mutable {
     if (turn == async::BlockingPool::Turn::kRefused) return;
@@ -116,19 +117,19 @@ void Transfers::send(Fd socket, Host::MakeOffer make) {
   }));
 }
 
-void Transfers::send_on_thread(SocketStream& stream, const std::shared_ptr<Host::MakeOffer>& make) {
-  const auto wish = object_store::receive_wish(stream);
-  if (!wish) return;
-  auto offer = ask(*wish, make);
-  if (!offer) return object_store::refuse(stream, offer.error());
-  if (offer->instead) {
-    object_store::send_on(stream, offer->instead);
+void Transfers::send_on_thread(SocketStream& stream, const std::shared_ptr<Host::MakePullAnswer>& make) {
+  const auto request = object_store::receive_pull_request(stream);
+  if (!request) return;
+  auto answer = ask(*request, make);
+  if (!answer) return object_store::refuse(stream, answer.error());
+  if (answer->instead) {
+    object_store::send_on(stream, answer->instead);
   } else {
     // The receiver notices by itself if not all has come.
-    static_cast<void>(object_store::send_chunks(stream, *offer->chunks));
-    offer->chunks.reset();
+    static_cast<void>(object_store::send_chunks(stream, *answer->chunks));
+    answer->chunks.reset();
   }
-  if (offer->done) reactor_.post(std::move(offer->done));
+  if (answer->done) reactor_.post(std::move(answer->done));
 }
 
 // ---- Programs
@@ -163,32 +164,32 @@ void Transfers::send_program(Fd socket, Fd executable) {
 struct Transfers::Asked {
   std::mutex mutex;
   std::condition_variable changed;
-  std::optional<Result<Host::Offer>> offer;
+  std::optional<Result<Host::PullAnswer>> answer;
   bool given_up = false;
 };
 
-Result<Host::Offer> Transfers::ask(const Wish& wish, const std::shared_ptr<Host::MakeOffer>& make) {
+Result<Host::PullAnswer> Transfers::ask(const PullRequest& request, const std::shared_ptr<Host::MakePullAnswer>& make) {
   const auto asked = std::make_shared<Asked>();
-  reactor_.post([asked, wish, make] {
-    (*make)(wish, [asked](Result<Host::Offer> offer) {
+  reactor_.post([asked, request, make] {
+    (*make)(request, [asked](Result<Host::PullAnswer> answer) {
       const std::lock_guard lock{asked->mutex};
-      if (asked->given_up && offer && offer->done) offer->done();
-      asked->offer.emplace(std::move(offer));
+      if (asked->given_up && answer && answer->done) answer->done();
+      asked->answer.emplace(std::move(answer));
       asked->changed.notify_one();
     });
   });
   std::unique_lock lock{asked->mutex};
-  const auto until = std::chrono::steady_clock::now() + kOfferTime;
-  while (!asked->offer && std::chrono::steady_clock::now() < until) {
+  const auto until = std::chrono::steady_clock::now() + kAnswerTime;
+  while (!asked->answer && std::chrono::steady_clock::now() < until) {
     asked->changed.wait_for(lock, 100ms);
     const std::lock_guard ends{mutex_};
     if (ending_) break;
   }
-  if (!asked->offer) {
+  if (!asked->answer) {
     asked->given_up = true;
     return Error{ErrorCode::kUnavailable, "the object was not brought back to memory in time"};
   }
-  return *std::move(asked->offer);
+  return *std::move(asked->answer);
 }
 
 }  // namespace pharos::node

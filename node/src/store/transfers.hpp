@@ -26,11 +26,11 @@ class Transfers {
   ~Transfers();
 
   /// Receives the missing chunks of an object over a connection that was made for it, then runs `done`.
-  void receive(Fd socket, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
+  void receive(Fd socket, const object_store::PullRequest& request, std::shared_ptr<object_store::Chunks> into,
                Host::Pulled done);
   /// Reads from the connection which object the other node wants, asks `make` on the reactor's thread, and sends the
   /// answer.
-  void send(Fd socket, Host::MakeOffer make);
+  void send(Fd socket, Host::MakePullAnswer make);
 
   /// Receives an executable into `folder`, then runs `done`.
   void receive_program(Fd socket, std::shared_ptr<ArrivingProgram> into, std::string folder,
@@ -41,8 +41,9 @@ class Transfers {
  private:
   class SocketStream;
   struct Asked;
-  void send_on_thread(SocketStream& stream, const std::shared_ptr<Host::MakeOffer>& make);
-  Result<Host::Offer> ask(const object_store::Wish& wish, const std::shared_ptr<Host::MakeOffer>& make);
+  void send_on_thread(SocketStream& stream, const std::shared_ptr<Host::MakePullAnswer>& make);
+  Result<Host::PullAnswer> ask(const object_store::PullRequest& request,
+                               const std::shared_ptr<Host::MakePullAnswer>& make);
 
   net::Reactor& reactor_;
   std::mutex mutex_;

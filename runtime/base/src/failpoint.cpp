@@ -1,7 +1,10 @@
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <string>
 
 #include <pharos/base/failpoint.hpp>
@@ -72,12 +75,30 @@ void order_failpoint(const FailpointOrder& order) {
   detail::ordered_failpoint.store(order.at);
 }
 
-bool detail::reach(Failpoint) {
+namespace {
+
+// Adds a line to PHAROS_FAILPOINTS_REACHED, before the process may die. Nothing else needs the file, so a failure here
+// has no other effect than that tools/failpoints misses the line.
+void record(Failpoint at) {
+  const char* const path = std::getenv("PHAROS_FAILPOINTS_REACHED");
+  static std::atomic<Failpoint> last = Failpoint::kEnd;
+  if (path == nullptr || last.exchange(at) == at) return;  // a step that fails again and again is recorded once
+  const int file = ::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) return;
+  const std::string line = std::string{name_of(at)} + "\n";
+  [[maybe_unused]] const auto written = ::write(file, line.data(), line.size());
+  ::close(file);
+}
+
+}  // namespace
+
+bool detail::reach(Failpoint at) {
   std::uint32_t left = passes_left.load();
   do {
     if (left == 0) break;
   } while (!passes_left.compare_exchange_weak(left, left - 1));
   if (left != 0) return false;
+  record(at);
   switch (ordered_action) {
     case FailpointOrder::Action::kKill: ::raise(SIGKILL); break;
     case FailpointOrder::Action::kStop:

@@ -92,6 +92,10 @@ Result<Fd> new_socket(int family) {
   return socket;
 }
 
+Error cannot_connect(const std::string& where, int why) {
+  return Error::from_errno("connecting to " + where, why, "Is a cluster running there?");
+}
+
 Result<void> wait_until_connected(int socket, async::Deadline deadline, const std::string& where) {
   for (;;) {
     const Duration left = deadline.left(std::chrono::steady_clock::now());
@@ -100,12 +104,10 @@ Result<void> wait_until_connected(int socket, async::Deadline deadline, const st
     }
     pollfd waited{.fd = socket, .events = POLLOUT, .revents = 0};
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(std::min<Duration>(left, std::chrono::hours{1}));
-    if (::poll(&waited, 1, static_cast<int>(ms.count())) > 0) return {};
+    const int ready = ::poll(&waited, 1, static_cast<int>(ms.count()));
+    if (ready > 0) return {};
+    if (ready < 0 && errno != EINTR) return cannot_connect(where, errno);
   }
-}
-
-Error cannot_connect(const std::string& where, int why) {
-  return Error::from_errno("connecting to " + where, why, "Is a cluster running there?");
 }
 
 struct Connecting {

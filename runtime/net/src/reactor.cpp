@@ -17,33 +17,20 @@
 namespace pharos::net {
 namespace {
 
-// Tokens below kFirstSlotToken are the reactor's own descriptors. The other tokens are
-// (generation << 32 | slot) + kFirstSlotToken.
+// The tokens of the reactor's own descriptors.
 constexpr std::uint64_t kPostToken = 0;
 constexpr std::uint64_t kInterruptToken = 1;
 constexpr std::uint64_t kTimerToken = 2;
-constexpr std::uint64_t kFirstSlotToken = 16;
 
 constexpr Duration kSpinTime = std::chrono::microseconds{30};  // about the cost of a wake-up between two CPUs
-// After a spin that found an event, other threads stay out of the set for kHotTime, unless a callback holds the
-// spinning thread up for longer than kTakeOverTime. Threads that stay out check again after a pause, which doubles from
-// kPauseMin to kPauseMax.
-constexpr Duration kHotTime = std::chrono::milliseconds{1};
-constexpr Duration kTakeOverTime = std::chrono::microseconds{50};
+// Threads that stay out of the set while another one spins check again after a pause, which doubles from kPauseMin to
+// kPauseMax.
 constexpr Duration kPauseMin = std::chrono::microseconds{50};
 constexpr Duration kPauseMax = std::chrono::milliseconds{1};
-constexpr std::uint32_t kSpinsFailedMax = 7;  // after so many failed spins in a row, one wait of 128 spins
-
-// The address of this variable identifies the thread.
-PHAROS_THREAD_LOCAL const char this_thread = 0;
 
 // The reactor whose poll_one() runs on this thread. Work that this thread posts inside poll_one() needs no wake-up,
 // because poll_one() ends by running the strand.
 PHAROS_THREAD_LOCAL const void* polling_here = nullptr;
-
-std::uint64_t token_of(std::uint32_t generation, std::uint32_t slot) {
-  return ((std::uint64_t{generation} << 32) | slot) + kFirstSlotToken;
-}
 
 timespec to_timespec(Duration duration) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(duration);
@@ -59,79 +46,16 @@ void drain(int fd) {
 }  // namespace
 
 Reactor::Reactor()
-    : epoll_{::epoll_create1(EPOLL_CLOEXEC)},
-      post_event_{std::make_shared<const Fd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))},
+    : post_event_{std::make_shared<const Fd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))},
       interrupt_event_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
       timer_event_{::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)} {
-  PHAROS_CHECK(epoll_ && *post_event_ && interrupt_event_ && timer_event_, errno);
-  add_internal(post_event_->get(), EPOLLIN | EPOLLET, kPostToken);
-  add_internal(interrupt_event_.get(), EPOLLIN, kInterruptToken);
-  add_internal(timer_event_.get(), EPOLLIN | EPOLLET, kTimerToken);
+  PHAROS_CHECK(*post_event_ && interrupt_event_ && timer_event_, errno);
+  set_.add(post_event_->get(), EPOLLIN | EPOLLET, kPostToken);
+  set_.add(interrupt_event_.get(), EPOLLIN, kInterruptToken);
+  set_.add(timer_event_.get(), EPOLLIN | EPOLLET, kTimerToken);
 }
 
 Reactor::~Reactor() = default;
-
-void Reactor::add_internal(int fd, std::uint32_t events, std::uint64_t token) {
-  epoll_event event{.events = events, .data = {.u64 = token}};
-  PHAROS_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0, errno);
-}
-
-void Reactor::watch(int fd, std::uint32_t events, std::shared_ptr<Watcher> watcher) {
-  PHAROS_CHECK(fd >= 0, fd);
-  const std::lock_guard lock{watch_mutex_};
-  std::uint32_t slot = 0;
-  if (free_slots_.empty()) {
-    slot = static_cast<std::uint32_t>(slots_.size());
-    slots_.emplace_back();
-  } else {
-    slot = free_slots_.back();
-    free_slots_.pop_back();
-  }
-  const auto index = static_cast<std::size_t>(fd);
-  if (slot_of_fd_.size() <= index) slot_of_fd_.resize(index + 1);
-  slot_of_fd_[index] = slot;
-  slots_[slot].fd = fd;
-  slots_[slot].watcher = std::move(watcher);
-  epoll_event event{.events = events | EPOLLET | EPOLLRDHUP, .data = {.u64 = token_of(slots_[slot].generation, slot)}};
-  PHAROS_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0, errno, fd);
-}
-
-std::optional<std::uint32_t> Reactor::slot_of(int fd) const {
-  const auto index = static_cast<std::size_t>(fd);
-  if (fd < 0 || index >= slot_of_fd_.size()) return std::nullopt;
-  const std::uint32_t slot = slot_of_fd_[index];
-  return slots_[slot].fd == fd ? std::optional{slot} : std::nullopt;
-}
-
-void Reactor::change(int fd, std::uint32_t events) {
-  const std::lock_guard lock{watch_mutex_};
-  const auto found = slot_of(fd);
-  if (!found) return;  // unwatch() came first
-  const std::uint32_t slot = *found;
-  epoll_event event{.events = events | EPOLLET | EPOLLRDHUP, .data = {.u64 = token_of(slots_[slot].generation, slot)}};
-  PHAROS_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0, errno, fd);
-}
-
-void Reactor::unwatch(int fd) {
-  std::shared_ptr<Watcher> last;  // destroyed without the lock, because its destructor may call this reactor
-  const std::lock_guard lock{watch_mutex_};
-  const auto found = slot_of(fd);
-  if (!found) return;
-  const std::uint32_t slot = *found;
-  if (epoll_) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  slots_[slot].fd = -1;
-  ++slots_[slot].generation;
-  last = std::move(slots_[slot].watcher);
-  free_slots_.push_back(slot);
-}
-
-std::shared_ptr<Reactor::Watcher> Reactor::find(std::uint64_t token) {
-  const auto slot = static_cast<std::uint32_t>(token - kFirstSlotToken);
-  const auto generation = static_cast<std::uint32_t>((token - kFirstSlotToken) >> 32);
-  const std::lock_guard lock{watch_mutex_};
-  if (slot >= slots_.size() || slots_[slot].generation != generation) return nullptr;
-  return slots_[slot].watcher;
-}
 
 void Reactor::poll_one(async::Deadline deadline, Poller role) {
   if (gives_way(role)) return;
@@ -149,15 +73,15 @@ void Reactor::poll_one(async::Deadline deadline, Poller role) {
 bool Reactor::sleep(epoll_event& event, async::Deadline deadline) {
   int n = 0;
   if (deadline.is_never()) {
-    n = wait_for_events(epoll_.get(), &event, 1, -1);
+    n = wait_for_events(set_.fd(), &event, 1, -1);
   } else {
     const Duration left = deadline.left(now());
     const timespec exactly = to_timespec(left);
-    n = ::epoll_pwait2(epoll_.get(), &event, 1, &exactly, nullptr);
+    n = ::epoll_pwait2(set_.fd(), &event, 1, &exactly, nullptr);
     if (n < 0 && errno == ENOSYS) {  // valgrind does not implement this call
       const auto rounded =
           std::chrono::ceil<std::chrono::milliseconds>(std::min<Duration>(left, std::chrono::hours{1}));
-      n = wait_for_events(epoll_.get(), &event, 1, static_cast<int>(rounded.count()));
+      n = wait_for_events(set_.fd(), &event, 1, static_cast<int>(rounded.count()));
     }
   }
   PHAROS_CHECK(n >= 0 || errno == EINTR, errno);
@@ -183,11 +107,11 @@ void Reactor::handle(const epoll_event& event, Poller role) {
       break;
     }
     default:
-      if (const auto watcher = find(event.data.u64)) {
-        const bool hot = hot_thread_.load(std::memory_order_relaxed) == &this_thread;
-        if (hot) in_callback_since_.store(now(), std::memory_order_relaxed);
+      if (const auto watcher = set_.find(event.data.u64)) {
+        const bool hot = spins_.is_hot();
+        if (hot) spins_.begin_callback(now());
         watcher->on_ready(event.events);
-        if (hot) in_callback_since_.store(TimePoint::max(), std::memory_order_relaxed);
+        if (hot) spins_.end_callback();
       }
   }
   polling_here = outer;
@@ -197,11 +121,8 @@ void Reactor::handle(const epoll_event& event, Poller role) {
 // leaves poll_one() and tries again.
 bool Reactor::gives_way(Poller role) {
   thread_local Duration pause = kPauseMin;
-  if (role == Poller::kLeader || hot_thread_.load(std::memory_order_relaxed) == &this_thread) return false;
-  const TimePoint time = now();
-  const TimePoint since = in_callback_since_.load(std::memory_order_relaxed);
-  const bool held_up = since != TimePoint::max() && time - since > kTakeOverTime;
-  if (held_up || time > hot_until_.load(std::memory_order_relaxed)) {
+  if (role == Poller::kLeader || spins_.is_hot()) return false;
+  if (!spins_.keeps_others_out(now())) {
     pause = kPauseMin;
     return false;
   }
@@ -212,26 +133,18 @@ bool Reactor::gives_way(Poller role) {
 }
 
 bool Reactor::spin(epoll_event& event, Poller role, async::Deadline deadline) {
-  if (role == Poller::kBackground) return false;
-  if (const std::uint32_t skip = spins_to_skip_.load(std::memory_order_relaxed); skip != 0) {
-    spins_to_skip_.store(skip - 1, std::memory_order_relaxed);
-    return false;
-  }
-  hot_thread_.store(&this_thread, std::memory_order_relaxed);
+  if (role == Poller::kBackground || !spins_.begin()) return false;
   const TimePoint end = std::min(now() + kSpinTime, deadline.when());
   do {
-    const int n = wait_for_events(epoll_.get(), &event, 1, 0);
+    const int n = wait_for_events(set_.fd(), &event, 1, 0);
     const TimePoint time = now();
     if (n == 1) {
-      spins_failed_.store(0, std::memory_order_relaxed);
-      hot_until_.store(time + kHotTime, std::memory_order_relaxed);
+      spins_.found(time);
       return true;
     }
     if (time >= end) break;
   } while (true);
-  const std::uint32_t failed = std::min(spins_failed_.load(std::memory_order_relaxed) + 1, kSpinsFailedMax);
-  spins_failed_.store(failed, std::memory_order_relaxed);
-  spins_to_skip_.store((1U << failed) - 1, std::memory_order_relaxed);
+  spins_.found_nothing();
   return false;
 }
 
@@ -358,10 +271,7 @@ bool Reactor::run_one_of_strand() {
 }
 
 void Reactor::abandon_after_fork() {
-  for (const Slot& slot : slots_) {
-    if (slot.fd >= 0) ::close(slot.fd);
-  }
-  epoll_.reset();
+  set_.abandon_after_fork();
   post_event_.reset();
   interrupt_event_.reset();
   timer_event_.reset();

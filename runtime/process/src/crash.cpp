@@ -109,6 +109,32 @@ void on_crash(int signal, siginfo_t* about, void* context) {
   std::abort();
 }
 
+/// The stack on which the signal handlers of one thread run. It lasts until the thread ends.
+class SignalStack {
+ public:
+  SignalStack() = default;
+  SignalStack(SignalStack&&) = delete;
+  ~SignalStack() {
+    if (memory_ == MAP_FAILED) return;
+    const stack_t none{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+    ::sigaltstack(&none, nullptr);
+    ::munmap(memory_, kStackBytes);
+  }
+
+  void provide() {
+    stack_t stack{};
+    // A sanitizer may have set a signal stack already.
+    if (::sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) == 0) return;
+    memory_ = ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory_ == MAP_FAILED) return;  // only stack overflows then leave no report
+    stack = {.ss_sp = memory_, .ss_flags = 0, .ss_size = kStackBytes};
+    ::sigaltstack(&stack, nullptr);
+  }
+
+ private:
+  void* memory_ = MAP_FAILED;
+};
+
 std::string describe_signal(const CrashRecord& record) {
   const char* const name = ::sigabbrev_np(record.signal);
   std::string text = name == nullptr ? "signal " + std::to_string(record.signal) : std::string{"SIG"} + name;
@@ -174,13 +200,8 @@ void record_crashes(CrashRecord* record, RunningFunction (*running)()) {
 }
 
 void prepare_thread_for_crashes() {
-  stack_t stack{};
-  // A sanitizer may have set a signal stack already.
-  if (::sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) == 0) return;
-  void* const memory = ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return;  // only stack overflows then leave no report
-  stack = {.ss_sp = memory, .ss_flags = 0, .ss_size = kStackBytes};
-  ::sigaltstack(&stack, nullptr);
+  static thread_local SignalStack stack;
+  stack.provide();
 }
 
 void describe_crash(CrashRecord& record, const CrashReader& reader) {

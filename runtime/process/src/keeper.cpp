@@ -12,6 +12,7 @@
 #include <pharos/base/log.hpp>
 #include <pharos/process/descendants.hpp>
 #include <pharos/process/keeper.hpp>
+#include <pharos/process/limits.hpp>
 #include <pharos/process/run_folder.hpp>
 
 namespace pharos::process {
@@ -39,7 +40,8 @@ sigset_t ending_signals() {
 void on_ending_signals(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGTERM, SIGINT}) ::sigaction(signal, &action, nullptr);
+  if (!ignores(SIGHUP)) ::sigaction(SIGHUP, &action, nullptr);  // under nohup a hangup ends nothing
 }
 
 // Returns the daemon's exit status. Orphans of the run have become children of the keeper, and are reaped here too.

@@ -22,6 +22,11 @@ void offer_to_out_of_memory_killer() {
     const auto n = ::write(file.get(), "500", 3);
 }
 
+bool ignores(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 void reset_signals() {
   sigset_t none;
   ::sigemptyset(&none);

@@ -128,7 +128,6 @@ class Zygote final : public net::Peer::Owner {
       return ZygoteEnded{1};
     }
     cannot_fork_ = why_not_fork();
-    programs_own_ = open_descriptors();
     std::erase(programs_own_, static_cast<unsigned>(socket.get()));
     watch_children();
     const auto link = net::SocketLink::make(reactor_, std::move(socket), net::Descriptors::kAccepted);
@@ -347,6 +346,8 @@ class Zygote final : public net::Peer::Owner {
   Preamble preamble_;
   ZygoteProgram program_;
   std::string cannot_fork_;
+  // The descriptors that forked workers keep: those open before the zygote opens its own, in ascending order.
+  std::vector<unsigned> programs_own_ = open_descriptors();
   net::Reactor reactor_;
   Fd child_event_;
   std::shared_ptr<net::Peer> node_;
@@ -354,7 +355,6 @@ class Zygote final : public net::Peer::Owner {
   std::unordered_map<pid_t, Child> workers_;
   std::unordered_map<pid_t, Child> describers_;
   std::unordered_map<pid_t, StackReader> stack_readers_;
-  std::vector<unsigned> programs_own_;  // descriptors that forked workers keep: those open at the start, ascending
   bool ended_ = false;
 };
 

@@ -1,9 +1,11 @@
-// A program that uses the object store while tests kill processes: `store_driver FOLDER driver|worker|nobody
-// [FAILPOINT]`. The store has 64 MiB and spills to FOLDER; the folder "none" means that nothing is spilled. The program
-// works in rounds, and prints "round" after each. The order FAILPOINT is given to the program itself (`driver`) or to
-// its first actor (`worker`). The program prints "died" when an actor or a worker has died. After SIGTERM it drops all
-// objects and allocates the whole store: it prints "clean" if that works, else what is wrong.
-// Status: 0 after SIGTERM, 10 if the Runtime stopped, 11 after any other exception.
+// A program that uses the object store while tests kill processes: `store_driver FOLDER SEED
+// driver|worker|nobody|counted [FAILPOINT]`. The store has 64 MiB and spills to FOLDER; the folder "none" means that
+// nothing is spilled. The program works in rounds, and prints "round" after each; as `counted` it adds a number that
+// all random choices so far make. SEED decides the load: the sizes of objects, who makes them, who reads them and which
+// ones are dropped. The order FAILPOINT is given to the program itself (`driver`) or to its first actor (`worker`). The
+// program prints "died" when an actor or a worker has died. After SIGTERM it drops all objects and allocates the whole
+// store: it prints "clean" if that works, else what is wrong. Status: 0 after SIGTERM, 10 if the Runtime stopped, 11
+// after any other exception.
 
 #include <signal.h>
 #include <unistd.h>
@@ -86,14 +88,19 @@ class Keeper {
 
 class Load {
  public:
-  Load(pharos::Runtime& runtime, bool spills, std::string order)
-      : runtime_{runtime}, live_{spills ? 24U : 8U}, order_{std::move(order)}, actors_(2) {}
+  Load(pharos::Runtime& runtime, std::uint64_t seed, bool spills, bool counted, std::string order)
+      : runtime_{runtime},
+        live_{spills ? 24U : 8U},
+        counted_{counted},
+        order_{std::move(order)},
+        actors_(2),
+        random_{seed} {}
 
   void run() {
     while (!told_to_end) {
       try {
         run_round();
-        say("round");
+        say(counted_ ? "round " + std::to_string(choices_) : "round");
       } catch (const pharos::ActorDied&) {
         say("died");
         for (auto& actor : actors_) actor.reset();
@@ -145,30 +152,38 @@ class Load {
       fill(bytes.span(), number);
       mine_.emplace_back(std::move(bytes).seal(), number);
     }
-    auto& one = actors_[random_() % 2];
-    auto& other = actors_[random_() % 2];
+    auto& one = actors_[choose(2)];
+    auto& other = actors_[choose(2)];
     const std::uint64_t made = ++last_number_;
     mine_.emplace_back(one->call<&Keeper::make>(size(), made), made);
     expect_right(wait_for(other->call<&Keeper::put_and_read>(size(), 77U)));
     std::vector<pharos::Ref<pharos::Bytes>> refs;
     std::vector<std::uint64_t> numbers;
     for (int i = 0; i < 2; ++i) {
-      const auto& [ref, number] = mine_[random_() % mine_.size()];
+      const auto& [ref, number] = mine_[choose(mine_.size())];
       expect_right(holds(ref.get(), number) ? 0 : 1);
       expect_right(wait_for(other->call<&Keeper::check>(ref, number)));
       refs.push_back(ref);
       numbers.push_back(number);
     }
     expect_right(wait_for(one->call<&Keeper::keep>(refs, numbers)));
-    while (mine_.size() > live_) mine_.erase(mine_.begin() + static_cast<std::ptrdiff_t>(random_() % mine_.size()));
+    while (mine_.size() > live_) mine_.erase(mine_.begin() + static_cast<std::ptrdiff_t>(choose(mine_.size())));
   }
-  std::size_t size() { return 200'000 + random_() % (3 * kMiB); }
+  std::size_t size() { return 200'000 + choose(3 * kMiB); }
+  /// Returns a random number below `count`.
+  std::size_t choose(std::size_t count) {
+    const std::size_t chosen = random_() % count;
+    choices_ = choices_ * 31 + chosen;
+    return chosen;
+  }
 
   pharos::Runtime& runtime_;
   const std::size_t live_;
+  const bool counted_;
   std::string order_;  // failpoint order for the first actor
   std::vector<std::optional<pharos::Actor<Keeper>>> actors_;
-  std::mt19937_64 random_{std::random_device{}()};
+  std::mt19937_64 random_;
+  std::uint64_t choices_ = 0;
   std::uint64_t last_number_ = 100;
   std::vector<Block> mine_;
 };
@@ -178,15 +193,16 @@ class Load {
 int main(int argc, char** argv) {
   ::signal(SIGTERM, [](int) { told_to_end = true; });
   const std::string folder = argv[1];
-  const std::string who = argv[2];
-  const std::string order = argc > 3 ? argv[3] : "";
+  const std::uint64_t seed = std::stoull(argv[2]);
+  const std::string who = argv[3];
+  const std::string order = argc > 4 ? argv[4] : "";
   try {
     pharos::RuntimeOptions options;
     options.object_store = pharos::ByteCount{kStoreMiB * kMiB};
     options.spill_folder = folder;
     pharos::Runtime runtime{argc, argv, options};
     if (who == "driver") pharos::order_failpoint(pharos::parse_failpoint(order).value());
-    Load{runtime, folder != "none", who == "worker" ? order : ""}.run();
+    Load{runtime, seed, folder != "none", who == "counted", who == "worker" ? order : ""}.run();
     return 0;
   } catch (const pharos::RuntimeStopped& e) {
     say("RuntimeStopped: " + std::string{e.what()});

@@ -170,6 +170,8 @@ std::vector<FoundProcess> Census::processes() const {
     }
     if (below && pid != ::getpid()) found.push_back(process);
   }
+  // In one order each time, so that the seed of a test that chooses one chooses it again.
+  std::sort(found.begin(), found.end(), [](const auto& one, const auto& other) { return one.pid < other.pid; });
   return found;
 }
 

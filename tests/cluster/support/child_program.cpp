@@ -8,7 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
+#include <system_error>
 
 namespace pharos::cluster {
 namespace {
@@ -44,6 +48,28 @@ std::vector<std::string> environment_with(const ChildProgram::Variables& variabl
   return result;
 }
 
+constexpr std::chrono::seconds kGroupEndsWithin{5};
+
+// Returns whether the process group has a process that is no zombie. kill(-group, 0) would also find zombies, and who
+// reaps those of a group is not known here.
+bool group_lives(pid_t group) {
+  std::error_code error;
+  for (auto it = std::filesystem::directory_iterator{"/proc", error};
+       !error && it != std::filesystem::directory_iterator{}; it.increment(error)) {
+    std::string stat;
+    std::ifstream file{it->path() / "stat"};
+    std::getline(file, stat);
+    const std::size_t close = stat.rfind(')');  // "1234 (name) S 1 1234 …": state, parent, group
+    if (close == std::string::npos) continue;
+    std::istringstream rest{stat.substr(close + 1)};
+    char state = '?';
+    pid_t parent = 0;
+    pid_t its_group = 0;
+    if (rest >> state >> parent >> its_group && its_group == group && state != 'Z' && state != 'X') return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 ChildProgram::ChildProgram(const std::string& path, std::vector<std::string> arguments, const Variables& variables) {
@@ -75,6 +101,9 @@ ChildProgram::~ChildProgram() {
   if (!reaped_) {
     ::kill(-pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
+    // The others of the group are dying, too. A census that is taken next must not find them.
+    const auto until = std::chrono::steady_clock::now() + kGroupEndsWithin;
+    while (group_lives(pid_) && std::chrono::steady_clock::now() < until) ::poll(nullptr, 0, 1);
   }
   if (output_ >= 0) ::close(output_);
   if (error_ >= 0) ::close(error_);

@@ -11,8 +11,9 @@
 namespace pharos::cluster {
 
 /// A program that a test starts in a process group of its own. This object reads its standard output and standard
-/// error. The test owns the object and uses it from one thread. The destructor kills the process group, unless the
-/// program has been found to have ended.
+/// error. The test owns the object and uses it from one thread. The destructor kills the process group and waits
+/// until no process of it is left, unless the program has been found to have ended: wait() and ended() leave what a
+/// program started to the test's census.
 class ChildProgram {
  public:
   using Variables = std::vector<std::pair<std::string, std::string>>;

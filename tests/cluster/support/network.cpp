@@ -1,8 +1,12 @@
 #include "network.hpp"
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <cinttypes>
+#include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <stdexcept>
 
 namespace pharos::cluster {
@@ -23,6 +27,19 @@ std::string dropping_some(double share) {
 
 std::string port_of(int place) {
   return "v" + std::to_string(place);
+}
+
+/// Reads the line of `tc -s`: "Sent 1234 bytes 12 pkt (dropped 3, overlimits 4 requeues 0)".
+Network::Count count_in(const std::string& statistics) {
+  Network::Count count;
+  const std::size_t begin = statistics.find("Sent ");
+  if (begin == std::string::npos ||
+      std::sscanf(statistics.c_str() + begin,
+                  "Sent %*u bytes %" SCNu64 " pkt (dropped %" SCNu64 ", overlimits %" SCNu64, &count.sent,
+                  &count.dropped, &count.delayed) != 3) {
+    throw std::runtime_error{"tc has counted nothing: " + statistics};
+  }
+  return count;
 }
 
 }  // namespace
@@ -61,10 +78,11 @@ std::unique_ptr<ChildProgram> Network::new_namespace(const std::string& commands
   return holder;
 }
 
-void Network::run_outside(const std::string& commands) const {
+std::string Network::run_outside(const std::string& commands) const {
   ChildProgram shell{"/usr/bin/nsenter", {"-t", std::to_string(outside_->pid()), "-n", "/bin/sh", "-c", commands}};
   const auto end = shell.wait();
   if (end.status != 0) throw std::runtime_error{commands + ": " + end.error};
+  return end.output;
 }
 
 std::unique_ptr<ChildProgram> Network::start(int place, const std::string& program, std::vector<std::string> arguments,
@@ -100,6 +118,38 @@ void Network::bound(int place, const std::string& rate) const {
   run_outside("tc qdisc add dev " + port_of(place) + queue);
   run_outside("nsenter -t " + std::to_string(places_.at(static_cast<std::size_t>(place - 1))->pid()) +
               " -n tc qdisc add dev eth0" + queue);
+}
+
+Network::Count Network::count_lost() const {
+  Count all;
+  for (int place = 1; place <= places(); ++place) {
+    const Count its = count_in(run_outside("tc -s qdisc show dev " + port_of(place) + " clsact"));
+    all.sent += its.sent;
+    all.dropped += its.dropped;
+  }
+  return all;
+}
+
+Network::Count Network::count_bound(int place) const {
+  return count_in(run_outside("tc -s qdisc show dev " + port_of(place) + " root"));
+}
+
+Network::Carried Network::count_carried() const {
+  Carried all;
+  std::chrono::milliseconds times{};
+  for (const auto& wire : wires_) {
+    wire->kill(SIGUSR1);
+    std::istringstream numbers{wire->next_line()};
+    std::uint64_t packets = 0;
+    std::uint64_t overtaken = 0;
+    std::uint64_t milliseconds = 0;
+    if (!(numbers >> packets >> overtaken >> milliseconds)) throw std::runtime_error{"a wire does not count"};
+    all.packets += packets;
+    all.overtaken += overtaken;
+    times += std::chrono::milliseconds{milliseconds};
+  }
+  if (all.packets != 0) all.mean = times / all.packets;
+  return all;
 }
 
 void Network::heal() const {

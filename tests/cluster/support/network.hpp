@@ -48,9 +48,29 @@ class Network {
   /// Limits the rate of the packets to a place and from it. The rate is in the notation of tc, like "1mbit".
   void bound(int place, const std::string& rate) const;
 
+  /// What the kernel has counted at the bridge's ports. Proves that a fault is active, and that packets met it.
+  struct Count {
+    std::uint64_t sent = 0;     ///< packets that came to the fault's place
+    std::uint64_t dropped = 0;  ///< packets that the fault has dropped
+    std::uint64_t delayed = 0;  ///< how often the rate's limit held a packet up
+  };
+  /// The packets that came from all places, and of them those that lose() and the cuts have dropped.
+  Count count_lost() const;
+  /// The packets to a place whose rate is bound().
+  Count count_bound(int place) const;
+  /// The packets that the slow wires have carried, and those among them that a later packet has overtaken.
+  struct Carried {
+    std::uint64_t packets = 0;
+    std::uint64_t overtaken = 0;
+    std::chrono::milliseconds mean{};  ///< mean time on one wire
+  };
+  /// Asks the wires of a network with a Delay.
+  Carried count_carried() const;
+
  private:
   static std::unique_ptr<ChildProgram> new_namespace(const std::string& commands);
-  void run_outside(const std::string& commands) const;
+  /// Returns what the commands print.
+  std::string run_outside(const std::string& commands) const;
 
   std::unique_ptr<ChildProgram> outside_;  // holds the namespace of the bridge
   std::vector<std::unique_ptr<ChildProgram>> places_;

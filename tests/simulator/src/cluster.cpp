@@ -26,6 +26,7 @@ using namespace std::chrono_literals;
 constexpr Duration kFlushDelayMax = 200us;
 constexpr auto kStartTime = 60s;
 constexpr auto kStopTime = 10s;
+constexpr auto kAnswerTime = 60s;  // longer than any fault lasts
 constexpr Duration kToGoOn = 5ms;  // time in which a process that was stopped continues and ends
 
 }  // namespace
@@ -37,7 +38,7 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
   DriverProgram(Process& process, Fd node)
       : process_{process},
         caller_{detail::Caller::make(process.platform(), actors::FlushQueue::make(*process.platform(), kFlushDelayMax),
-                                     actors::CallLink::Side::kProgram)} {
+                                     actors::OutgoingCalls::Side::kProgram)} {
     const auto link = process.network().open(std::move(node), process);
     node_ = net::Peer::make(process.executor(), link, *this);
     link->start(node_);
@@ -54,6 +55,10 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
   }
 
   void ask(wire::Message question) { background_.spawn(ask(this, std::move(question))); }
+  /// Asks this question, and tells `unanswered` if there is neither an answer nor an error.
+  void ask_as_people_do(wire::Message question, std::function<void(const std::string&)> unanswered) {
+    background_.spawn(ask_as_people_do(this, std::move(question), std::move(unanswered)));
+  }
 
   void end() override {
     background_.cancel();
@@ -75,7 +80,7 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
 
   void stop() {
     stopping_ = true;
-    caller_->finish_telling_node();
+    caller_->line().finish_telling();
     caller_->close();
     async::block_on(process_.executor(), stop_job(this));
   }
@@ -92,8 +97,22 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
         co_await self->node_->request(std::move(question), std::vector<Fd>{}, deadline);
   }
 
-  void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {
+  static async::Async<void> ask_as_people_do(DriverProgram* self, wire::Message question,
+                                             std::function<void(const std::string&)> unanswered) {
+    const std::string name{wire::name_of(question)};
+    const auto deadline = async::Deadline::after(kAnswerTime, self->process_.executor());
+    const auto answer = co_await self->node_->request(std::move(question), std::vector<Fd>{}, deadline);
+    if (!answer && answer.error().code() == ErrorCode::kDeadlineExceeded && self->process_.alive()) {
+      unanswered("nobody has answered a " + name + " of " + self->process_.name() + '\n');
+    }
+  }
+
+  void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t> request) override {
     if (std::holds_alternative<wire::Output>(parcel.message)) node_->send(wire::Done{});
+    if (std::holds_alternative<wire::Explain>(parcel.message) && request) {
+      return caller_->explain(
+          {}, [node = node_, number = *request](auto explained) { node->respond(number, std::move(explained)); });
+    }
     caller_->on_node_message(parcel.message);
   }
   void on_peer_closed(net::Peer&, const Error& why) override {
@@ -169,20 +188,21 @@ bool Cluster::explain_waits(Duration patience) {
   async::Executor& executor = Process::current()->executor();
   async::Completion<void> explained;
   executor.post([caller = Process::current()->program()->caller(), explained] {
-    caller->explain_waits([explained](const std::string&) mutable { explained.complete(); });
+    caller->pending_results().explain([explained](const std::string&) mutable { explained.complete(); });
   });
   return async::block_on(executor, explained.wait(async::Deadline::after(patience, executor))).ok();
 }
 
 std::string Cluster::what_drivers_wait_for() {
-  std::string all;
+  // Shared with the questions, because a driver may answer after this function has returned.
+  const auto all = std::make_shared<std::string>();
   for (Process* const driver : drivers()) {
-    driver->soon([&all, driver] {
-      driver->program()->caller()->explain_waits([&all](const std::string& text) { all += text; });
+    driver->soon([all, driver] {
+      driver->program()->caller()->pending_results().explain([all](const std::string& text) { *all += text; });
     });
   }
   run_for(3s);
-  return all;
+  return *all;
 }
 
 void Cluster::crash() {
@@ -193,7 +213,7 @@ void Cluster::crash() {
 
 void Cluster::step_done() {
   network_.look_after_unopened();
-  wrong_ = look_at_disk() + look_at_nodes();
+  wrong_ = unanswered_ + look_at_disk() + look_at_nodes();
   if (look_) wrong_ += look_();
   if (!wrong_.empty()) wrong_ += "at step " + std::to_string(world_.steps()) + '\n';
 }
@@ -265,6 +285,28 @@ void Cluster::drain(std::size_t place, Duration limit) {
   const wire::DrainNode question{node, static_cast<std::uint32_t>(milliseconds)};
   alive.front()->soon(
       [driver = alive.front(), question] { static_cast<DriverProgram*>(driver->program())->ask(question); });
+}
+
+void Cluster::ask_as_people_do() {
+  const auto alive = drivers();
+  if (alive.empty()) return;
+  std::vector<wire::Message> questions;
+  questions.emplace_back(wire::ListRows{.table = "actors", .filters = {}, .limit = 100});
+  for (std::size_t place = 0; place < nodes_; ++place) {
+    const NodeId node = host(place).node_id();
+    for (const char* const table : {"stacks", "logs"}) {
+      questions.emplace_back(wire::ListRows{.table = table, .filters = {}, .limit = 100, .number = 0, .node = node});
+    }
+    questions.emplace_back(wire::ReadLog{.node = node, .log = to_string(node), .from = 0, .most = 100});
+  }
+  Process* const driver = alive.front();
+  driver->soon([this, driver, questions = std::move(questions)] {
+    for (const wire::Message& each : questions) {
+      static_cast<DriverProgram*>(driver->program())->ask_as_people_do(each, [this](const std::string& which) {
+        unanswered_ += which;
+      });
+    }
+  });
 }
 
 void Cluster::end_a_node() {

@@ -68,6 +68,10 @@ class Cluster final {
   const std::string& wrong() const { return wrong_; }
   /// Lets a driver that is alive ask the head to drain this node. Does nothing if there is no such driver.
   void drain(std::size_t place, Duration limit);
+  /// Lets a driver that is alive ask what people ask by `pharos list`, `pharos stack` and `pharos logs`: the actors of
+  /// the head, and what processes each node has, what they do, and what they have written. A question that gets neither
+  /// an answer nor an error is a violation.
+  void ask_as_people_do();
   /// Lets a random driver end the node that serves it, or the whole cluster if that is the head's node.
   void end_a_node();
   /// For this time, messages from the node at `place` to the head, from the head to that node, or both are delayed.
@@ -118,6 +122,7 @@ class Cluster final {
   std::uint64_t looked_at_runs_ = 0;      // sum of Process::runs() of all nodes at the last look
   std::optional<TimePoint> twice_since_;  // since when an exclusive actor has had two incarnations that run
   std::function<std::string()> look_;
+  std::string unanswered_;  // the questions of ask_as_people_do() that nobody has answered in time
   std::string wrong_;
 };
 

@@ -109,7 +109,8 @@ class SimulatedHost::NodeProgram final : public Program {
             .address = {},
             .head_address = host.settings_.head == nullptr ? "" : host.settings_.head->address(),
             .machine = machine,
-            .object_store = {.node = id, .capacity = kStoreBytes, .spill_folder = "memory"}};
+            .object_store = {.node = id, .capacity = kStoreBytes, .spill_folder = "memory"},
+            .logs = {.folder = {}, .own = "/dev/null"}};
   }
 
   static async::Async<Result<void>> join(NodeProgram* self) {
@@ -273,7 +274,7 @@ void SimulatedHost::open_program(const wire::RegisterJob& program,
   auto here = [folder = program.folder, done = std::move(done)]() mutable {
     done(node::ProgramHere{Fd{}, std::move(folder)});
   };
-  run_aside([] {}, std::move(here));
+  run_blocking([] {}, std::move(here));
 }
 
 Result<node::Host::Life> SimulatedHost::make_life(async::UniqueFunction<void()> ended) {
@@ -290,7 +291,7 @@ Result<Fd> SimulatedHost::make_spill_file(const std::string& folder) {
   return file;
 }
 
-void SimulatedHost::run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) {
+void SimulatedHost::run_blocking(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) {
   const Duration later = kernel_.world().lots().between(kDiskMin, kDiskMax);
   process_.at(process_.now() + later, [work = std::move(work), done = std::move(done)]() mutable {
     work();
@@ -304,10 +305,10 @@ class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
   Transfer(SimulatedHost& to, SimulatedHost& from, std::shared_ptr<object_store::Chunks> into, Pulled done)
       : to_{to}, from_{from}, into_{std::move(into)}, done_{std::move(done)} {}
 
-  void begin(const object_store::Wish& wish) {
-    from_.process_.at(to_.process_.now() + lots().between(kGreetMin, kGreetMax), [self = shared_from_this(), wish] {
-      self->from_.program_->membership().node().offer(
-          wish, [self](Result<Offer> offer) { self->on_offer(std::move(offer)); });
+  void begin(const object_store::PullRequest& request) {
+    from_.process_.at(to_.process_.now() + lots().between(kGreetMin, kGreetMax), [self = shared_from_this(), request] {
+      self->from_.program_->membership().node().answer_pull(
+          request, [self](Result<PullAnswer> offer) { self->on_offer(std::move(offer)); });
     });
     look_after_sender();
   }
@@ -315,7 +316,7 @@ class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
  private:
   Lots& lots() { return to_.kernel_.world().lots(); }
 
-  void on_offer(Result<Offer> offer) {
+  void on_offer(Result<PullAnswer> offer) {
     if (!offer) return end(offer.error());
     if (offer->instead) return end(std::optional{offer->instead});
     offer_ = *std::move(offer);
@@ -362,13 +363,13 @@ class SimulatedHost::Transfer : public std::enable_shared_from_this<Transfer> {
   SimulatedHost& from_;
   const std::shared_ptr<object_store::Chunks> into_;
   Pulled done_;
-  Offer offer_;
+  PullAnswer offer_;
   std::size_t at_ = 0;
   bool ended_ = false;
   const TimePoint until_ = to_.process_.now() + kStreamTime;
 };
 
-void SimulatedHost::pull(std::string address, const object_store::Wish& wish,
+void SimulatedHost::pull(std::string address, const object_store::PullRequest& request,
                          std::shared_ptr<object_store::Chunks> into, Pulled done) {
   SimulatedHost* const from = find_(address);
   if (network_.cut_off_until(this->address(), address) > process_.now()) {
@@ -383,7 +384,7 @@ void SimulatedHost::pull(std::string address, const object_store::Wish& wish,
     });
     return;
   }
-  std::make_shared<Transfer>(*this, *from, std::move(into), std::move(done))->begin(wish);
+  std::make_shared<Transfer>(*this, *from, std::move(into), std::move(done))->begin(request);
 }
 
 Result<node::Host::OutputPipe> SimulatedHost::make_output(Output::Ready, Output::Sink) {

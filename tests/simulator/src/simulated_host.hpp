@@ -77,10 +77,10 @@ class SimulatedHost final : public node::Host {
 
   Result<Life> make_life(async::UniqueFunction<void()> ended) override;
   Result<Fd> make_spill_file(const std::string& folder) override;
-  void run_aside(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override;
-  void pull(std::string address, const object_store::Wish& wish, std::shared_ptr<object_store::Chunks> into,
+  void run_blocking(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) override;
+  void pull(std::string address, const object_store::PullRequest& request, std::shared_ptr<object_store::Chunks> into,
             Pulled done) override;
-  void serve_pull(Fd, MakeOffer) override {}
+  void serve_pull(Fd, MakePullAnswer) override {}
 
  private:
   class NodeProgram;

@@ -17,7 +17,7 @@ constexpr Duration kSilenceMax = std::chrono::seconds{8};
 }  // namespace
 
 WorkerProgram::WorkerProgram(Process& process, WorkerId worker, Fd node)
-    : process_{process}, calls_{process.platform()} {
+    : process_{process}, server_{process.platform()} {
   const auto link = process.network().open(std::move(node), process);
   node_ = net::Peer::make(process.executor(), link, *this);
   link->start(node_);
@@ -26,19 +26,24 @@ WorkerProgram::WorkerProgram(Process& process, WorkerId worker, Fd node)
 
 void WorkerProgram::end() {
   node_->close();
-  calls_.caller()->large_values().abandon();
-  calls_.caller()->end();
-  calls_.stop();
-  calls_.end_suspended();
+  server_.caller()->large_values().abandon();
+  server_.caller()->end();
+  server_.stop();
+  server_.end_suspended();
 }
 
 void WorkerProgram::on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t> request) {
   if (std::holds_alternative<wire::Inspect>(parcel.message) && request) {
-    node_->respond(*request, calls_.inspect());
+    node_->respond(*request, server_.workplace().inspect());
     return;
   }
+  if (std::holds_alternative<wire::Explain>(parcel.message) && request) {
+    return calls_.caller()->explain(
+        calls_.inspect().workers.front(),
+        [node = node_, number = *request](auto explained) { node->respond(number, std::move(explained)); });
+  }
   if (std::holds_alternative<wire::EndWorker>(parcel.message)) {
-    calls_.stop();
+    server_.stop();
     return process_.exit();
   }
   if (const auto* const beat = std::get_if<wire::Beat>(&parcel.message)) {
@@ -50,7 +55,7 @@ void WorkerProgram::on_message(net::Peer&, net::Parcel parcel, std::optional<std
     if (process_.ending()) return;
     incarnation_ = Incarnation{made->actor, made->incarnation, made->exclusive};
   }
-  calls_.on_node_message(node_, std::move(parcel));
+  server_.on_node_message(node_, std::move(parcel));
   if (request) node_->respond(*request, wire::Done{});
 }
 

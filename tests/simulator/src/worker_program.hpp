@@ -7,7 +7,7 @@
 #include <pharos/net/peer.hpp>
 
 #include "process.hpp"
-#include "worker/calls.hpp"
+#include "worker/call_server.hpp"
 
 namespace pharos::simulator {
 
@@ -17,7 +17,7 @@ class WorkerProgram final : public Program, public net::Peer::Owner {
   WorkerProgram(Process& process, WorkerId worker, Fd node);
 
   void end() override;
-  std::shared_ptr<detail::Caller> caller() override { return calls_.caller(); }
+  std::shared_ptr<detail::Caller> caller() override { return server_.caller(); }
   struct Incarnation {
     ActorId actor;
     std::uint32_t number;
@@ -32,7 +32,7 @@ class WorkerProgram final : public Program, public net::Peer::Owner {
   void watch_head();
 
   Process& process_;
-  actors::Calls calls_;
+  actors::CallServer server_;
   std::shared_ptr<net::Peer> node_;
   TimePoint last_beat_;
   std::optional<Incarnation> incarnation_;

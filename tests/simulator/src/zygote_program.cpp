@@ -31,7 +31,12 @@ ZygoteProgram::ZygoteProgram(Process& process, Kernel& kernel, Fd node, const wi
 }
 
 // A zygote forks one worker after the other, so each fork begins after the last one.
-void ZygoteProgram::on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) {
+void ZygoteProgram::on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t> request) {
+  if (std::holds_alternative<wire::ReadStacks>(parcel.message) && request) {
+    process_.at(process_.now() + kernel_.world().lots().between(kDescribeMin, kDescribeMax),
+                [node = node_, number = *request] { node->respond(number, wire::Stacks{"a stack\n"}); });
+    return;
+  }
   const auto* const fork = std::get_if<wire::ForkWorker>(&parcel.message);
   if (fork == nullptr) return;
   last_fork_ = std::max(last_fork_, process_.now()) + kernel_.world().lots().between(kForkMin, kForkMax);

@@ -15,18 +15,18 @@ namespace pharos {
 namespace detail {
 
 /// The arguments of one call before it is sent: their bytes, and in the context the handles and Refs that they hold.
-/// Each Ref leaves a hole (Hole) in the bytes. The holes are filled when all results are ready, which may be at once.
-/// One thread.
+/// Each Ref leaves a Placeholder in the bytes. The placeholders are filled when all results are ready, which may be at
+/// once. One thread.
 struct Arguments {
   Encoder bytes;
   CodecContext context;
 
   Arguments() {
-    context.fills_holes = true;
+    context.keeps_placeholders = true;
     bytes.set_context(&context);
   }
   Arguments(Arguments&&) = delete;
-  const std::vector<Hole>& holes() const { return context.holes; }
+  const std::vector<Placeholder>& placeholders() const { return context.placeholders; }
   void clear() {
     bytes.clear();
     let_go();
@@ -93,12 +93,13 @@ void encode_as(const Argument& argument, Arguments& to) {
   if constexpr (std::is_same_v<Target, Argument>) {
     Codec<Target>::encode(argument, to.bytes);
   } else if constexpr (kSameBytes<typename Argument::Value, Target>) {
-    to.context.holes.push_back({.what = Hole::kResult, .offset = to.bytes.size(), .cell = argument.cell()});
+    to.context.placeholders.push_back(
+        {.what = Placeholder::kResult, .offset = to.bytes.size(), .cell = argument.cell()});
   } else if constexpr (std::is_constructible_v<Target, typename Argument::Value>) {
-    to.context.holes.push_back({.what = Hole::kConverted,
-                                .offset = to.bytes.size(),
-                                .cell = argument.cell(),
-                                .convert = &convert_result<typename Argument::Value, Target>});
+    to.context.placeholders.push_back({.what = Placeholder::kConverted,
+                                       .offset = to.bytes.size(),
+                                       .cell = argument.cell(),
+                                       .convert = &convert_result<typename Argument::Value, Target>});
   }
 }
 

@@ -22,7 +22,7 @@ class ActorHandle;
 using ActorHandles = std::vector<std::shared_ptr<ActorHandle>>;
 
 /// A place among encoded bytes where a Ref's result, or bytes from the object store, must be inserted later.
-struct Hole {
+struct Placeholder {
   enum What : std::uint8_t {
     kOutcome,    ///< a Ref inside of a value: the result of another call, or its error
     kResult,     ///< a Ref that is an argument: the result of another call
@@ -38,7 +38,7 @@ struct Hole {
   std::size_t begin = 0;  ///< where the bytes begin in `object`
   std::size_t size = 0;
 
-  /// Returns whether the hole can be filled now.
+  /// Returns whether the placeholder can be filled now.
   bool there() const { return what == kObject || cell.ready(); }
 };
 
@@ -50,16 +50,16 @@ struct Hole {
 /// Owned by whoever owns the Encoder or Decoder; one thread.
 class CodecContext {
  public:
-  detail::ActorHandles actors;                  ///< actors whose handles were encoded, which the receiver will hold
-  std::vector<detail::Hole> holes;              ///< places where something must be inserted, by offset
-  bool fills_holes = false;                     ///< true if a Ref leaves a hole even when its result is ready
-  const detail::CellHandle* decodes = nullptr;  ///< the result that is being decoded; null while encoding
+  detail::ActorHandles actors;                    ///< actors whose handles were encoded, which the receiver will hold
+  std::vector<detail::Placeholder> placeholders;  ///< places where something must be inserted, by offset
+  bool keeps_placeholders = false;                ///< true if a Ref leaves a placeholder even when its result is ready
+  const detail::CellHandle* decodes = nullptr;    ///< the result that is being decoded; null while encoding
 
   void clear() {
     if (!actors.empty()) [[unlikely]]
       actors.clear();
-    if (!holes.empty()) [[unlikely]]
-      holes.clear();
+    if (!placeholders.empty()) [[unlikely]]
+      placeholders.clear();
   }
 };
 
@@ -97,7 +97,7 @@ bool encode_ready(const T& value, Encoder& to) {
   do {
     if (CodecContext* const context = to.context()) context->clear();
     Codec<T>::encode(value, to);
-    if (to.context() != nullptr && !to.context()->holes.empty()) [[unlikely]]
+    if (to.context() != nullptr && !to.context()->placeholders.empty()) [[unlikely]]
       return false;
   } while (to.again());
   return true;

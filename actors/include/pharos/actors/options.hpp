@@ -5,10 +5,14 @@
 #include <string>
 #include <vector>
 
+#include <pharos/actors/placement_group.hpp>
 #include <pharos/actors/thrown.hpp>
 #include <pharos/async/deadline.hpp>
 #include <pharos/base/byte_count.hpp>
 #include <pharos/base/id.hpp>
+
+// TaskOptions, ActorOptions and Bundle each have the fields for resources. They do not inherit them from one struct: a
+// designated initialiser cannot name a field of a base, and `{.gpus = 1}` is what programs write.
 
 namespace pharos {
 
@@ -50,6 +54,65 @@ struct TaskOptions {
   /// When the task throws an exception of one of these types, the same worker runs it again:
   /// `.retry_on = pharos::types<Flaky>`.
   ExceptionTypes retry_on{};
+};
+
+/// How an actor is made: `runtime.spawn<T>({.name = "counter", .cpus = 1}, arguments…)`.
+///
+/// The actor holds its resources (`cpus`, `gpus`, `memory`, `resources`) as long as its process lives. Until a node has
+/// them free, the actor has no process, and its calls wait. Actors that wait get resources in the order in which they
+/// asked, and a later actor may take what the earlier ones cannot use. If no node could ever have the resources, the
+/// calls throw InvalidArgument. When the process dies and the actor restarts, it asks for the resources again.
+struct ActorOptions {
+  /// The actor's name in messages and logs, by which Runtime::actor() finds it. A namespace has at most one living
+  /// actor of a name; the calls of a second one throw AlreadyExists. At most 256 bytes. If empty, messages use the name
+  /// of the type, and the actor cannot be found.
+  std::string name{};
+  /// The namespace of the name. If empty, only this program finds the actor.
+  std::string name_space{};
+  /// If true and an actor of this name exists, spawn() returns a handle of that actor and makes no new one. spawn()
+  /// then waits for the answer of the node. If the existing actor is of another type, the calls throw InvalidArgument.
+  bool get_if_exists = false;
+  /// CPUs that the actor holds.
+  double cpus = 0;
+  /// A share of one GPU (0.5), or a whole number of GPUs. The process sees only these GPUs, in CUDA_VISIBLE_DEVICES;
+  /// with 0 it sees none.
+  double gpus = 0;
+  /// The most memory that the actor is expected to use, as in TaskOptions::memory.
+  ByteCount memory{};
+  /// Other resources, which nodes declare in PHAROS_RESOURCES: {{"fast_disk", 1}}.
+  std::map<std::string, double> resources{};
+  /// Rules that the labels of the node (PHAROS_LABELS) must satisfy: {{"zone", "in(a, b)"}, {"disk", "!ssd"}}.
+  std::map<std::string, std::string> labels{};
+  /// The only node on which the actor may run. If that node is gone, the calls throw InvalidArgument.
+  NodeId node{};
+  /// The preferred node, which the actor gets if that node has room: for example because its data is there.
+  NodeId near{};
+  /// If true, the actor goes to the node of which the least is in use. If false, nodes are filled up to one half, one
+  /// after the other, beginning with the node of the caller, before any of them gets more. In both cases nodes with
+  /// GPUs are used last, unless GPUs are asked for.
+  bool spread = false;
+  /// The actor takes its resources from this group: from bundle number `bundle`, or from any bundle if that is
+  /// negative. `labels`, `node`, `near` and `spread` are then ignored.
+  PlacementGroup group{};
+  std::int32_t bundle = -1;
+  /// How often a new process takes over when the actor's process dies; negative for always. The new process constructs
+  /// the object again, from the same arguments. Restarts that follow each other closely wait: 100 ms at first, then
+  /// longer each time, up to 10 s.
+  std::int32_t max_restarts = 0;
+  /// How often a call that was under way when the process died is sent to the next process. It may then run more
+  /// than once.
+  std::int32_t max_task_retries = 0;
+  /// If true, the actor lives without handles and after the end of its program, until it is killed or stopped, or the
+  /// cluster ends. Other programs of the same build find it by its namespace and name.
+  bool detached = false;
+  /// If true, two processes of this actor never run at once, wherever the network is cut: a process that has heard
+  /// nothing from the head for 8 s ends itself, before the head may start another one elsewhere. So the actor does not
+  /// outlive a head that is away for longer.
+  bool exclusive = false;
+  /// If true, the actor is stopped, as by Actor::stop(), when its node drains (`pharos drain`). If false, the node
+  /// waits until the actor ends by itself, or until the time limit of the drain. An actor that may be restarted leaves
+  /// the node in both cases.
+  bool leave_on_drain = false;
 };
 
 /// How one call of an actor is made: `actor.call<&T::m>({.deadline = …}, arguments…)`.

@@ -15,9 +15,9 @@
 #include <pharos/actors/options.hpp>
 #include <pharos/actors/placement_group.hpp>
 #include <pharos/actors/ref.hpp>
+#include <pharos/actors/runtime_options.hpp>
 #include <pharos/actors/worker_output.hpp>
 #include <pharos/actors/writable.hpp>
-#include <pharos/base/byte_count.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/base/id.hpp>
 
@@ -26,92 +26,6 @@ namespace pharos {
 template <class T>
 class ActorGroup;
 struct ActorGroupOptions;
-
-/// How a program's Runtime joins a cluster, or starts one of its own. A Runtime in a worker ignores all options.
-struct RuntimeOptions {
-  /// The cluster to join: the socket of a node on this machine ("unix:/path/node.sock"), or the address of a head
-  /// ("HOST:PORT"), to which the Runtime adds a node of its own. If empty, PHAROS_ADDRESS is used. If that is not set
-  /// either, the Runtime starts a cluster for this program alone, which ends with the Runtime.
-  std::string address{};
-  /// The file with the cluster's token: 32 bytes, mode 0600. If empty, PHAROS_TOKEN_FILE is used, else the file "token"
-  /// in the folder of the node's socket. A cluster of the program's own needs none.
-  std::string token_file{};
-  /// Address at which the program's own cluster listens besides its Unix socket: "127.0.0.1:7000". Empty for none.
-  std::string listen{};
-  /// Memory that large values may take at once in the program's own cluster. 0 for half of the memory that the machine
-  /// has or the cgroup allows.
-  ByteCount object_store{};
-  /// A folder on a disk: the program's own cluster moves large values there when memory becomes short, and brings them
-  /// back when they are read. If empty, PHAROS_SPILL_FOLDER is used, else /var/tmp. With "none" nothing is moved, and a
-  /// full store is an error (Exhausted).
-  std::string spill_folder{};
-  /// CPUs that tasks and actors may use at once in the program's own cluster. 0 for as many as PHAROS_RESOURCES says,
-  /// else as many as this process may use.
-  std::uint32_t cpus = 0;
-  /// If true, a line that several workers print is shown once, and every five seconds a message tells how often it was
-  /// repeated. Lines that contain only numbers are always shown. PHAROS_FOLD_OUTPUT=0 in the environment shows every
-  /// line.
-  bool fold_output = true;
-};
-
-/// How an actor is made: `runtime.spawn<T>({.name = "counter", .cpus = 1}, arguments…)`.
-///
-/// The actor holds its resources (`cpus`, `gpus`, `memory`, `resources`) as long as its process lives. Until a node has
-/// them free, the actor has no process, and its calls wait. Actors that wait get resources in the order in which they
-/// asked, and a later actor may take what the earlier ones cannot use. If no node could ever have the resources, the
-/// calls throw InvalidArgument. When the process dies and the actor restarts, it asks for the resources again.
-struct ActorOptions {
-  /// The actor's name in messages and logs, by which Runtime::actor() finds it. A namespace has at most one living
-  /// actor of a name; the calls of a second one throw AlreadyExists. At most 256 bytes. If empty, messages use the name
-  /// of the type, and the actor cannot be found.
-  std::string name{};
-  /// The namespace of the name. If empty, only this program finds the actor.
-  std::string name_space{};
-  /// If true and an actor of this name exists, spawn() returns a handle of that actor and makes no new one. spawn()
-  /// then waits for the answer of the node. If the existing actor is of another type, the calls throw InvalidArgument.
-  bool get_if_exists = false;
-  /// CPUs that the actor holds.
-  double cpus = 0;
-  /// A share of one GPU (0.5), or a whole number of GPUs. The process sees only these GPUs, in CUDA_VISIBLE_DEVICES;
-  /// with 0 it sees none.
-  double gpus = 0;
-  /// The most memory that the actor is expected to use, as in TaskOptions::memory.
-  ByteCount memory{};
-  /// Other resources, which nodes declare in PHAROS_RESOURCES: {{"fast_disk", 1}}.
-  std::map<std::string, double> resources{};
-  /// Rules that the labels of the node (PHAROS_LABELS) must satisfy: {{"zone", "in(a, b)"}, {"disk", "!ssd"}}.
-  std::map<std::string, std::string> labels{};
-  /// The only node on which the actor may run. If that node is gone, the calls throw InvalidArgument.
-  NodeId node{};
-  /// The preferred node, which the actor gets if that node has room: for example because its data is there.
-  NodeId near{};
-  /// If true, the actor goes to the node of which the least is in use. If false, nodes are filled up to one half, one
-  /// after the other, beginning with the node of the caller, before any of them gets more. In both cases nodes with
-  /// GPUs are used last, unless GPUs are asked for.
-  bool spread = false;
-  /// The actor takes its resources from this group: from bundle number `bundle`, or from any bundle if that is
-  /// negative. `labels`, `node`, `near` and `spread` are then ignored.
-  PlacementGroup group{};
-  std::int32_t bundle = -1;
-  /// How often a new process takes over when the actor's process dies; negative for always. The new process constructs
-  /// the object again, from the same arguments. Restarts that follow each other closely wait: 100 ms at first, then
-  /// longer each time, up to 10 s.
-  std::int32_t max_restarts = 0;
-  /// How often a call that was under way when the process died is sent to the next process. It may then run more
-  /// than once.
-  std::int32_t max_task_retries = 0;
-  /// If true, the actor lives without handles and after the end of its program, until it is killed or stopped, or the
-  /// cluster ends. Other programs of the same build find it by its namespace and name.
-  bool detached = false;
-  /// If true, two processes of this actor never run at once, wherever the network is cut: a process that has heard
-  /// nothing from the head for 8 s ends itself, before the head may start another one elsewhere. So the actor does not
-  /// outlive a head that is away for longer.
-  bool exclusive = false;
-  /// If true, the actor is stopped, as by Actor::stop(), when its node drains (`pharos drain`). If false, the node
-  /// waits until the actor ends by itself, or until the time limit of the drain. An actor that may be restarted leaves
-  /// the node in both cases.
-  bool leave_on_drain = false;
-};
 
 namespace detail {
 class Driver;

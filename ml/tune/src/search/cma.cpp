@@ -39,6 +39,7 @@ Cma::Cma(std::size_t dimensions, const Options& options)
       population_{options.population == 0 ? population_for(dimensions) : options.population},
       steps_{options.steps.empty() ? std::vector<double>(dimensions) : options.steps},
       margin_{1 / static_cast<double>(dimensions * population_)},
+      rates_{rates_for(dimensions, population_)},
       sigma_first_{options.sigma},
       mean_{VectorXd::Constant(dimensions_, 0.5)},
       sigma_{options.sigma},
@@ -47,28 +48,35 @@ Cma::Cma(std::size_t dimensions, const Options& options)
       path_c_{VectorXd::Zero(dimensions_)},
       stretch_{VectorXd::Ones(dimensions_)} {
   for (std::size_t i = 0; i < options.mean.size(); ++i) mean_[static_cast<Index>(i)] = options.mean[i];
+  const double remembered = 10 + std::ceil(30 * static_cast<double>(dimensions) / static_cast<double>(population_));
+  best_and_worst_.resize(2 * static_cast<std::size_t>(remembered));
+}
+
+Cma::Rates Cma::rates_for(std::size_t dimensions, std::size_t population) {
   const auto n = static_cast<double>(dimensions);
-  const auto lambda = static_cast<double>(population_);
-  parents_ = population_ / 2;
-  const auto mu = static_cast<Index>(parents_);
-  VectorXd raw(static_cast<Index>(population_));
-  for (Index i = 0; i < raw.size(); ++i) raw[i] = std::log((lambda + 1) / 2) - std::log(static_cast<double>(i + 1));
-  parents_effective_ = square(raw.head(mu).sum()) / raw.head(mu).squaredNorm();
-  const Index others = raw.size() - mu;
+  const auto parents = static_cast<Index>(population / 2);
+  VectorXd raw(static_cast<Index>(population));
+  for (Index i = 0; i < raw.size(); ++i) {
+    raw[i] = std::log((static_cast<double>(population) + 1) / 2) - std::log(static_cast<double>(i + 1));
+  }
+  const double mu_eff = square(raw.head(parents).sum()) / raw.head(parents).squaredNorm();
+  const Index others = raw.size() - parents;
   const double others_effective = square(raw.tail(others).sum()) / raw.tail(others).squaredNorm();
-  const double mu_eff = parents_effective_;
-  c1_ = 2 / (square(n + 1.3) + mu_eff);
-  c_mu_ = std::min(1 - c1_ - 1e-8, 2 * (mu_eff - 2 + 1 / mu_eff) / (square(n + 2) + mu_eff));
-  const double least =
-      std::min({1 + c1_ / c_mu_, 1 + 2 * others_effective / (mu_eff + 2), (1 - c1_ - c_mu_) / (n * c_mu_)});
+  const double c1 = 2 / (square(n + 1.3) + mu_eff);
+  const double c_mu = std::min(1 - c1 - 1e-8, 2 * (mu_eff - 2 + 1 / mu_eff) / (square(n + 2) + mu_eff));
+  const double least = std::min({1 + c1 / c_mu, 1 + 2 * others_effective / (mu_eff + 2), (1 - c1 - c_mu) / (n * c_mu)});
   const double above = raw.cwiseMax(0).sum();
   const double below = -raw.cwiseMin(0).sum();
-  weights_ = raw.unaryExpr([&](double each) { return each >= 0 ? each / above : least / below * each; });
-  c_sigma_ = (mu_eff + 2) / (n + mu_eff + 5);
-  d_sigma_ = 1 + 2 * std::max(0.0, std::sqrt((mu_eff - 1) / (n + 1)) - 1) + c_sigma_;
-  c_c_ = (4 + mu_eff / n) / (n + 4 + 2 * mu_eff / n);
-  length_ = std::sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n));
-  best_and_worst_.resize(2 * (10 + static_cast<std::size_t>(std::ceil(30 * n / lambda))));
+  const double c_sigma = (mu_eff + 2) / (n + mu_eff + 5);
+  return {.weights = raw.unaryExpr([&](double each) { return each >= 0 ? each / above : least / below * each; }),
+          .parents = parents,
+          .parents_effective = mu_eff,
+          .rank_one = c1,
+          .rank_mu = c_mu,
+          .sigma_path = c_sigma,
+          .damping = 1 + 2 * std::max(0.0, std::sqrt((mu_eff - 1) / (n + 1)) - 1) + c_sigma,
+          .covariance_path = (4 + mu_eff / n) / (n + 4 + 2 * mu_eff / n),
+          .length = std::sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))};
 }
 
 // ---- Points
@@ -158,28 +166,30 @@ void Cma::adapt(const std::vector<Solution>& solutions) {
   const auto n = static_cast<double>(dimensions_);
   MatrixXd ways(dimensions_, static_cast<Index>(population_));
   for (Index i = 0; i < ways.cols(); ++i) ways.col(i) = (solutions[static_cast<std::size_t>(i)].point - mean_) / sigma_;
-  const auto mu = static_cast<Index>(parents_);
-  const VectorXd way = ways.leftCols(mu) * weights_.head(mu);
+  const VectorXd way = ways.leftCols(rates_.parents) * rates_.weights.head(rates_.parents);
   mean_ += sigma_ * way;
 
   const MatrixXd inverse_root = axes_ * lengths_.cwiseInverse().asDiagonal() * axes_.transpose();
-  path_sigma_ =
-      (1 - c_sigma_) * path_sigma_ + std::sqrt(c_sigma_ * (2 - c_sigma_) * parents_effective_) * (inverse_root * way);
+  const double c_sigma = rates_.sigma_path;
+  path_sigma_ = (1 - c_sigma) * path_sigma_ +
+                std::sqrt(c_sigma * (2 - c_sigma) * rates_.parents_effective) * (inverse_root * way);
   const double length = path_sigma_.norm();
-  sigma_ = std::min(sigma_ * std::exp(c_sigma_ / d_sigma_ * (length / length_ - 1)), kSigmaMax);
+  sigma_ = std::min(sigma_ * std::exp(c_sigma / rates_.damping * (length / rates_.length - 1)), kSigmaMax);
 
-  const double left = length / std::sqrt(1 - std::pow(1 - c_sigma_, 2 * static_cast<double>(generation_ + 1)));
-  const double goes_on = left < (1.4 + 2 / (n + 1)) * length_ ? 1 : 0;
-  path_c_ = (1 - c_c_) * path_c_ + goes_on * std::sqrt(c_c_ * (2 - c_c_) * parents_effective_) * way;
+  const double left = length / std::sqrt(1 - std::pow(1 - c_sigma, 2 * static_cast<double>(generation_ + 1)));
+  const double goes_on = left < (1.4 + 2 / (n + 1)) * rates_.length ? 1 : 0;
+  const double c_c = rates_.covariance_path;
+  path_c_ = (1 - c_c) * path_c_ + goes_on * std::sqrt(c_c * (2 - c_c) * rates_.parents_effective) * way;
 
   const VectorXd far = (inverse_root * ways).colwise().squaredNorm().transpose();
-  VectorXd weights = weights_;
+  VectorXd weights = rates_.weights;
   for (Index i = 0; i < weights.size(); ++i) {
     if (weights[i] < 0) weights[i] *= n / (far[i] + kLittle);
   }
-  const double kept = 1 + c1_ * (1 - goes_on) * c_c_ * (2 - c_c_) - c1_ - c_mu_ * weights_.sum();
-  covariance_ = (kept * covariance_ + c1_ * path_c_ * path_c_.transpose() +
-                 c_mu_ * ways * weights.asDiagonal() * ways.transpose())
+  const double kept =
+      1 + rates_.rank_one * (1 - goes_on) * c_c * (2 - c_c) - rates_.rank_one - rates_.rank_mu * rates_.weights.sum();
+  covariance_ = (kept * covariance_ + rates_.rank_one * path_c_ * path_c_.transpose() +
+                 rates_.rank_mu * ways * weights.asDiagonal() * ways.transpose())
                     .eval();
 }
 

@@ -49,6 +49,20 @@ class Cma {
   const Eigen::MatrixXd& covariance() const { return covariance_; }
 
  private:
+  /// Constants of the adaptation. They follow from the number of dimensions and the population.
+  struct Rates {
+    Eigen::VectorXd weights;   ///< of the solutions of a generation, the best one first
+    Eigen::Index parents;      ///< how many of the best solutions move the mean
+    double parents_effective;  ///< how many solutions of equal weight would count as much as the parents
+    double rank_one;           ///< how fast the covariance learns from its path (c_1)
+    double rank_mu;            ///< how fast the covariance learns from one generation (c_mu)
+    double sigma_path;         ///< how fast the path of sigma forgets (c_sigma)
+    double damping;            ///< how slowly sigma follows its path (d_sigma)
+    double covariance_path;    ///< how fast the path of the covariance forgets (c_c)
+    double length;             ///< expected length of a vector of normal numbers
+  };
+  static Rates rates_for(std::size_t dimensions, std::size_t population);
+
   void decompose();
   void adapt(const std::vector<Solution>& solutions);
   void keep_margin();
@@ -61,17 +75,8 @@ class Cma {
   const std::vector<double> steps_;
   const double margin_;
 
-  // Constants that follow from the number of dimensions and the population.
-  Eigen::VectorXd weights_;
-  std::size_t parents_ = 0;
-  double parents_effective_ = 0;
-  double c1_ = 0;
-  double c_mu_ = 0;
-  double c_sigma_ = 0;
-  double d_sigma_ = 0;
-  double c_c_ = 0;
-  double length_ = 0;  // expected length of a vector of normal numbers
-  double sigma_first_;
+  const Rates rates_;
+  const double sigma_first_;
 
   std::uint64_t generation_ = 0;
   Eigen::VectorXd mean_;

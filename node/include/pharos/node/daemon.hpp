@@ -53,7 +53,7 @@ inline int exit_status_of(const Error& why) {
 }
 /// The exit status of a node that its cluster has given up. Whoever runs the node starts it again, and it joins as
 /// another node.
-inline constexpr int kBeginAnew = 75;
+inline constexpr int kExitToRestartAsNewNode = 75;
 
 /// Runs the daemon that users start, and returns the exit status: a head that is a node too, or with `head` a node of
 /// that cluster. Prints on standard output how to join it.

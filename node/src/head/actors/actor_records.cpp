@@ -84,7 +84,7 @@ std::optional<wire::ActorLife> ActorRecords::life_record(ActorId actor) const {
   const auto* const running = incarnations_.running().find(actor, life.incarnation);
   if (const auto seat = placement_.seat_of(actor); life.has_process && running != nullptr) {
     // An actor that was restored at a node which is gone has no seat.
-    record.has = seat ? share_of(seat->node, *seat->allotment) : wire::Share{running->node, {}, {}};
+    record.has = seat ? share_of(seat->node, *seat->allotment) : wire::NodeResources{running->node, {}, {}};
     record.group = seat ? seat->group : GroupId{};
     record.bundle = seat ? seat->bundle : 0;
   }

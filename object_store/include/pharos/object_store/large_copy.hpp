@@ -14,8 +14,8 @@ void copy_streaming(std::byte* to, const std::byte* from, std::size_t count);
 bool machine_is_busy();
 
 /// A second thread that helps with large copies while a core is idle. The thread is started when it is first needed,
-/// and joined by the destructor. Owned by a process's Lessee. Any thread may call run(), but only one call at a time is
-/// helped: calls that overlap with it work alone, and so does a child process made by fork().
+/// and joined by the destructor. Owned by a process's StoreClient. Any thread may call run(), but only one call at a
+/// time is helped: calls that overlap with it work alone, and so does a child process made by fork().
 class SpareCore {
  public:
   explicit SpareCore(bool (*busy)() = &machine_is_busy);

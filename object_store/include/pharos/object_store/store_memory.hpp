@@ -7,18 +7,18 @@
 
 #include <pharos/base/fd.hpp>
 #include <pharos/base/result.hpp>
-#include <pharos/object_store/ledger.hpp>
+#include <pharos/object_store/object_ledger.hpp>
 #include <pharos/object_store/slab.hpp>
 
 namespace pharos::object_store {
 
 /// The memory of the store as one process has mapped it: everything for reading, and leased slabs for writing. Owned by
-/// the process's Lessee. Any thread may call it, but calls for one slab must not overlap.
+/// the process's StoreClient. Any thread may call it, but calls for one slab must not overlap.
 class StoreMemory {
  public:
   virtual ~StoreMemory() = default;
 
-  virtual const Ledger& ledger() const = 0;
+  virtual const ObjectLedger& ledger() const = 0;
   virtual std::span<const std::byte> objects() const = 0;
   /// Makes a slab writable until close(), and returns the address of its first slot.
   virtual Result<std::byte*> open(const Slab& slab) = 0;

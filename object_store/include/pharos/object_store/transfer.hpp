@@ -20,7 +20,7 @@
 /// breaks asks another node for the missing chunks.
 ///
 ///   receiver                     sender
-///   Wish: which object      ->
+///   PullRequest: which object      ->
 ///                           <-   Offered: the size, or another node to ask instead, or why there is no object
 ///   Missing: bit per chunk  ->
 ///                           <-   Chunk and its bytes, in their order, until all missing chunks are sent
@@ -83,15 +83,15 @@ class Chunks {
 };
 
 /// A request of a node for an object of another node.
-struct Wish {
+struct PullRequest {
   Location object;
   NodeId from;  ///< the node that wants the object
   /// The sender must send the object itself, and not name another node.
   bool insists = false;
 };
 
-/// Receives the request of another node. Returns kCorrupt if the bytes are not a Wish.
-Result<Wish> receive_wish(Stream& from);
+/// Receives the request of another node. Returns kCorrupt if the bytes are not a PullRequest.
+Result<PullRequest> receive_pull_request(Stream& from);
 /// Offers the object, and sends the chunks that the receiver misses.
 Result<void> send_chunks(Stream& to, Chunks& chunks);
 /// Answers with another node that the receiver should ask instead.
@@ -100,7 +100,7 @@ void send_on(Stream& to, NodeId instead);
 void refuse(Stream& to, const Error& why);
 
 /// Asks for an object of `size` bytes. Returns nullopt if the sender offers the object, or the node to ask instead.
-Result<std::optional<NodeId>> ask_for(Stream& from, const Wish& wish, std::uint64_t size);
+Result<std::optional<NodeId>> ask_for(Stream& from, const PullRequest& request, std::uint64_t size);
 /// Receives the missing chunks. Chunks that have arrived stay valid even if this fails.
 Result<void> receive_chunks(Stream& from, Chunks& chunks);
 

@@ -50,7 +50,7 @@ class Fleet {
     NodeId id;
     std::uint32_t index = 0;  // in the order in which nodes were added
     Labels labels;
-    Ledger ledger;
+    ResourceLedger ledger;
     Resources tasks{};  // given to tasks, as the node said last
     // Actors outside of groups, bundles of groups, and leases that callers of other nodes have.
     int users = 0;

@@ -30,7 +30,7 @@ struct GroupState {
     Demand demand;
     NodeId node{};  ///< unset if the bundle has no place
     Allotment allotment{};
-    std::optional<Ledger> ledger{};
+    std::optional<ResourceLedger> ledger{};
     std::size_t users = 0;
   };
   /// An actor that waits for room in a bundle.

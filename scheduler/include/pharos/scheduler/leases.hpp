@@ -83,18 +83,18 @@ using LeaseEffects = std::vector<LeaseEffect>;
 /// Beyond that limit only requests that ask for more than CPUs are served; their other resources limit them. A worker
 /// with GPUs ends with its lease, and what it held is free only when its process is gone, because the process uses GPU
 /// memory until then.
-/// A lessee keeps its workers as long as it has tasks, unless another has waited for more than kPatience: an actor, a
-/// program that has less of the node, or another caller of the same program that has less. Then leases are recalled,
-/// and the request for which they are recalled moves to the front of the queue. Leases younger than kLeaseMin, or
-/// kGpuLeaseMin for leases with GPUs, are not recalled, so two programs on one CPU take turns of at least that time.
-/// Pure: events go in and effects come out, and the time is passed in. Owned by the node, which calls it on its strand.
-/// Bounds: `kWaitingMax` requests wait, and the next one is refused with kOverloaded. Requests of workers for CPUs
-/// alone are refused with kOverloaded, also while they wait, when the limit of workers is reached. The number of
-/// reservations depends on the head.
+/// A lessee keeps its workers as long as it has tasks, unless another has waited for more than kWaitBeforeRecall: an
+/// actor, a program that has less of the node, or another caller of the same program that has less. Then leases are
+/// recalled, and the request for which they are recalled moves to the front of the queue. Leases younger than
+/// kLeaseMin, or kGpuLeaseMin for leases with GPUs, are not recalled, so two programs on one CPU take turns of at least
+/// that time. Pure: events go in and effects come out, and the time is passed in. Owned by the node, which calls it on
+/// its strand. Bounds: `kWaitingMax` requests wait, and the next one is refused with kOverloaded. Requests of workers
+/// for CPUs alone are refused with kOverloaded, also while they wait, when the limit of workers is reached. The number
+/// of reservations depends on the head.
 class Leases {
  public:
   static constexpr std::size_t kWaitingMax = 65536;
-  static constexpr Duration kPatience = std::chrono::milliseconds{10};
+  static constexpr Duration kWaitBeforeRecall = std::chrono::milliseconds{10};
   static constexpr Duration kLeaseMin = std::chrono::milliseconds{50};
   /// Long, because the next process has to load CUDA again.
   static constexpr Duration kGpuLeaseMin = std::chrono::seconds{10};
@@ -205,7 +205,7 @@ class Leases {
   Error too_many() const;
   std::size_t workers() const { return leased_.size() + starting_.size(); }
 
-  Ledger ledger_;
+  ResourceLedger ledger_;
   std::uint32_t workers_max_;
   Duration idle_time_;
   WaitingLine<Waiting> waiting_;

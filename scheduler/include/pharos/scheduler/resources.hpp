@@ -106,11 +106,11 @@ struct Allotment {
 /// The resources of one node, and how much of them is taken. GPUs are taken as devices: whole ones, or a share of a
 /// single one, so two halves of different GPUs do not make a whole.
 /// Not thread-safe.
-class Ledger {
+class ResourceLedger {
  public:
-  explicit Ledger(Resources total);
+  explicit ResourceLedger(Resources total);
   /// A ledger of what an allotment has, to give parts of it to others.
-  explicit Ledger(const Allotment& total);
+  explicit ResourceLedger(const Allotment& total);
 
   const Resources& total() const { return total_; }
   const Resources& left() const { return left_; }
@@ -123,7 +123,7 @@ class Ledger {
   /// Takes the allotment even if it does not fit; left() may be negative then.
   void take(const Allotment& allotment);
   void give_back(const Allotment& allotment);
-  friend bool operator==(const Ledger&, const Ledger&) = default;
+  friend bool operator==(const ResourceLedger&, const ResourceLedger&) = default;
 
  private:
   std::vector<GpuShare> choose_gpus(std::int64_t amount) const;

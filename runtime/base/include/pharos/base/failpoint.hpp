@@ -9,10 +9,13 @@
 #include <pharos/base/result.hpp>
 
 /// A failpoint is a place in the code where a test can kill or stop the process, or make the step fail. This header
-/// lists all of them. At least one of these tests uses each failpoint: store_deaths_test.cpp, far_objects_test.cpp,
-/// head_deaths_test.cpp and run_command_test.cpp in tests/cluster, tests/collective/failpoints_test.cpp for ranks,
-/// tests/checkpoint/interrupted_test.cpp and tests/trainer for trainings, and tests/process/keeper_test.cpp. A
-/// failpoint that no order names costs a load and a branch.
+/// lists all of them. A failpoint that no order names costs a load and a branch.
+///
+/// Each process that acts at a failpoint adds its name to the file that the variable PHAROS_FAILPOINTS_REACHED names.
+/// `./test` fails if no test has let a process act at one of them. The tests are store_deaths_test.cpp,
+/// far_objects_test.cpp, head_deaths_test.cpp and run_command_test.cpp in tests/cluster,
+/// tests/collective/failpoints_test.cpp for ranks, tests/checkpoint/interrupted_test.cpp and tests/trainer for
+/// trainings, and tests/process/keeper_test.cpp.
 namespace pharos {
 
 /// Each comment describes the state at the failpoint. "Can fail" names the failure that kFail simulates; kFail has no

@@ -5,13 +5,14 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <vector>
+#include <utility>
 
 #include <pharos/async/deadline.hpp>
 #include <pharos/async/executor.hpp>
 #include <pharos/async/timer_queue.hpp>
 #include <pharos/base/fd.hpp>
+#include <pharos/net/epoll_set.hpp>
+#include <pharos/net/spin_turns.hpp>
 
 struct epoll_event;
 
@@ -36,14 +37,7 @@ namespace pharos::net {
 /// aborts the process. Bounds: none, see Executor.
 class Reactor final : public async::Executor {
  public:
-  /// The callback of a descriptor. The reactor keeps it alive while it is registered and while on_ready() runs.
-  class Watcher {
-   public:
-    virtual ~Watcher() = default;
-    /// `events` has EPOLL* bits. Several threads may be inside it at once, each for another event.
-    virtual void on_ready(std::uint32_t events) = 0;
-  };
-
+  using Watcher = net::Watcher;
   enum class Poller : std::uint8_t {
     kBackground,  ///< a thread that never spins
     kServer,      ///< a worker's thread; it spins, because the next call may be on its way
@@ -54,11 +48,13 @@ class Reactor final : public async::Executor {
   ~Reactor() override;
 
   /// Registers a descriptor. `events` is EPOLLIN, EPOLLOUT or both. The caller still owns the descriptor.
-  void watch(int fd, std::uint32_t events, std::shared_ptr<Watcher> watcher);
+  void watch(int fd, std::uint32_t events, std::shared_ptr<Watcher> watcher) {
+    set_.watch(fd, events, std::move(watcher));
+  }
   /// Changes the events of a registered descriptor. Does nothing if the descriptor is not registered.
-  void change(int fd, std::uint32_t events);
+  void change(int fd, std::uint32_t events) { set_.change(fd, events); }
   /// Removes a descriptor. No on_ready() begins after unwatch() returns, but one that has begun may still be running.
-  void unwatch(int fd);
+  void unwatch(int fd) { set_.unwatch(fd); }
 
   /// Waits for one event until the deadline at most, and handles it: runs the watcher, then posted work and due timers.
   /// May return without an event, for example while another thread spins.
@@ -86,12 +82,6 @@ class Reactor final : public async::Executor {
   void abandon_after_fork();
 
  private:
-  struct Slot {
-    std::uint32_t generation = 0;
-    int fd = -1;
-    std::shared_ptr<Watcher> watcher;
-  };
-
   bool gives_way(Poller role);
   bool spin(epoll_event& event, Poller role, async::Deadline deadline);
   bool sleep(epoll_event& event, async::Deadline deadline);
@@ -101,29 +91,14 @@ class Reactor final : public async::Executor {
   void arm(std::unique_lock<std::mutex>& lock);
   void signal(int fd);
   void leave_to_leader();
-  std::optional<std::uint32_t> slot_of(int fd) const;
-  void add_internal(int fd, std::uint32_t events, std::uint64_t token);
-  std::shared_ptr<Watcher> find(std::uint64_t token);
 
-  Fd epoll_;
+  EpollSet set_;
   std::shared_ptr<const Fd> post_event_;  // edge-triggered: work was posted
   Fd interrupt_event_;                    // level-triggered: stays readable until the leader drains it
   Fd timer_event_;
   std::atomic<bool> leader_waits_ = false;
   std::atomic<bool> interrupted_ = false;  // interrupt() was called while no leader polled
-
-  // The thread that spun last, the time until which other threads leave the set to it, and the time at which its
-  // present callback began (TimePoint::max() outside of callbacks).
-  std::atomic<const void*> hot_thread_ = nullptr;
-  std::atomic<TimePoint> hot_until_ = TimePoint{};
-  std::atomic<TimePoint> in_callback_since_ = TimePoint::max();
-  std::atomic<std::uint32_t> spins_failed_ = 0;   // in a row
-  std::atomic<std::uint32_t> spins_to_skip_ = 0;  // waits that do not spin, before the next try
-
-  std::mutex watch_mutex_;
-  std::vector<Slot> slots_;
-  std::vector<std::uint32_t> free_slots_;
-  std::vector<std::uint32_t> slot_of_fd_;
+  SpinTurns spins_;
 
   std::mutex strand_mutex_;
   std::deque<async::Callback> posted_;

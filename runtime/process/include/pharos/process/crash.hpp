@@ -85,7 +85,7 @@ struct RunningFunction {
 void record_crashes(CrashRecord* record, RunningFunction (*running)());
 
 /// Gives the calling thread a stack for signal handlers, so that its crashes are recorded even after a stack overflow.
-/// The stack stays until the process ends.
+/// The stack stays until the thread ends.
 void prepare_thread_for_crashes();
 
 /// How describe_crash() finds names.

@@ -9,6 +9,9 @@ void raise_descriptor_limit();
 /// Makes the kernel kill this process before daemons and drivers when memory runs out. Does nothing if that fails.
 void offer_to_out_of_memory_killer();
 
+/// Returns whether this process ignores the signal, as it does SIGHUP under nohup.
+bool ignores(int signal);
+
 /// Sets signals to the state that a program expects at its start. No signal is blocked, and SIGCHLD, SIGPIPE, SIGINT,
 /// SIGTERM, SIGHUP and SIGQUIT have their default action.
 void reset_signals();

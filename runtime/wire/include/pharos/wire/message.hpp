@@ -83,7 +83,7 @@ struct GpuShare {
   friend bool operator==(const GpuShare&, const GpuShare&) = default;
 };
 /// The resources that the code of a worker may use.
-struct Holding {
+struct WorkerResources {
   Amounts amounts;
   std::vector<std::string> gpus;  ///< names as in CUDA_VISIBLE_DEVICES
 };
@@ -186,7 +186,7 @@ struct ConstructActor {
   std::vector<std::byte> arguments;
   bool in_pieces = false;
   std::string name_space{};
-  Holding holding{};
+  WorkerResources holding{};
   TraceId trace{};
   bool exclusive = false;
 };
@@ -401,8 +401,8 @@ struct ServeCaller {
   CallerId caller;
   ActorId actor;
   std::uint32_t incarnation = 0;
-  bool remote = false;  ///< like WorkerReady::remote
-  Holding holding{};    ///< resources of the caller's tasks; empty for an actor, which has its own
+  bool remote = false;        ///< like WorkerReady::remote
+  WorkerResources holding{};  ///< resources of the caller's tasks; empty for an actor, which has its own
 };
 /// Node to worker: destroy the actor, flush, exit.
 struct EndWorker {
@@ -709,11 +709,11 @@ struct Report {
   bool more = false;                 ///< another part of the report follows
 };
 /// The resources of a node that an actor or a bundle has.
-struct Share {
+struct NodeResources {
   NodeId node{};
   Amounts amounts{};
   std::vector<GpuShare> gpus{};
-  friend bool operator==(const Share&, const Share&) = default;
+  friend bool operator==(const NodeResources&, const NodeResources&) = default;
 };
 /// The head's stored record of an actor, in addition to its StartActor or PromiseActor. Never sent.
 struct ActorLife {
@@ -721,9 +721,9 @@ struct ActorLife {
   std::uint32_t incarnation = 0;  ///< 0 while the actor is only promised
   std::uint32_t restarts = 0;
   std::uint32_t backoff = 0;
-  bool waits = false;  ///< the actor waits for its restart
-  Share has{};         ///< resources of its process; without a node if it has no process
-  GroupId group{};     ///< if set, the resources are a part of a bundle of this group
+  bool waits = false;   ///< the actor waits for its restart
+  NodeResources has{};  ///< resources of its process; without a node if it has no process
+  GroupId group{};      ///< if set, the resources are a part of a bundle of this group
   std::uint32_t bundle = 0;
   std::optional<Error> over{};  ///< the reason if the actor has ended for good
   std::string label{};
@@ -735,7 +735,7 @@ struct ActorLife {
 /// sent.
 struct GroupPlaces {
   GroupId group;
-  std::vector<Share> places{};
+  std::vector<NodeResources> places{};
   bool removed = false;  ///< the group is removed, but actors still use some of the resources
 };
 

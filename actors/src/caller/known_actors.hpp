@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <pharos/actors/options.hpp>
+#include <pharos/async/async.hpp>
+#include <pharos/wire/message.hpp>
+
+#include "caller/actor_handle.hpp"
+#include "caller/connector.hpp"
+#include "caller/node_line.hpp"
+#include "caller/pending_calls.hpp"
+#include "results/carried_actors.hpp"
+
+namespace pharos::actors {
+
+/// The actors that one caller knows: makes actors, finds them by name, receives their handles, and connects to them
+/// again after their connections have ended. An actor is known from its first handle in this process until the last
+/// one is gone, or the actor has ended.
+/// Owned by the Caller. Any thread, unless a function says otherwise. Failure: what goes wrong with an actor is the
+/// error of its calls. End: lose_all() fails the calls of all actors.
+class KnownActors final : public detail::ActorHandle::Owner,
+                          public OutgoingCalls::Receiver,
+                          public std::enable_shared_from_this<KnownActors> {
+ public:
+  KnownActors(std::shared_ptr<NodeLine> line, std::shared_ptr<Connector> connector,
+              std::shared_ptr<PendingCalls> pending)
+      : line_{std::move(line)}, connector_{std::move(connector)}, pending_{std::move(pending)} {}
+
+  /// `label` is the actor's name in messages; if empty, its name in the options, or its type.
+  std::shared_ptr<detail::ActorHandle> spawn(const ActorOptions& options, const char* type_name,
+                                             const detail::RegisteredFunction& constructor,
+                                             const detail::Arguments& arguments, const std::string& label = {});
+  /// Waits for the answer of the node. Not to be called on the strand.
+  Result<std::shared_ptr<detail::ActorHandle>> find(const std::string& name, const std::string& name_space,
+                                                    const char* type_name);
+  /// Returns a handle of an actor that this process has received with a call, or found by its name. `held` says whether
+  /// the node has counted a hold for this handle already.
+  std::shared_ptr<detail::ActorHandle> adopt(ActorId id, const std::string& label, bool held);
+  std::vector<std::shared_ptr<detail::ActorHandle>> all();
+  /// Gives up the call of an actor that brings this result. Returns true if it was not sent; else its worker is told.
+  bool cancel(detail::ResultCell& cell);
+  /// The head has lost the actor's node. This process may still reach the old incarnation, but another one will follow.
+  void leave(const wire::IncarnationEnded& ended);
+  void lose_all(const Error& why);
+
+  PendingCalls& pending_calls() override { return *pending_; }
+  NodeLine& line() override { return *line_; }
+  std::shared_ptr<OutgoingCalls> open_calls(const std::shared_ptr<detail::ActorHandle>& actor) override {
+    return connector_->open(actor);
+  }
+  void actor_disconnected(std::shared_ptr<detail::ActorHandle> actor) override;
+  void let_go(detail::ActorHandle& actor) override;
+  void lose_actor(detail::ActorHandle& actor, const Error& why) override;
+
+  std::shared_ptr<detail::ActorHandle> receive(const CarriedActor& carried) override {
+    return adopt(carried.id, carried.label, false);
+  }
+  void after_telling_node(async::Callback then) override { line_->after_telling(std::move(then)); }
+
+ private:
+  Result<wire::ActorFound> ask_for_actor(wire::Message ask);
+  std::string name_space_of(const std::string& given) const;
+  void construct(const std::shared_ptr<detail::ActorHandle>& actor, const detail::CellHandle& construction,
+                 wire::StartActor start, std::optional<Error> missing);
+  void take_answer(const std::shared_ptr<detail::ActorHandle>& actor, Result<net::Parcel> answer);
+  static async::Async<Result<wire::ActorFound>> request_actor(KnownActors* self, wire::Message ask);
+  static async::Async<void> start_actor(KnownActors* self, std::shared_ptr<detail::ActorHandle> actor,
+                                        wire::StartActor start);
+  static async::Async<void> connect_actor(KnownActors* self, std::shared_ptr<detail::ActorHandle> actor,
+                                          std::uint32_t seen);
+  static async::Async<void> connect_actor_later(KnownActors* self, std::shared_ptr<detail::ActorHandle> actor);
+
+  const std::shared_ptr<NodeLine> line_;
+  const std::shared_ptr<Connector> connector_;
+  const std::shared_ptr<PendingCalls> pending_;
+  std::mutex mutex_;
+  std::unordered_map<ActorId, std::shared_ptr<detail::ActorHandle>> actors_;
+};
+
+}  // namespace pharos::actors

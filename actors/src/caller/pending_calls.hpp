@@ -1,0 +1,90 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include <pharos/actors/arguments.hpp>
+#include <pharos/actors/codec_context.hpp>
+#include <pharos/actors/thrown.hpp>
+#include <pharos/async/executor.hpp>
+#include <pharos/async/unique_function.hpp>
+#include <pharos/object_store/lessee.hpp>
+
+#include "results/large_values.hpp"
+#include "results/result_cell.hpp"
+#include "results/waiting_room.hpp"
+
+namespace pharos::actors {
+
+/// A call whose arguments wait for the results of other calls.
+struct IncompleteCall {
+  std::uint64_t place = 0;  ///< its number among the incomplete calls
+  detail::CellHandle cell;
+  std::vector<std::byte> bytes;                  ///< the encoded arguments
+  std::shared_ptr<object_store::Object> object;  ///< has the arguments if they are many; `bytes` is then empty
+  std::vector<detail::Placeholder> placeholders;
+  std::vector<std::shared_ptr<const void>> kept;  ///< what keeps the result of each placeholder in memory
+  std::atomic<std::size_t> missing = 0;           ///< number of results that have not come
+  async::UniqueFunction<void(std::optional<Error>)> then;
+};
+
+/// A caller's calls before they are sent: makes their cells, completes their arguments, and gives them up at their
+/// deadlines. Owned by the Caller. Any thread. Failure: an argument that is an error becomes the error of the cell.
+/// End: fail_all() forgets the calls that wait; their cells fail.
+class PendingCalls final : public std::enable_shared_from_this<PendingCalls> {
+ public:
+  /// Takes a call away from wherever it waits. Returns true if the call has not begun; then it never begins.
+  using GiveUp = std::function<bool(detail::ResultCell&)>;
+
+  PendingCalls(async::Executor& executor, std::shared_ptr<WaitingRoom> room, std::shared_ptr<LargeValues> large_values)
+      : executor_{executor}, room_{std::move(room)}, large_values_{std::move(large_values)} {}
+
+  /// Called once, before the first call.
+  void set_give_up(GiveUp give_up) { give_up_ = std::move(give_up); }
+
+  detail::CellHandle new_cell() const { return detail::ResultCell::make(room_); }
+  LargeValues& large_values() const { return *large_values_; }
+
+  /// Returns the call of a function that these options describe, as a part of the call tree of this thread.
+  template <class Options>
+  static detail::ResultCell::Call describe(const detail::RegisteredFunction& function, const Options& options) {
+    return describe(function, options.max_retries, options.retry_on, options.deadline);
+  }
+  /// Gives the cell its call and its arguments. Returns null if the arguments are complete, or if the cell has failed
+  /// because an argument is an error.
+  std::shared_ptr<IncompleteCall> prepare(const detail::CellHandle& cell, detail::ResultCell::Call call,
+                                          const detail::Arguments& arguments);
+  /// Runs `then` on the strand once the arguments are complete; with an error if they never will be.
+  void complete_later(const std::shared_ptr<IncompleteCall>& incomplete,
+                      async::UniqueFunction<void(std::optional<Error>)> then);
+  /// Gives the call up at the deadline, with kDeadlineExceeded, unless it has its result by then.
+  void give_up_at(Deadline deadline, const detail::CellHandle& cell);
+
+  /// Forgets a call that waits for arguments. Returns false if the cell's call does not wait here.
+  bool forget(const detail::ResultCell& cell);
+  /// Returns the arguments that the cell's call waits for.
+  std::vector<detail::CellHandle> missing_arguments(const detail::ResultCell& cell) const;
+  void fail_all(const Error& why);
+
+ private:
+  static detail::ResultCell::Call describe(const detail::RegisteredFunction& function, std::int32_t max_retries,
+                                           const ExceptionTypes& retry_on, Deadline deadline);
+  void complete(const std::shared_ptr<IncompleteCall>& incomplete);
+
+  async::Executor& executor_;
+  const std::shared_ptr<WaitingRoom> room_;
+  const std::shared_ptr<LargeValues> large_values_;
+  GiveUp give_up_;
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, std::shared_ptr<IncompleteCall>> incomplete_;  // by number, oldest first
+  std::uint64_t last_incomplete_ = 0;
+};
+
+}  // namespace pharos::actors

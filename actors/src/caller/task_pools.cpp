@@ -1,0 +1,173 @@
+#include "caller/task_pools.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include <pharos/async/sleep.hpp>
+#include <pharos/scheduler/resources.hpp>
+
+namespace pharos::actors {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::Placeholder;
+using detail::ResultCell;
+
+constexpr auto kReasonTime = 1s;  // for the node to say why a worker ended
+constexpr auto kTendTime = 20ms;
+constexpr const char* kRunAgain = "If the task may run twice, give it max_retries.";
+// A task prefers the node that has most bytes of its arguments if that node has at least this much more than this one.
+constexpr std::size_t kWorthGoingMin = std::size_t{1} << 20;
+
+}  // namespace
+
+Result<TaskPool*> TaskPools::pool_of(const TaskOptions& options) {
+  const bool says_nothing = options.cpus == 1 && options.gpus == 0 && options.memory == ByteCount{} &&
+                            options.resources.empty() && options.labels.empty() && !options.node && !options.near &&
+                            !options.spread;
+  if (says_nothing) return &tasks_;
+  PHAROS_TRY(Shape shape, Shape::of(options));
+  if (shape == tasks_.shape()) return &tasks_;
+  const std::lock_guard lock{mutex_};
+  if (const auto why = line_->over()) return *why;
+  if (const auto found = others_.find(shape); found != others_.end()) return found->second.get();
+  if (others_.size() >= kShapesMax) {
+    return Error{ErrorCode::kOverloaded,
+                 "this program has tasks with " + std::to_string(kShapesMax) +
+                     " different combinations of resources, labels and nodes, which is the limit",
+                 "Use fewer different values in TaskOptions, for example rounded ones."};
+  }
+  auto pool = std::make_unique<TaskPool>(*this, line_->executor(), shape);
+  pool->set_requests_max(line_->registered().cpus);
+  return others_.emplace(std::move(shape), std::move(pool)).first->second.get();
+}
+
+// The pools live as long as this object, so the pointers stay valid without the lock.
+std::vector<TaskPool*> TaskPools::all() {
+  std::vector<TaskPool*> all{&tasks_};
+  const std::lock_guard lock{mutex_};
+  for (const auto& [shape, pool] : others_) all.push_back(pool.get());
+  return all;
+}
+
+bool TaskPools::take_back(ResultCell& cell) {
+  const auto pools = all();
+  return std::any_of(pools.begin(), pools.end(), [&](TaskPool* pool) {
+    // A task that asks for more than CPUs must run where its resources are.
+    return pool->shape().fits_anywhere() && pool->take_back(cell);
+  });
+}
+
+Result<TaskPool*> TaskPools::pool_near(TaskOptions options, const std::vector<Placeholder>& arguments) {
+  if (options.node || options.near || options.spread) return pool_of(options);
+  std::map<NodeId, std::size_t> bytes;
+  for (const Placeholder& placeholder : arguments) {
+    if (placeholder.what == Placeholder::kObject) {
+      bytes[placeholder.object->nearest()] += placeholder.size;
+    } else if (const auto* const stored = placeholder.cell ? placeholder.cell->stored() : nullptr) {
+      bytes[stored->object->nearest()] += stored->size;
+    }
+  }
+  const auto most =
+      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const TaskOptions anywhere = options;
+  if (most != bytes.end() && most->first != line_->registered().node &&
+      most->second >= bytes[line_->registered().node] + kWorthGoingMin) {
+    options.near = most->first;
+  }
+  auto pool = pool_of(options);
+  return pool ? pool : pool_of(anywhere);
+}
+
+void TaskPools::request_lease(TaskPool& pool) {
+  line_->spawn(lease_worker(this, &pool));
+}
+
+async::Async<void> TaskPools::lease_worker(TaskPools* self, TaskPool* pool) {
+  self->begin_to_tend();
+  wire::Message ask = wire::LeaseWorker{pool->shape().to_wire()};
+  // Without a deadline: tasks have deadlines of their own, and the wait ends with the node or with the caller.
+  auto parcel = co_await self->line_->request(std::move(ask));
+  if (!parcel) {
+    pool->lease_refused(std::move(parcel).error().with("asking for a worker"));
+    co_return;
+  }
+  const auto* const ready = std::get_if<wire::WorkerReady>(&parcel->message);
+  const WorkerId worker = ready == nullptr ? WorkerId{} : ready->worker;
+  const auto calls = self->connector_->open(std::shared_ptr<OutgoingCalls::Observer>{self->shared_from_this(), pool});
+  self->connector_->connect(*calls, *std::move(parcel), "the worker");
+  pool->add_worker(worker, calls);
+}
+
+void TaskPools::tend_soon() {
+  line_->executor().post([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->begin_to_tend();
+  });
+}
+
+void TaskPools::begin_to_tend() {
+  if (!std::exchange(tends_tasks_, true)) line_->spawn(tend_tasks(this));
+}
+
+async::Async<void> TaskPools::tend_tasks(TaskPools* self) {
+  for (;;) {
+    bool more = false;
+    for (TaskPool* const pool : self->all()) more = pool->tend() || more;
+    if (!more) break;
+    const auto slept = co_await async::sleep(kTendTime);
+    if (!slept) break;
+  }
+  self->tends_tasks_ = false;
+}
+
+void TaskPools::return_lease(WorkerId worker) {
+  line_->send_now(wire::ReturnLease{worker});
+}
+
+void TaskPools::give_back(const wire::RecallLeases& recalled) {
+  std::size_t left = recalled.count;
+  for (TaskPool* const pool : all()) left -= pool->recall(recalled.workers, left);
+}
+
+void TaskPools::worker_disconnected(WorkerId worker) {
+  line_->spawn(give_up_on_worker(this, worker));
+}
+// The node says why the worker ended (WorkerEnded). Only if it has not done so in time, this gives the worker up. The
+// worker may still live, if it is on another machine and only the connection broke.
+async::Async<void> TaskPools::give_up_on_worker(TaskPools* self, WorkerId worker) {
+  const auto slept = co_await async::sleep(kReasonTime);
+  if (!slept) co_return;
+  for (TaskPool* const pool : self->all()) {
+    if (pool->lose_worker(worker, Error{ErrorCode::kWorkerDied, "the worker's connection ended", kRunAgain})) {
+      self->line_->send_now(wire::ReturnLease{worker, {}, true});
+    }
+  }
+}
+
+void TaskPools::lose_worker(const wire::WorkerEnded& ended) {
+  for (TaskPool* const pool : all()) {
+    pool->lose_worker(ended.worker, Error{ended.out_of_memory ? ErrorCode::kExhausted : ErrorCode::kWorkerDied,
+                                          "the worker that ran the task ended: " + ended.reason,
+                                          ended.out_of_memory ? scheduler::kMemoryRemedy : kRunAgain});
+  }
+}
+
+bool TaskPools::cancel(ResultCell& cell) {
+  const auto pools = all();
+  return std::any_of(pools.begin(), pools.end(), [&](TaskPool* pool) { return pool->cancel(cell); });
+}
+
+std::optional<TaskPools::Place> TaskPools::find(const ResultCell& cell) {
+  for (TaskPool* const pool : all()) {
+    if (const auto place = pool->find(cell)) return Place{*place, &pool->shape()};
+  }
+  return std::nullopt;
+}
+
+void TaskPools::close(const Error& why) {
+  for (TaskPool* const pool : all()) pool->close(why);
+}
+
+}  // namespace pharos::actors

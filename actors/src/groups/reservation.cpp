@@ -1,0 +1,70 @@
+#include "groups/reservation.hpp"
+
+#include <utility>
+#include <vector>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/base/random.hpp>
+#include <pharos/scheduler/actor_table.hpp>
+#include <pharos/wire/codec.hpp>
+
+#include "caller/refused.hpp"
+#include "caller/shape.hpp"
+#include "results/result_cell.hpp"
+
+namespace pharos::actors {
+namespace {
+
+using detail::CellHandle;
+
+async::Async<void> place_group(NodeLine* line, CellHandle cell, wire::PlaceGroup place) {
+  if (const auto why = line->over()) {
+    cell->set_error(*why);
+    co_return;
+  }
+  wire::Message ask = std::move(place);
+  auto answer = co_await line->request(std::move(ask));
+  if (!answer) {
+    const auto why = line->over();
+    cell->set_error(why ? *why : std::move(answer).error());
+    co_return;
+  }
+  const auto* const ready = std::get_if<wire::GroupReady>(&answer->message);
+  if (ready == nullptr) {
+    cell->set_error(
+        Error{ErrorCode::kInternal, "the node answered the request for a placement group with an unexpected message"});
+    co_return;
+  }
+  Encoder nodes;
+  Codec<std::vector<NodeId>>::encode(ready->nodes, nodes);
+  cell->set_value(nodes, {});
+}
+
+}  // namespace
+
+std::shared_ptr<detail::GroupHandle> reserve(const std::shared_ptr<NodeLine>& line, const CellHandle& nodes,
+                                             const GroupOptions& options) {
+  if (line->abandoned()) throw_error(forked());
+  if (const auto named = scheduler::check_name(options.name); !named) {
+    throw_error(Error{named.error()}.with("reserving resources"));
+  }
+  wire::PlaceGroup place{.group = GroupId{random_u64()}, .label = options.name, .strategy = options.strategy};
+  for (const Bundle& bundle : options.bundles) {
+    const auto shape = Shape::of(bundle);
+    if (!shape) throw_error(Error{shape.error()}.with("reserving resources"));
+    place.bundles.push_back(shape->to_wire());
+  }
+  auto handle = std::make_shared<detail::GroupHandle>(place.group, place.bundles.size(), nodes,
+                                                      [weak = std::weak_ptr{line}, id = place.group] {
+                                                        const auto there = weak.lock();
+                                                        if (there != nullptr && !there->abandoned())
+                                                          there->tell(wire::RemoveGroup{id});
+                                                      });
+  nodes->on_cancel([weak = std::weak_ptr{handle}] {
+    if (const auto group = weak.lock()) group->remove();
+  });
+  line->spawn(place_group(line.get(), nodes, std::move(place)));
+  return handle;
+}
+
+}  // namespace pharos::actors

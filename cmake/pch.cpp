@@ -1,0 +1,2 @@
+// Carries a precompiled header, built as its users are.
+int main() {}

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <pharos/scheduler/leases.hpp>
+#include <pharos/wire/message.hpp>
+
+#include "leases/lease_book.hpp"
+#include "node/site.hpp"
+#include "workers/worker.hpp"
+
+namespace pharos::node {
+
+/// The bundles of placement groups that this node has reserved, or reserves as soon as tasks have left what they need.
+/// Actors of a group use parts of its bundles. A head that has started again may release a bundle before the processes
+/// in it have ended. So a bundle is given back only when no process uses it.
+/// Owned by Incarnations; on the node's strand.
+class Bundles {
+ public:
+  struct Bundle {
+    scheduler::ReservationId reservation;
+    bool held = false;
+    std::vector<scheduler::ReservationId> starting{};  ///< incarnations that start once the bundle is held
+  };
+  /// Returns whether a process uses the bundle.
+  using IsUsed = std::function<bool(const BundleKey& key)>;
+
+  Bundles(Site& site, LeaseBook& book, IsUsed is_used) : site_{site}, book_{book}, is_used_{std::move(is_used)} {}
+
+  /// The head wants the bundle to be reserved. It is told when that is done.
+  void hold(const wire::HoldBundle& hold);
+  /// A reservation has its resources. If it is that of a bundle, returns the incarnations that may start now.
+  std::vector<scheduler::ReservationId> on_reserved(scheduler::ReservationId reservation);
+  /// The head gives the bundle up.
+  void release(const BundleKey& key);
+  /// Gives back the bundles that were released and are not used any more.
+  void release_unused();
+
+  enum class Turn : std::uint8_t {
+    kNow,
+    kLater,  ///< on_reserved() will return it
+    kNever,  ///< there is no such bundle
+  };
+  /// An incarnation wants to start in the bundle. `reservation` stands for the incarnation.
+  Turn start_in(const BundleKey& key, scheduler::ReservationId reservation);
+
+  /// Returns whether the bundle has its resources, also when it is released and still used.
+  bool has_resources(const BundleKey& key) const;
+  const std::map<BundleKey, Bundle>& all() const { return bundles_; }
+  /// The number of bundles, and of those that are released and still used.
+  std::size_t size() const { return bundles_.size(); }
+  std::size_t leaving() const { return leaving_.size(); }
+
+ private:
+  Site& site_;
+  LeaseBook& book_;
+  const IsUsed is_used_;
+  std::map<BundleKey, Bundle> bundles_;
+  std::multimap<BundleKey, scheduler::ReservationId> leaving_;  // released bundles that a process still uses
+};
+
+/// What the head has given to an actor or to a bundle.
+scheduler::Allotment allotment_of(const wire::Amounts& amounts, const std::vector<wire::GpuShare>& gpus);
+
+}  // namespace pharos::node

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <pharos/async/async.hpp>
+#include <pharos/scheduler/leases.hpp>
+#include <pharos/wire/message.hpp>
+
+#include "actors/bundles.hpp"
+#include "leases/lease_book.hpp"
+#include "node/site.hpp"
+#include "workers/jobs.hpp"
+#include "workers/workers.hpp"
+
+namespace pharos::node {
+
+/// The incarnations of actors that the head starts and ends on this node. The head has given them resources, but tasks
+/// may still use these. The head is told once how each incarnation ends.
+/// Owned by Node; on its strand. Its coroutines run in the node's background group.
+class Incarnations {
+ public:
+  /// An incarnation that has no worker yet.
+  struct Starting {
+    wire::StartIncarnation start;
+    std::optional<wire::EndIncarnation> end{};  ///< set if it is to end as soon as it has started
+    bool begun = false;                         ///< it has its resources
+  };
+
+  Incarnations(Site& site, LeaseBook& book, Jobs& jobs, Workers& workers);
+
+  void start(wire::StartIncarnation start);
+  void end(const wire::EndIncarnation& end);
+  /// Ends the incarnations of a job that have no process yet.
+  void end_unbegun(JobId job);
+  void hold(const wire::HoldBundle& hold) { bundles_.hold(hold); }
+  void release(const wire::ReleaseBundle& release) { bundles_.release({release.group, release.bundle}); }
+  /// The head elsewhere has answered a beat, which is passed on to exclusive actors: they end when they hear no beat
+  /// for too long.
+  void pass_on_beat(const wire::Beat& beat);
+
+  // ---- Events
+
+  /// A reservation has its resources.
+  void on_reserved(scheduler::ReservationId reservation);
+  /// A worker has constructed its actor, or has failed to.
+  void on_constructed(Worker& worker, const wire::ActorConstructed& constructed);
+  /// A worker is gone.
+  void on_worker_ended(const Worker& worker, const std::string& reason);
+
+  const std::unordered_map<scheduler::ReservationId, Starting>& starting() const { return starting_; }
+  const Bundles& bundles() const { return bundles_; }
+  /// For tests, between two events: says which reservations are there without a use, or are missing. Empty if all is
+  /// well.
+  std::string check() const;
+
+ private:
+  void begin(scheduler::ReservationId reservation);
+  async::Async<void> start_process(scheduler::ReservationId reservation);
+  void construct(Worker& worker, const wire::StartIncarnation& start, scheduler::ReservationId reservation,
+                 std::vector<std::string> gpus);
+  bool is_used(const BundleKey& key) const;
+  void note_end(const wire::IncarnationEnded& ended, scheduler::ReservationId reservation);
+
+  Site& site_;
+  LeaseBook& book_;
+  Jobs& jobs_;
+  Workers& workers_;
+  Bundles bundles_;
+  std::unordered_map<scheduler::ReservationId, Starting> starting_;
+  wire::Beat last_beat_;  // the last beat that the head has answered
+};
+
+}  // namespace pharos::node

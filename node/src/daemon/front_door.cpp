@@ -1,0 +1,103 @@
+#include "daemon/front_door.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <pharos/async/deadline.hpp>
+#include <pharos/base/log.hpp>
+#include <pharos/net/blocking_io.hpp>
+#include <pharos/net/socket_link.hpp>
+
+#include "daemon/watch.hpp"
+
+namespace pharos::node {
+namespace {
+
+constexpr auto kGreetTime = std::chrono::seconds{5};
+
+}  // namespace
+
+/// Counts one connection that is in its handshake, for as long as this object lives.
+class FrontDoor::Unproven {
+ public:
+  explicit Unproven(std::size_t& count) : count_{count} { ++count_; }
+  Unproven(Unproven&&) = delete;
+  ~Unproven() { --count_; }
+
+ private:
+  std::size_t& count_;
+};
+
+FrontDoor::FrontDoor(net::Reactor& reactor, net::Identity self, const net::Key& token, Guests guests)
+    : reactor_{reactor}, self_{self}, token_{token}, guests_{std::move(guests)}, background_{reactor} {}
+
+FrontDoor::~FrontDoor() {
+  for (const Fd& socket : listening_) reactor_.unwatch(socket.get());
+}
+
+Result<net::Address> FrontDoor::listen_at(const std::string& address) {
+  PHAROS_TRY(net::Address bound, net::parse_address(address));
+  PHAROS_TRY(Fd socket, net::listen_at(bound));
+  const bool is_unix = bound.unix_socket;
+  if (!is_unix) {
+    PHAROS_TRY(bound, net::bound_address(socket.get()));
+    listening_at_ = bound.to_string();
+  }
+  const int number = socket.get();
+  listening_.push_back(std::move(socket));
+  reactor_.watch(number, EPOLLIN, std::make_shared<Watch>([this, number, is_unix] { accept_all(number, is_unix); }));
+  return bound;
+}
+
+void FrontDoor::accept_all(int listening, bool is_unix) {
+  for (;;) {
+    Fd connection{::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+    if (!connection) return;
+    std::size_t& unproven = is_unix ? unproven_here_ : unproven_far_;
+    if (unproven >= kUnprovenMax) continue;  // this closes the connection
+    auto counted = std::make_unique<Unproven>(unproven);
+    if (!is_unix) {
+      background_.spawn(let_node_in(this, std::move(connection), std::move(counted)));
+    } else if (net::check_peer_is_this_user(connection.get())) {
+      background_.spawn(let_driver_in(this, std::move(connection), std::move(counted)));
+    }
+  }
+}
+
+async::Async<Result<void>> FrontDoor::greet(FrontDoor* self, int socket, net::Role expected) {
+  const auto deadline = async::Deadline::after(kGreetTime, self->reactor_.now());
+  net::Acceptor::KeyFor key_for = [self, expected](net::Identity peer) {
+    return peer.role == expected ? std::optional{self->token_} : std::nullopt;
+  };
+  const auto identity = co_await net::accept(&self->reactor_, socket, self->self_, std::move(key_for), deadline);
+  if (identity) co_return {};
+  log(LogLevel::kInfo, "refused a connection", {kv("error", identity.error())});
+  co_return identity.error();
+}
+
+async::Async<void> FrontDoor::let_driver_in(FrontDoor* self, Fd socket, std::unique_ptr<Unproven> counted) {
+  const auto greeted = co_await greet(self, socket.get(), net::Role::kDriver);
+  counted.reset();
+  if (greeted) self->guests_.driver(std::move(socket));
+}
+
+async::Async<void> FrontDoor::let_node_in(FrontDoor* self, Fd socket, std::unique_ptr<Unproven> counted) {
+  const auto far = net::set_up_far_socket(socket.get());
+  const auto greeted = co_await greet(self, socket.get(), net::Role::kNode);
+  counted.reset();
+  if (!far || !greeted) co_return;
+  Introduction introduction;
+  const auto deadline = async::Deadline::after(kGreetTime, self->reactor_.now());
+  const auto received = co_await net::receive_exactly(&self->reactor_, socket.get(),
+                                                      std::as_writable_bytes(std::span{&introduction, 1}), deadline);
+  if (!received) co_return;
+  if (introduction.leads_to_leased_worker() && !net::make_patient(socket.get())) co_return;
+  self->guests_.node(introduction, std::move(socket));
+}
+
+}  // namespace pharos::node

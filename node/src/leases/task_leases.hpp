@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <pharos/async/async.hpp>
+#include <pharos/base/result.hpp>
+#include <pharos/scheduler/fleet.hpp>
+#include <pharos/scheduler/leases.hpp>
+#include <pharos/wire/message.hpp>
+
+#include "leases/elsewhere.hpp"
+#include "leases/lease_book.hpp"
+#include "leases/load_report.hpp"
+#include "leases/recall_timer.hpp"
+#include "node/clients.hpp"
+#include "node/questions.hpp"
+#include "node/site.hpp"
+#include "workers/hand_over_line.hpp"
+#include "workers/jobs.hpp"
+#include "workers/workers.hpp"
+
+namespace pharos::node {
+
+/// Leases of this node's workers, by callers here and elsewhere, and the requests that wait for them. A request that
+/// this node cannot serve goes to the head, and one that waits here may be served elsewhere meanwhile.
+/// Owned by Node; on its strand. Its coroutines run in the node's background group. Carries out what the LeaseBook
+/// decides about tasks.
+class TaskLeases {
+ public:
+  TaskLeases(Site& site, LeaseBook& book, Clients& clients, Questions& questions, Jobs& jobs, Workers& workers,
+             HandOverLine& hand_overs);
+
+  // ---- Requests and their ends
+
+  /// A caller of this node asks for a worker.
+  void request(const Client& client, const wire::LeaseWorker& lease, std::uint64_t request);
+  /// The head asks for a worker, for a caller of another node.
+  void request_for_far(const wire::LeaseWorker& lease);
+  /// A lessee gives a worker back.
+  void take_back(const wire::ReturnLease& returned, CallerId lessee);
+  /// Forgets the requests of these clients, which do not wait any more.
+  void forget_if(const std::function<bool(const Client&)>& of);
+  /// The head says that a caller of another node has ended.
+  void end_far_lessee(CallerId caller);
+  /// Another head has taken the place of the one before. Callers of other nodes that asked by way of the earlier head
+  /// will ask again, so their requests leave the line.
+  void drop_far_requests();
+  /// The node takes no more tasks. Tasks that run may end. Tasks queued behind them go back to their callers, and the
+  /// leases are returned. Callers that wait for a lease are refused with kOverloaded; they ask again, and are served
+  /// elsewhere.
+  void drain();
+
+  // ---- Requests that may be served elsewhere
+
+  /// Another node has granted a request that also waits here. Returns whether that worker is to be reached for a caller
+  /// of this node.
+  bool take_from_elsewhere(const wire::LeaseGranted& granted);
+  /// The head has found no room for the request elsewhere.
+  void found_no_room(scheduler::LeaseRequestId request) { elsewhere_.found_none(request); }
+  /// Nobody waits for the head's answer any more.
+  void forget_question(const Asked& asked);
+
+  // ---- What the book decides
+
+  void grant(const scheduler::Grant& grant);
+  void start(const scheduler::StartWorker& start);
+  void refuse(const scheduler::Refuse& refused);
+  void recall(const scheduler::Recall& recalled);
+  /// All effects are carried out.
+  void settle();
+  /// A worker is gone. Its lessee is told.
+  void end_worker(const Worker& worker, const std::string& reason);
+
+  LoadReport& load() { return load_; }
+  /// The number of requests that are not served yet, and of those for which the head is asked.
+  std::size_t waiting() const { return requests_.size(); }
+  std::size_t asked_elsewhere() const { return elsewhere_.asked(); }
+
+ private:
+  bool is_for_here(const scheduler::Demand& demand, const wire::Demand& asked) const;
+  void wait_for_room(scheduler::LeaseRequestId request, const scheduler::Demand& demand);
+  void ask_elsewhere(scheduler::LeaseRequestId request);
+  bool leaves_line(scheduler::LeaseRequestId request);
+  void hand_over(const std::shared_ptr<Worker>& worker, const Asked& asked);
+  async::Async<void> start_worker(std::shared_ptr<Job> job, scheduler::LeaseRequestId request,
+                                  std::vector<std::string> gpus);
+  async::Async<void> end_idle_workers();
+
+  Site& site_;
+  LeaseBook& book_;
+  Clients& clients_;
+  Questions& questions_;
+  Jobs& jobs_;
+  Workers& workers_;
+  HandOverLine& hand_overs_;
+  std::unordered_map<scheduler::LeaseRequestId, Asked> requests_;
+  Elsewhere elsewhere_;
+  LoadReport load_;
+  RecallTimer recalls_;
+  bool ends_idle_workers_ = false;
+  bool drains_ = false;
+};
+
+/// The names of these GPUs of a node, as in CUDA_VISIBLE_DEVICES.
+std::vector<std::string> names_of(const Machine& machine, const std::vector<scheduler::GpuShare>& gpus);
+
+}  // namespace pharos::node

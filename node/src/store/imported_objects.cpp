@@ -1,0 +1,437 @@
+#include "store/imported_objects.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <pharos/async/sleep.hpp>
+#include <pharos/base/failpoint.hpp>
+
+namespace pharos::node {
+namespace {
+
+using namespace std::chrono_literals;
+using object_store::Chunks;
+using object_store::PinKind;
+using object_store::PullRequest;
+
+constexpr auto kClaimTime = 10s;
+constexpr auto kAgainTime = 200ms;       // between attempts
+constexpr int kAttempts = 4;             // in a row that bring not a single byte
+constexpr std::size_t kPullsAtOnce = 4;  // each may fill the wire
+constexpr std::size_t kAheadAtOnce = 2;  // a pull that nobody waits for begins below this many
+constexpr std::uint64_t kWarmMin = std::uint64_t{4} << 20;
+constexpr int kHopsMax = 4;  // nodes that are asked one after the other, because each names another one
+
+/// The error for a caller that wants the object and will not get it.
+Error lost_with_its_node(const ObjectId& id, const Error& why) {
+  return {ErrorCode::kObjectLost,
+          "object " + to_string(id) + " is on another node and could not be fetched: " + why.message(),
+          "Create the object again, and check that node."};
+}
+
+}  // namespace
+
+/// Marks a pull from a node that does not answer, for as long as this object lives. Another pull takes its place among
+/// kPullsAtOnce meanwhile. The pull keeps its memory, so no other pull from that node is begun.
+class ImportedObjects::Aside {
+ public:
+  Aside(ImportedObjects& imports, NodeId node) : imports_{imports}, node_{node} {
+    ++imports_.pulls_aside_[node_];
+    --imports_.pulls_;
+    imports_.begin_pulls();
+  }
+  Aside(Aside&&) = delete;
+  ~Aside() {
+    if (--imports_.pulls_aside_[node_] == 0) imports_.pulls_aside_.erase(node_);
+    ++imports_.pulls_;
+  }
+
+ private:
+  ImportedObjects& imports_;
+  const NodeId node_;
+};
+
+ImportedObjects::ImportedObjects(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store,
+                                 NodePins pins, Find find)
+    : executor_{executor},
+      host_{host},
+      self_{self},
+      store_{std::move(store)},
+      pins_{std::move(pins)},
+      find_{find},
+      links_{executor, host, self, std::move(find), link_events()},
+      background_{executor} {}
+
+NodeLinks::Events ImportedObjects::link_events() {
+  return {.connected = [this](NodeId node,
+                              NodeLinks::Link link) { background_.spawn(claim_again(this, node, std::move(link))); },
+          .ended =
+              [this](NodeId node) {
+                const bool needed = has_any_of(node);
+                if (needed) background_.spawn(reach_again(this, node));
+                return needed;
+              }};
+}
+
+void ImportedObjects::close() {
+  background_.cancel();
+  links_.close();
+}
+
+// ---- Places for objects of other nodes
+
+// The node that passed the object on may not be the one that has it. Then it names that one, which is asked next.
+async::Async<Result<object_store::Location>> ImportedObjects::import(ImportedObjects* self, std::uint32_t table,
+                                                                     Location object, Duration time) {
+  for (int hops = 0; hops < kHopsMax; ++hops) {
+    if (object.node == self->self_) co_return self->keep_for(table, object, time);
+    if (const auto known = self->imports_.find(object.id); known != self->imports_.end()) {
+      auto kept = self->keep_for(table, known->second.here, time);
+      if (kept || !object_store::is_lost(kept.error())) co_return kept;
+    }
+    ++self->claiming_[object.id];
+    auto claimed = co_await claim(self, object);
+    if (--self->claiming_[object.id] == 0) self->claiming_.erase(object.id);
+    if (!claimed) {
+      self->release_if_unused(object);  // the claim may still have been made after the time limit
+      co_return std::move(claimed).error();
+    }
+    if (!claimed->elsewhere.node) co_return self->take_in(table, object, *claimed, time);
+    object = claimed->elsewhere;
+  }
+  co_return Error{ErrorCode::kUnavailable, "no node says that it has object " + to_string(object.id)};
+}
+
+async::Async<Result<wire::ObjectClaimed>> ImportedObjects::claim(ImportedObjects* self, Location object) {
+  Result<net::Parcel> answer = Error{ErrorCode::kUnavailable, "no node was asked"};
+  const TimePoint until = self->executor_.now() + kAwayTime;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (attempt != 0) PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
+    auto link = co_await NodeLinks::reach(&self->links_, object.node);
+    if (!link) {
+      answer = std::move(link).error();
+      if (answer.error().code() == ErrorCode::kNotFound) break;
+      // The head does not say where the node is: it waits for that node, or is away itself.
+      const bool head_waits = answer.error().code() == ErrorCode::kDeadlineExceeded;
+      if (head_waits && self->executor_.now() < until) attempt = 0;
+      continue;
+    }
+    wire::Message ask = wire::ClaimObject{object};
+    answer = co_await (*link)->request(std::move(ask), std::vector<Fd>{},
+                                       async::Deadline::after(kClaimTime, self->executor_.now()));
+    if (answer) break;
+    const bool is_silent = answer.error().code() == ErrorCode::kDeadlineExceeded;
+    if (is_silent) self->links_.give_up(object.node, **link);  // it may have ended unnoticed
+    if (!is_silent && answer.error().code() != ErrorCode::kUnavailable) break;
+  }
+  if (!answer) {
+    if (object_store::is_lost(answer.error())) co_return std::move(answer).error();
+    co_return lost_with_its_node(object.id, answer.error());
+  }
+  const auto* const claimed = std::get_if<wire::ObjectClaimed>(&answer->message);
+  const bool sense = claimed != nullptr && (claimed->elsewhere.node || claimed->size != 0) &&
+                     (!claimed->elsewhere.node || claimed->elsewhere.id == object.id);
+  if (!sense) co_return Error{ErrorCode::kCorrupt, "another node sent an invalid answer about an object"};
+  co_return *claimed;
+}
+
+Result<object_store::Location> ImportedObjects::take_in(std::uint32_t table, const Location& origin,
+                                                        const wire::ObjectClaimed& claimed, Duration time) {
+  if (const auto known = imports_.find(origin.id); known != imports_.end()) {  // another import was faster
+    auto kept = keep_for(table, known->second.here, time);
+    if (kept || !object_store::is_lost(kept.error())) return kept;
+    by_place_.erase(known->second.here.place);
+    imports_.erase(known);
+  }
+  if (claimed.size >= kWarmMin) {  // an object that has ended meanwhile may leave its memory to this one
+    store_->book.end_outside();
+    store_->book.reclaim();
+    look();
+  }
+  auto place = store_->book.lend_outside(origin.id, claimed.size, claimed.label);
+  if (!place) {
+    release_if_unused(origin);
+    return std::move(place).error();
+  }
+  const Location here{origin.id, *place, {}, self_};
+  imports_.emplace(origin.id, Import{.origin = origin, .here = here});
+  by_place_.emplace(*place, origin.id);
+  auto kept = keep_for(table, here, time);
+  store_->ledger.let_go(*place);
+  failpoint(Failpoint::kObjectImported);
+  return kept;
+}
+
+Result<object_store::Location> ImportedObjects::keep_for(std::uint32_t table, const Location& here, Duration time) {
+  PHAROS_TRY(const auto pin, pins_.take(PinKind::kKeep, here));
+  if (!pin) return object_store::lost(here, !store_->book.has_process(here.owner));
+  const std::uint64_t number = ++last_kept_;
+  kept_.emplace(number, Kept{here.place, table, pin->number});
+  executor_.run_at(executor_.now() + time, [this, number] {
+    if (const auto kept = kept_.extract(number); !kept.empty()) pins_.drop(kept.mapped().pin);
+  });
+  return here;
+}
+
+void ImportedObjects::is_kept(std::uint32_t table, const Place& here) {
+  std::erase_if(kept_, [&](const auto& entry) {
+    const Kept& kept = entry.second;
+    if (kept.table != table || kept.here != here) return false;
+    pins_.drop(kept.pin);
+    return true;
+  });
+}
+
+void ImportedObjects::process_ended(std::uint32_t table) {
+  std::erase_if(kept_, [&](const auto& entry) {
+    if (entry.second.table == table) pins_.drop(entry.second.pin);
+    return entry.second.table == table;
+  });
+}
+
+std::optional<object_store::Location> ImportedObjects::find(const ObjectId& id) const {
+  const auto found = imports_.find(id);
+  return found == imports_.end() ? std::nullopt : std::optional{found->second.here};
+}
+
+const object_store::Location* ImportedObjects::origin_of(const Place& here) const {
+  const auto found = by_place_.find(here);
+  return found == by_place_.end() ? nullptr : &imports_.at(found->second).origin;
+}
+
+bool ImportedObjects::is_elsewhere(const Place& here) const {
+  const auto found = by_place_.find(here);
+  return found != by_place_.end() && imports_.at(found->second).claimed;
+}
+
+void ImportedObjects::look() {
+  for (auto each = imports_.begin(); each != imports_.end();) {
+    const Import& import = each->second;
+    if (import.coming != nullptr || store_->ledger.has(import.here)) {
+      ++each;
+      continue;
+    }
+    const Location origin = import.origin;
+    by_place_.erase(import.here.place);
+    each = imports_.erase(each);
+    release_if_unused(origin);
+  }
+}
+
+// An object that is being claimed anew must not be released.
+void ImportedObjects::release_if_unused(const Location& origin) {
+  if (imports_.contains(origin.id) || claiming_.contains(origin.id)) return;
+  // Without a connection the claim there ends by itself.
+  if (const auto link = links_.link_to(origin.node)) link->send(wire::ReleaseObject{origin});
+}
+
+// ---- Nodes that have the objects
+
+// The node has not heard of releases while there was no connection. So all claims are made again, and then the node is
+// told to drop the others.
+async::Async<void> ImportedObjects::claim_again(ImportedObjects* self, NodeId node, NodeLinks::Link link) {
+  std::vector<Location> theirs;
+  for (const auto& [id, import] : self->imports_) {
+    if (import.origin.node == node) theirs.push_back(import.origin);
+  }
+  for (const Location& origin : theirs) {
+    const auto import = self->imports_.find(origin.id);
+    if (import == self->imports_.end()) continue;
+    wire::Message ask = wire::ClaimObject{origin};
+    const auto claimed = co_await link->request(std::move(ask), std::vector<Fd>{},
+                                                async::Deadline::after(kClaimTime, self->executor_.now()));
+    if (!claimed && !object_store::is_lost(claimed.error())) co_return self->links_.give_up(node, *link);
+    const auto still = self->imports_.find(origin.id);
+    if (still != self->imports_.end()) still->second.claimed = claimed.ok();
+    if (still == self->imports_.end()) self->release_if_unused(origin);
+  }
+  link->send(wire::ReleaseObject{});
+}
+
+bool ImportedObjects::has_any_of(NodeId node) const {
+  return std::any_of(imports_.begin(), imports_.end(),
+                     [node](const auto& entry) { return entry.second.origin.node == node; });
+}
+
+// That node keeps the claims for kAwayTime, so this one tries to connect for as long.
+async::Async<void> ImportedObjects::reach_again(ImportedObjects* self, NodeId node) {
+  const TimePoint until = self->executor_.now() + kAwayTime;
+  while (self->executor_.now() < until && self->has_any_of(node)) {
+    const auto link = co_await NodeLinks::reach(&self->links_, node);
+    if (link) co_return;
+    if (link.error().code() == ErrorCode::kNotFound) break;
+    const auto slept = co_await async::sleep(kAgainTime);
+    if (!slept) co_return;
+  }
+  for (auto& [id, import] : self->imports_) {
+    if (import.origin.node == node) import.claimed = false;
+  }
+  self->links_.forget_if_unused(node);
+}
+
+void ImportedObjects::ask_whether_lost(NodeId node, async::UniqueFunction<void(bool lost)> then) {
+  background_.spawn(ask_whether_lost(this, node, std::move(then)));
+}
+
+async::Async<void> ImportedObjects::ask_whether_lost(ImportedObjects* self, NodeId node,
+                                                     async::UniqueFunction<void(bool lost)> then) {
+  const auto address = co_await self->find_(node);
+  if (!address && address.error().code() == ErrorCode::kCancelled) co_return;  // this node ends
+  then(!address && address.error().code() == ErrorCode::kNotFound);
+}
+
+// ---- Bytes
+
+void ImportedObjects::bring(const Body& body, Urgency urgency, Done done) {
+  const ObjectId id = by_place_.at(body.location.place);
+  (urgency == Urgency::kAhead ? ahead_ : waiting_).push_back({id, body, std::move(done)});
+  executor_.post([this] { begin_pulls(); });
+}
+
+void ImportedObjects::hurry(const Place& here) {
+  const auto ahead =
+      std::find_if(ahead_.begin(), ahead_.end(), [&](const Pull& pull) { return pull.body.location.place == here; });
+  if (ahead == ahead_.end()) return;
+  waiting_.push_back(std::move(*ahead));
+  ahead_.erase(ahead);
+  executor_.post([this] { begin_pulls(); });
+}
+
+void ImportedObjects::begin_pulls() {
+  begin_pulls(waiting_, kPullsAtOnce);
+  begin_pulls(ahead_, kAheadAtOnce);
+}
+
+void ImportedObjects::begin_pulls(std::deque<Pull>& from, std::size_t pulls_max) {
+  while (pulls_ < pulls_max) {
+    const auto next = std::find_if(from.begin(), from.end(), [this](const Pull& pull) {
+      return !pulls_aside_.contains(imports_.at(pull.id).origin.node);
+    });
+    if (next == from.end()) return;
+    Pull pull = std::move(*next);
+    from.erase(next);
+    begin_pull(std::move(pull));
+  }
+}
+
+void ImportedObjects::begin_pull(Pull next) {
+  ++pulls_;
+  const auto memory = store_->bytes();
+  if (memory) imports_.at(next.id).coming = Chunks::none_of(memory->subspan(next.body.offset, next.body.size), store_);
+  background_.spawn(pull(this, next.id, next.body, std::move(next.done)));
+}
+
+async::Async<void> ImportedObjects::pull(ImportedObjects* self, ObjectId id, Body body, Done done) {
+  auto pulled = co_await pull_all(self, id, body);
+  Import& import = self->imports_.at(id);  // look() keeps an import that is being pulled
+  if (!pulled && import.coming != nullptr) {
+    import.coming->give_up(pulled.error());
+    if (import.relays != 0) {
+      [[maybe_unused]] const auto none = co_await import.no_relays.wait(async::Deadline::never());
+    }
+    self->store_->ledger.note_provided(body.location.place.slot, 0);
+    self->store_->objects.release(body.offset, body.slot_bytes);
+  }
+  Import& its = self->imports_.at(id);
+  its.coming = nullptr;
+  --self->pulls_;
+  done(std::move(pulled));
+  self->begin_pulls();
+}
+
+// Pulls from the object's own node, or from the node that this one names; when that stream breaks off, from the own
+// node again. If the own node is lost, the nodes that were named are tried last. Chunks that have come stay.
+async::Async<Result<void>> ImportedObjects::pull_all(ImportedObjects* self, ObjectId id, Body body) {
+  PHAROS_CO_TRY_VOID(self->store_->bytes());
+  PHAROS_CO_TRY_VOID(co_await provide(self, body));
+  const Location origin = self->imports_.at(id).origin;
+  const auto chunks = self->imports_.at(id).coming;
+  NodeId source = origin.node;
+  bool insists = false;
+  std::optional<Error> why;
+  std::optional<Aside> aside;
+  const TimePoint until = self->executor_.now() + kAwayTime;
+  for (int attempts = 0; attempts < kAttempts;) {
+    const std::size_t before = chunks->arrived();
+    const auto address = co_await NodeLinks::find_address(&self->links_, source);
+    if (!address && address.error().code() == ErrorCode::kDeadlineExceeded && self->executor_.now() < until) {
+      if (!aside) aside.emplace(*self, origin.node);
+      PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));  // the head waits for that node, or is away
+      continue;
+    }
+    const auto pulled = co_await pull_from(self, source, PullRequest{origin, self->self_, insists}, chunks);
+    if (pulled && !*pulled) co_return {};
+    if (pulled && !insists) {
+      auto& others = self->imports_.at(id).others;
+      if (std::find(others.begin(), others.end(), **pulled) == others.end()) others.push_back(**pulled);
+      source = **pulled == self->self_ ? origin.node : **pulled;
+      insists = true;
+      continue;
+    }
+    why = pulled ? Error{ErrorCode::kCorrupt,
+                         "a node was asked for its own copy of the object, and named another node again"}
+                 : pulled.error();
+    if (why->code() == ErrorCode::kCancelled) co_return *why;
+    if (source != origin.node) {
+      source = origin.node;
+      continue;
+    }
+    if (object_store::is_lost(*why) || why->code() == ErrorCode::kNotFound) break;
+    self->links_.ask_anew_where(origin.node);
+    if (!aside) aside.emplace(*self, origin.node);
+    attempts = chunks->arrived() == before ? attempts + 1 : 0;
+    PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
+  }
+  for (const NodeId other : std::vector<NodeId>{self->imports_.at(id).others}) {
+    const auto pulled = co_await pull_from(self, other, PullRequest{origin, self->self_, true}, chunks);
+    if (pulled && !*pulled) co_return {};
+  }
+  if (object_store::is_lost(*why)) co_return *why;
+  co_return lost_with_its_node(id, *why);
+}
+
+async::Async<Result<std::optional<NodeId>>> ImportedObjects::pull_from(ImportedObjects* self, NodeId source,
+                                                                       PullRequest request,
+                                                                       std::shared_ptr<Chunks> chunks) {
+  PHAROS_CO_TRY(std::string address, co_await NodeLinks::find_address(&self->links_, source));
+  async::Completion<std::optional<NodeId>> pulled;
+  self->host_.pull(std::move(address), request, std::move(chunks), [pulled](Result<std::optional<NodeId>> end) mutable {
+    if (end) {
+      pulled.complete(*end);
+    } else {
+      pulled.fail(std::move(end).error());
+    }
+  });
+  co_return co_await pulled.wait(async::Deadline::never());
+}
+
+async::Async<Result<void>> ImportedObjects::provide(ImportedObjects* self, Body body) {
+  if (self->store_->ledger.provided(body.location.place.slot) >= body.slot_bytes) co_return {};
+  async::Completion<void> provided;
+  auto result = std::make_shared<Result<void>>();
+  self->host_.run_blocking(
+      [store = self->store_, body, result] { *result = store->objects.allocate(body.offset, body.slot_bytes); },
+      [provided, result]() mutable {
+        if (*result) {
+          provided.complete();
+        } else {
+          provided.fail(result->error());
+        }
+      });
+  co_return co_await provided.wait(async::Deadline::never());
+}
+
+std::shared_ptr<Chunks> ImportedObjects::begin_relay(const ObjectId& id) {
+  const auto found = imports_.find(id);
+  if (found == imports_.end() || found->second.coming == nullptr) return nullptr;
+  if (found->second.relays++ == 0) found->second.no_relays = {};
+  return found->second.coming;
+}
+
+void ImportedObjects::end_relay(const ObjectId& id) {
+  Import& import = imports_.at(id);
+  if (--import.relays == 0) import.no_relays.complete();
+}
+
+}  // namespace pharos::node

@@ -1,0 +1,156 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <pharos/async/async.hpp>
+#include <pharos/async/async_group.hpp>
+#include <pharos/async/completion.hpp>
+#include <pharos/async/executor.hpp>
+#include <pharos/async/unique_function.hpp>
+#include <pharos/object_store/transfer.hpp>
+
+#include "node/host.hpp"
+#include "store/node_links.hpp"
+#include "store/node_store.hpp"
+
+namespace pharos::node {
+
+/// Objects of other nodes that processes here use. Each has a place in this node's store, like an object that is out on
+/// disk: processes keep it and read it like any other. When it is read it is pulled from its own node, or from a node
+/// that is pulling it at this moment.
+/// While an object has a place here, this node has claimed it at its own node, which keeps it. So its memory here may
+/// be taken away at any time. When no process here keeps it any more its own node is told.
+///
+/// Owned by StoreService. Everything is on the node's strand. When the connection to a node breaks, the claims there
+/// stay valid until the head says that the node is lost or kAwayTime has passed. After that its objects are lost unless
+/// they are in memory here. At most 4 pulls run at once; the others wait.
+/// End: close(), then closed() becomes true soon.
+class ImportedObjects {
+ public:
+  static constexpr auto kGraceTime = std::chrono::seconds{10};  ///< before the head is asked whether a node is lost
+  /// How long claims outlive the connection over which they were made.
+  static constexpr Duration kAwayTime = std::chrono::seconds{90};
+  /// How long an imported object is kept for a process that waits for it, and for one that has asked for it ahead.
+  static constexpr Duration kKeepTime = std::chrono::seconds{1};
+  static constexpr Duration kAheadTime = std::chrono::seconds{30};
+
+  using Location = object_store::Location;
+  using Place = object_store::Place;
+  using Body = object_store::StoreBook::Body;
+  using Find = NodeLinks::Find;
+
+  ImportedObjects(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
+                  Find find);
+
+  /// Claims an object and returns where it lies here. It is kept for `time`; by then the process with this pin table
+  /// has to keep it itself. The object may also be one of this node that comes back to it. Fails with kObjectLost if
+  /// the object is gone or its node does not answer.
+  static async::Async<Result<Location>> import(ImportedObjects* self, std::uint32_t table, Location object,
+                                               Duration time);
+  /// The process with this table keeps the object itself, so the import need not keep it any longer.
+  void is_kept(std::uint32_t table, const Place& here);
+
+  /// The location of an imported object at its own node. nullptr if nothing was imported to this place.
+  const Location* origin_of(const Place& here) const;
+  /// Returns whether the object in this place can be pulled again, so that its memory here may go.
+  bool is_elsewhere(const Place& here) const;
+  /// Objects that a caller waits for (kWaitedFor) are pulled before those that may be needed soon (kAhead).
+  enum class Urgency : std::uint8_t { kWaitedFor, kAhead };
+  /// Pulls an object to its memory here. `done` runs later, never inside this call.
+  void bring(const Body& body, Urgency urgency, async::UniqueFunction<void(Result<void>)> done);
+  /// A caller now waits for an object that was to be pulled ahead.
+  void hurry(const Place& here);
+
+  /// The place here of an object that is here or on its way; nullopt if it was not imported.
+  std::optional<Location> find(const ObjectId& id) const;
+  /// The chunks of an object that is being pulled, to be passed on until end_relay(). nullptr if it is not being
+  /// pulled.
+  std::shared_ptr<object_store::Chunks> begin_relay(const ObjectId& id);
+  void end_relay(const ObjectId& id);
+
+  /// Asks the head whether this is no node of the cluster any more. `lost` is false, too, if the head does not answer.
+  void ask_whether_lost(NodeId node, async::UniqueFunction<void(bool lost)> then);
+
+  /// Forgets objects that have ended here, and tells their nodes.
+  void look();
+  /// The process with this table has ended: nothing is kept for it any longer.
+  void process_ended(std::uint32_t table);
+  bool empty() const { return imports_.empty(); }
+  std::size_t size() const { return imports_.size(); }
+
+  void close();
+  bool closed() const { return background_.size() == 0; }
+
+ private:
+  struct Import {
+    Location origin;
+    Location here;
+    bool claimed = true;
+    std::shared_ptr<object_store::Chunks> coming{};  // set while the object is pulled
+    std::size_t relays = 0;                          // streams that pass these chunks on
+    async::Completion<void> no_relays{};
+    std::vector<NodeId> others{};  // other nodes that have pulled it or were about to
+  };
+  class Aside;
+  using Done = async::UniqueFunction<void(Result<void>)>;
+  struct Pull {
+    ObjectId id;
+    Body body;
+    Done done;
+  };
+
+  static async::Async<void> ask_whether_lost(ImportedObjects* self, NodeId node,
+                                             async::UniqueFunction<void(bool lost)> then);
+  static async::Async<Result<wire::ObjectClaimed>> claim(ImportedObjects* self, Location object);
+  Result<Location> take_in(std::uint32_t table, const Location& origin, const wire::ObjectClaimed& claimed,
+                           Duration time);
+  Result<Location> keep_for(std::uint32_t table, const Location& here, Duration time);
+  void release_if_unused(const Location& origin);
+
+  NodeLinks::Events link_events();
+  static async::Async<void> claim_again(ImportedObjects* self, NodeId node, NodeLinks::Link link);
+  static async::Async<void> reach_again(ImportedObjects* self, NodeId node);
+  bool has_any_of(NodeId node) const;
+
+  static async::Async<void> pull(ImportedObjects* self, ObjectId id, Body body, Done done);
+  static async::Async<Result<void>> pull_all(ImportedObjects* self, ObjectId id, Body body);
+  static async::Async<Result<std::optional<NodeId>>> pull_from(ImportedObjects* self, NodeId source,
+                                                               object_store::PullRequest request,
+                                                               std::shared_ptr<object_store::Chunks> chunks);
+  static async::Async<Result<void>> provide(ImportedObjects* self, Body body);
+  void begin_pulls();
+  void begin_pulls(std::deque<Pull>& from, std::size_t pulls_max);
+  void begin_pull(Pull pull);
+
+  async::Executor& executor_;
+  Host& host_;
+  const NodeId self_;
+  const std::shared_ptr<NodeStore> store_;
+  NodePins pins_;
+  const Find find_;
+
+  std::map<ObjectId, Import> imports_;
+  std::map<Place, ObjectId> by_place_;
+  std::map<ObjectId, std::size_t> claiming_;
+  struct Kept {
+    Place here;
+    std::uint32_t table;
+    std::uint32_t pin;
+  };
+  std::map<std::uint64_t, Kept> kept_;  // objects that are kept for the processes that have asked, oldest first
+  std::uint64_t last_kept_ = 0;
+  NodeLinks links_;
+  std::map<NodeId, std::size_t> pulls_aside_;  // pulls from a node that wait because it does not answer
+  std::size_t pulls_ = 0;                      // pulls under way, without those that are aside
+  std::deque<Pull> waiting_;                   // queued pulls that a caller waits for
+  std::deque<Pull> ahead_;                     // queued pulls of objects that may be needed soon
+
+  async::AsyncGroup background_;
+};
+
+}  // namespace pharos::node

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <pharos/async/async.hpp>
+#include <pharos/wire/message.hpp>
+
+#include "node/client.hpp"
+#include "node/site.hpp"
+#include "workers/jobs.hpp"
+#include "workers/workers.hpp"
+
+namespace pharos::node {
+
+/// Answers users who ask what the processes of this node do: where their threads are, and what they wait for. Zygotes
+/// read the stacks, and the processes themselves say what they run.
+/// Owned by UserQuestions; on the node's strand. Its coroutines run in the node's background group. Bounds: looks at
+/// a few processes at once, for a few seconds, and up to some megabytes of text.
+class StackListing {
+ public:
+  StackListing(Site& site, const Jobs& jobs, const Workers& workers) : site_{site}, jobs_{jobs}, workers_{workers} {}
+
+  /// Answers with the rows that `asked` selects.
+  void answer(const std::shared_ptr<net::Peer>& from, const wire::ListRows& asked, std::uint64_t request) {
+    site_.background.spawn(list(from, asked, request));
+  }
+
+ private:
+  /// The table, while it is filled.
+  struct Table;
+  /// The processes of a row; null if there is none, or it is gone.
+  struct Row {
+    WorkerId worker{};
+    std::shared_ptr<net::Peer> process{};
+    std::shared_ptr<net::Peer> zygote{};
+  };
+
+  async::Async<void> list(std::shared_ptr<net::Peer> from, wire::ListRows asked, std::uint64_t request);
+  wire::Rows list_processes() const;
+  async::Async<void> look_at_next(std::shared_ptr<Table> table);
+  async::Async<void> look_at(std::shared_ptr<Table> table, std::size_t row);
+  Row find(const std::string& id) const;
+
+  Site& site_;
+  const Jobs& jobs_;
+  const Workers& workers_;
+};
+
+}  // namespace pharos::node

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <pharos/async/completion.hpp>
+#include <pharos/base/clock.hpp>
+#include <pharos/base/fd.hpp>
+#include <pharos/net/peer.hpp>
+#include <pharos/wire/message.hpp>
+
+#include "workers/lifecycles.hpp"
+
+namespace pharos::node {
+
+/// The zygote of a job: a process of the program, stopped before `main`, from which workers are forked.
+struct Zygote {
+  static constexpr int kRestartsMax = 3;  ///< in a row without a zygote that lives for long
+
+  std::shared_ptr<net::Peer> peer{};  ///< null while there is no zygote
+  pid_t pid = 0;
+  int restarts = 0;
+  TimePoint since{};
+  async::Completion<wire::ZygoteReady> ready{};
+};
+
+/// The output that a driver was sent and has not shown.
+class Unshown {
+ public:
+  void add(std::size_t bytes) {
+    sizes_.push_back(bytes);
+    bytes_ += bytes;
+  }
+  /// The driver has shown the oldest of it.
+  void take_one() {
+    if (sizes_.empty()) return;
+    bytes_ -= sizes_.front();
+    sizes_.pop_front();
+  }
+  void clear() { *this = {}; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::deque<std::size_t> sizes_;  // bytes of each Output message, the oldest first
+  std::size_t bytes_ = 0;
+};
+
+/// A running program, as this node knows it.
+struct Job {
+  JobId id;
+  CallerId caller;
+  std::shared_ptr<net::Peer> driver;  ///< null: it is at another node, or has ended and detached actors go on
+  Unshown unshown{};
+  wire::RegisterJob program;
+  Fd executable;
+  ProgramLife program_life{ProgramState::kLoading};
+  std::optional<Error> broken{};  ///< why the program cannot run here
+  std::string warning{};          ///< why its workers start slowly, if they do
+  Zygote zygote{};
+  JobLife life{JobState::kRunning};
+  async::Completion<void> stopped_everywhere{};
+
+  bool ended() const { return life.state() == JobState::kEnded; }
+  bool loaded() const { return program_life.state() == ProgramState::kLoaded; }
+};
+
+}  // namespace pharos::node

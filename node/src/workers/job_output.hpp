@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <pharos/async/unique_function.hpp>
+#include <pharos/wire/message.hpp>
+
+#include "node/to_head.hpp"
+#include "workers/job.hpp"
+
+namespace pharos::node {
+
+/// The output of workers on its way to the driver: here, or by way of the head. Output is taken only as fast as it is
+/// shown, so that it waits in the pipes of the workers.
+/// Owned by Node; on its strand.
+class JobOutput {
+ public:
+  static constexpr std::size_t kQueuedMax = std::size_t{1} << 20;
+  static constexpr std::size_t kFarUnshownMax = std::size_t{16} << 20;
+
+  /// Returns how many bytes the head has not read.
+  using Queued = async::UniqueFunction<std::size_t()>;
+
+  JobOutput(ToHead& head, Queued queued_to_head) : head_{head}, queued_to_head_{std::move(queued_to_head)} {}
+
+  /// Returns whether output of the job can be taken now.
+  bool takes(const Job& job);
+  void send(Job& job, wire::Output output);
+  /// Takes output of a worker at another node. If a driver shows nothing, it misses lines of other machines; otherwise
+  /// it would block the workers there.
+  void send_far(Job& job, const wire::Output& output);
+
+ private:
+  ToHead& head_;
+  Queued queued_to_head_;
+};
+
+}  // namespace pharos::node

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <pharos/async/async.hpp>
+#include <pharos/async/completion.hpp>
+#include <pharos/base/fd.hpp>
+#include <pharos/base/result.hpp>
+#include <pharos/wire/message.hpp>
+
+#include "node/far_nodes.hpp"
+#include "node/site.hpp"
+#include "store/program_files.hpp"
+#include "workers/job.hpp"
+
+namespace pharos::node {
+
+/// The executables of jobs whose driver is at another node. An executable that is on no disk here is fetched from the
+/// driver's node or from another node that has it, and only once, however many jobs of the same program come.
+/// Owned by Jobs; on the node's strand. Its coroutines run in the node's background group.
+class Programs {
+ public:
+  /// Tells the user of a job that something is not as on the driver's machine.
+  using Warn = std::function<void(Job& job, const std::string& warning)>;
+
+  Programs(Site& site, FarNodes& far_nodes, Warn warn) : site_{site}, far_nodes_{far_nodes}, warn_{std::move(warn)} {}
+
+  /// Opens the executable of a job (Job::executable). It is fetched from one of `sources`, the first of which is asked
+  /// first, if it is not here.
+  async::Async<Result<void>> obtain(std::shared_ptr<Job> job, std::vector<NodeId> sources);
+  /// Sends the executable of a job to the node at the other end of the socket. `job` is null if the job is not here.
+  void serve(const Job* job, Fd socket);
+  /// The number of executables that are being fetched.
+  std::size_t coming() const { return coming_.size(); }
+
+ private:
+  async::Async<Result<ProgramHere>> open(std::shared_ptr<Job> job);
+  void take(Job& job, ProgramHere here);
+  async::Async<Result<void>> fetch(std::shared_ptr<Job> job, std::vector<NodeId> sources);
+  async::Async<Result<void>> fetch_some(std::shared_ptr<Job> job, NodeId from, std::shared_ptr<ArrivingProgram> into);
+
+  Site& site_;
+  FarNodes& far_nodes_;
+  const Warn warn_;
+  std::map<wire::BuildId, std::vector<async::Completion<void>>> coming_;  // and jobs that wait for them
+};
+
+}  // namespace pharos::node

@@ -1,0 +1,292 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <pharos/base/check.hpp>
+#include <pharos/object_store/object_ledger.hpp>
+
+namespace pharos::object_store {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x7265676465'4c6850;
+constexpr std::size_t kPage = 4096;
+
+std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+// The layout of a slot's word: generation 32 bits, visits 24, let go 1, unused 4, state 3.
+constexpr std::uint64_t kLetGo = 1 << 7;
+constexpr std::uint64_t kStates = 7;
+constexpr std::uint32_t kVisitsEnd = 1 << 24;
+
+std::uint64_t packed(SlotWord word) {
+  return std::uint64_t{word.generation} << 32 | std::uint64_t{word.visits % kVisitsEnd} << 8 |
+         (word.let_go ? kLetGo : 0) | static_cast<std::uint64_t>(word.state);
+}
+SlotWord unpacked(std::uint64_t word) {
+  return {.generation = static_cast<std::uint32_t>(word >> 32),
+          .state = static_cast<SlotState>(word & kStates),
+          .let_go = (word & kLetGo) != 0,
+          .visits = static_cast<std::uint32_t>(word >> 8) % kVisitsEnd};
+}
+
+}  // namespace
+
+struct alignas(64) ObjectLedger::Head {
+  std::uint64_t magic;
+  std::uint32_t slots;
+  std::uint32_t tables;
+  std::atomic<std::uint32_t> tables_used;  // tables from this number on have never been opened
+  std::atomic<std::uint32_t> now;
+};
+
+std::size_t ObjectLedger::bytes_for(std::uint32_t slots, std::uint32_t tables) {
+  return kPage + whole_pages(slots * sizeof(SlotHeader)) + whole_pages(slots * sizeof(SlotLabel)) +
+         tables * sizeof(PinTable);
+}
+
+ObjectLedger::ObjectLedger(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t tables)
+    : head_{reinterpret_cast<Head*>(memory.data())},
+      first_slot_{reinterpret_cast<SlotHeader*>(memory.data() + kPage)},
+      first_label_{reinterpret_cast<SlotLabel*>(memory.data() + kPage + whole_pages(slots * sizeof(SlotHeader)))},
+      first_table_{reinterpret_cast<PinTable*>(memory.data() + bytes_for(slots, 0))},
+      slots_{slots},
+      tables_{tables} {}
+
+ObjectLedger ObjectLedger::format(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t tables) {
+  PHAROS_CHECK(memory.size() >= bytes_for(slots, tables), memory.size(), slots, tables);
+  const ObjectLedger ledger{memory, slots, tables};
+  ledger.head_->magic = kMagic;
+  ledger.head_->slots = slots;
+  ledger.head_->tables = tables;
+  return ledger;
+}
+
+Result<ObjectLedger> ObjectLedger::attach(std::span<std::byte> memory) {
+  const auto* const head = reinterpret_cast<const Head*>(memory.data());
+  if (memory.size() < kPage || head->magic != kMagic) {
+    return Error{ErrorCode::kCorrupt, "the shared memory does not contain a ledger of the object store"};
+  }
+  const std::uint32_t slots = head->slots;
+  const std::uint32_t tables = head->tables;
+  if (memory.size() < bytes_for(slots, tables)) {
+    return Error{ErrorCode::kCorrupt, "the object store's ledger is smaller than it says"};
+  }
+  return ObjectLedger{memory, slots, tables};
+}
+
+SlotHeader& ObjectLedger::slot(std::uint32_t number) const {
+  PHAROS_CHECK(number < slots_, number, slots_);
+  return first_slot_[number];
+}
+
+PinTable& ObjectLedger::table(std::uint32_t number) const {
+  PHAROS_CHECK(number < tables_, number, tables_);
+  return first_table_[number];
+}
+
+SlotWord ObjectLedger::word_of(std::uint32_t number) const {
+  return unpacked(slot(number).word.load());
+}
+
+bool ObjectLedger::has(const Location& location) const {
+  const Place& place = location.place;
+  if (place.slot >= slots_) return false;
+  const SlotWord word = word_of(place.slot);
+  const SlotHeader& header = slot(place.slot);
+  return word.generation == place.generation && word.has_object() &&
+         header.maker.load(std::memory_order_relaxed) == location.id.maker.value() &&
+         header.number.load(std::memory_order_relaxed) == location.id.number;
+}
+
+std::uint32_t ObjectLedger::tables_used() const {
+  return std::min(head_->tables_used.load(), tables_);
+}
+
+bool ObjectLedger::pinned(std::uint32_t slot) const {
+  for (std::uint32_t t = 0; t < tables_used(); ++t) {
+    const PinTable& pins = table(t);
+    const std::uint32_t used = std::min(pins.used.load(), kPinsMax);
+    for (std::uint32_t i = 0; i < used; ++i) {
+      const std::uint64_t word = pins.pins[i].load();
+      if (word != 0 && detail::slot_of_pin(word) == slot) return true;
+    }
+  }
+  return false;
+}
+
+bool ObjectLedger::change(const Place& place, SlotState from, SlotState to) const {
+  auto& atomic = slot(place.slot).word;
+  std::uint64_t seen = atomic.load();
+  for (;;) {
+    SlotWord word = unpacked(seen);
+    if (word.generation != place.generation || word.state != from) return false;
+    word.state = to;
+    if (atomic.compare_exchange_weak(seen, packed(word))) return true;
+  }
+}
+
+bool ObjectLedger::end_as(std::uint32_t number, SlotState end) const {
+  auto& atomic = slot(number).word;
+  std::uint64_t seen = atomic.load();
+  const SlotWord word = unpacked(seen);
+  if (!word.let_go || pinned(number)) return false;
+  return atomic.compare_exchange_strong(seen, packed({.generation = word.generation + 1, .state = end}));
+}
+
+bool ObjectLedger::end(std::uint32_t number) const {
+  const SlotWord word = word_of(number);
+  if (word.state == SlotState::kFree) return true;
+  return word.has_object() && word.state != SlotState::kOut && end_as(number, SlotState::kFree);
+}
+
+bool ObjectLedger::end_outside(const Place& place) const {
+  const SlotWord word = word_of(place.slot);
+  return word.generation == place.generation && word.state == SlotState::kOut && end_as(place.slot, SlotState::kGone);
+}
+
+std::uint64_t ObjectLedger::provided(std::uint32_t number) const {
+  return slot(number).pages.load(std::memory_order_relaxed) * std::uint64_t{kPage};
+}
+
+void ObjectLedger::note_provided(std::uint32_t number, std::uint64_t bytes) const {
+  slot(number).pages.store(static_cast<std::uint32_t>(whole_pages(bytes) / kPage), std::memory_order_relaxed);
+}
+
+void ObjectLedger::lend(std::uint32_t number, std::uint64_t offset, std::uint64_t provided) const {
+  SlotHeader& header = slot(number);
+  header.offset.store(offset);
+  note_provided(number, provided);
+  header.word.store(packed({.generation = word_of(number).generation, .state = SlotState::kFree}));
+}
+
+Place ObjectLedger::begin(std::uint32_t number, const ObjectId& id, std::uint64_t size, CallerId heir,
+                          std::string_view label) const {
+  SlotHeader& header = slot(number);
+  const SlotWord word = unpacked(header.word.load());
+  PHAROS_CHECK(word.state == SlotState::kFree, number, static_cast<int>(word.state));
+  // The state is set first: if this process dies from here on, the node finds the slot half-written.
+  header.word.store(packed({.generation = word.generation, .state = SlotState::kWriting}));
+  header.holder.store(id.maker.value(), std::memory_order_relaxed);
+  header.heir.store(heir.value(), std::memory_order_relaxed);
+  header.maker.store(id.maker.value(), std::memory_order_relaxed);
+  header.number.store(id.number, std::memory_order_relaxed);
+  header.size.store(size, std::memory_order_relaxed);
+  header.used.store(head_->now.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  std::array<std::uint64_t, 8> words{};
+  if (!label.empty()) std::memcpy(words.data(), label.data(), std::min(label.size(), sizeof words));
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    first_label_[number].words[i].store(words[i], std::memory_order_relaxed);
+  }
+  return {number, word.generation};
+}
+
+std::string ObjectLedger::label_of(std::uint32_t number) const {
+  PHAROS_CHECK(number < slots_, number, slots_);
+  std::array<std::uint64_t, 8> words{};
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    words[i] = first_label_[number].words[i].load(std::memory_order_relaxed);
+  }
+  std::string label(sizeof words, '\0');
+  std::memcpy(label.data(), words.data(), sizeof words);
+  label.resize(std::min(label.find('\0'), label.size()));
+  return label;
+}
+
+void ObjectLedger::seal(const Place& place) const {
+  slot(place.slot).word.store(packed({.generation = place.generation, .state = SlotState::kSealed}));
+}
+
+void ObjectLedger::abandon(const Place& place) const {
+  std::uint64_t writing = packed({.generation = place.generation, .state = SlotState::kWriting});
+  const std::uint64_t free = packed({.generation = place.generation + 1, .state = SlotState::kFree});
+  slot(place.slot).word.compare_exchange_strong(writing, free);
+}
+
+void ObjectLedger::let_go(const Place& place) const {
+  auto& atomic = slot(place.slot).word;
+  std::uint64_t seen = atomic.load();
+  for (;;) {
+    SlotWord word = unpacked(seen);
+    if (word.generation != place.generation || !word.has_object() || word.let_go) return;
+    word.let_go = true;
+    if (atomic.compare_exchange_weak(seen, packed(word))) return;
+  }
+}
+
+bool ObjectLedger::take_over(const Location& location, CallerId heir) const {
+  SlotHeader& header = slot(location.place.slot);
+  std::uint64_t maker = location.id.maker.value();
+  return header.holder.compare_exchange_strong(maker, heir.value());
+}
+
+bool ObjectLedger::disown(const Place& place, CallerId holder) const {
+  std::uint64_t held_by = holder.value();
+  return slot(place.slot).holder.compare_exchange_strong(held_by, 0);
+}
+
+std::optional<ObjectLedger::Pinned> ObjectLedger::pin(std::uint32_t number, std::uint32_t pin, PinKind kind,
+                                                      const Location& location) const {
+  const Place& place = location.place;
+  if (place.slot >= slots_) return std::nullopt;
+  PinTable& pins = table(number);
+  PHAROS_CHECK(pin < kPinsMax, pin);
+  if (pins.used.load(std::memory_order_relaxed) <= pin) pins.used.store(pin + 1);
+  pins.pins[pin].store(detail::pin_word(place, kind));
+  SlotHeader& header = slot(place.slot);
+  std::uint64_t seen = header.word.load();
+  for (;;) {
+    SlotWord word = unpacked(seen);
+    if (word.generation != place.generation || !word.has_object()) break;
+    const bool comes_back = kind == PinKind::kRead && word.state == SlotState::kLeaving;
+    if (comes_back) word.state = SlotState::kSealed;
+    if (word.let_go) ++word.visits;
+    if ((comes_back || word.let_go) && !header.word.compare_exchange_weak(seen, packed(word))) continue;
+    if (header.maker.load(std::memory_order_relaxed) != location.id.maker.value() ||
+        header.number.load(std::memory_order_relaxed) != location.id.number) {
+      break;
+    }
+    if (kind == PinKind::kRead) {
+      header.used.store(head_->now.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    }
+    return Pinned{.offset = header.offset.load(std::memory_order_relaxed),
+                  .size = header.size.load(std::memory_order_relaxed),
+                  .in_memory = word.state != SlotState::kOut};
+  }
+  unpin(number, pin);
+  return std::nullopt;
+}
+
+void ObjectLedger::unpin(std::uint32_t number, std::uint32_t pin) const {
+  table(number).pins[pin].store(0);
+}
+
+void ObjectLedger::open_table(std::uint32_t number) const {
+  if (head_->tables_used.load() <= number) head_->tables_used.store(number + 1);
+}
+
+void ObjectLedger::clear_table(std::uint32_t number) const {
+  PinTable& pins = table(number);
+  const std::uint32_t used = std::min(pins.used.load(), kPinsMax);
+  for (std::uint32_t i = 0; i < used; ++i) pins.pins[i].store(0);
+  pins.used.store(0);
+}
+
+void ObjectLedger::advance() const {
+  head_->now.fetch_add(1, std::memory_order_relaxed);
+}
+
+ObjectLedger::Stretch ObjectLedger::stretch_of_slots(std::uint32_t first, std::uint32_t count) const {
+  return {kPage + first * sizeof(SlotHeader), count * sizeof(SlotHeader)};
+}
+
+ObjectLedger::Stretch ObjectLedger::stretch_of_labels(std::uint32_t first, std::uint32_t count) const {
+  return {kPage + whole_pages(slots_ * sizeof(SlotHeader)) + first * sizeof(SlotLabel), count * sizeof(SlotLabel)};
+}
+
+ObjectLedger::Stretch ObjectLedger::stretch_of_pins(std::uint32_t number, std::uint32_t pins) const {
+  return {bytes_for(slots_, number), offsetof(PinTable, pins) + pins * sizeof(std::uint64_t)};
+}
+
+}  // namespace pharos::object_store

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include <pharos/base/fd.hpp>
+
+namespace pharos::net {
+
+/// The callback of a descriptor. The epoll set keeps it alive while the descriptor is registered, and whoever has found
+/// it keeps it alive while on_ready() runs.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  /// `events` has EPOLL* bits. Several threads may be inside it at once, each for another event.
+  virtual void on_ready(std::uint32_t events) = 0;
+};
+
+/// An epoll set, and the watchers of the descriptors that are registered in it. An event names its registration by a
+/// token. No token is used twice, so an event of a descriptor that was removed meanwhile finds no watcher, even if the
+/// number of the descriptor is in use again.
+/// Owned by Reactor. Any thread may call, except abandon_after_fork(). A failed system call aborts the process.
+class EpollSet {
+ public:
+  /// Tokens below this number are left to the owner, for descriptors without a watcher.
+  static constexpr std::uint64_t kFirstToken = 16;
+
+  EpollSet();
+
+  /// The descriptor of the set, to wait on.
+  int fd() const { return epoll_.get(); }
+
+  /// Registers a descriptor of the owner. `events` has EPOLL* bits, and `token` is below kFirstToken.
+  void add(int fd, std::uint32_t events, std::uint64_t token);
+  /// Registers a descriptor, edge-triggered. `events` is EPOLLIN, EPOLLOUT or both.
+  void watch(int fd, std::uint32_t events, std::shared_ptr<Watcher> watcher);
+  /// Does nothing if the descriptor is not registered.
+  void change(int fd, std::uint32_t events);
+  void unwatch(int fd);
+  /// Returns the watcher whose registration has this token. nullptr if it was removed.
+  std::shared_ptr<Watcher> find(std::uint64_t token);
+
+  /// For a child process after a fork: closes the child's copies of the set and of all descriptors that are watched.
+  void abandon_after_fork();
+
+ private:
+  struct Slot {
+    std::uint32_t generation = 0;
+    int fd = -1;
+    std::shared_ptr<Watcher> watcher;
+  };
+
+  std::optional<std::uint32_t> slot_of(int fd) const;
+  void control(int operation, std::uint32_t slot, std::uint32_t events);
+
+  Fd epoll_;
+  std::mutex mutex_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_slots_;
+  std::vector<std::uint32_t> slot_of_fd_;
+};
+
+}  // namespace pharos::net
