@@ -1,6 +1,7 @@
+#include "head/far_leases.hpp"
+
 #include <pharos/scheduler/placement.hpp>
 
-#include "head/far_leases.hpp"
 #include "head_parts.hpp"
 
 namespace pharos::node::head {

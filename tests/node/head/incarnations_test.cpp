@@ -1,7 +1,8 @@
+#include "head/actors/incarnations.hpp"
+
 #include <chrono>
 #include <optional>
 
-#include "head/actors/incarnations.hpp"
 #include "head_actor_parts.hpp"
 
 namespace pharos::node::head {

@@ -1,8 +1,9 @@
+#include "head/listing.hpp"
+
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "head/listing.hpp"
 #include "head_actor_parts.hpp"
 
 namespace pharos::node::head {

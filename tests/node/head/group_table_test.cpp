@@ -1,6 +1,7 @@
+#include "head/group_table.hpp"
+
 #include <chrono>
 
-#include "head/group_table.hpp"
 #include "head_parts.hpp"
 
 namespace pharos::node::head {

@@ -1,5 +1,6 @@
-#include "head/caller_table.hpp"
 #include "head/job_table.hpp"
+
+#include "head/caller_table.hpp"
 #include "head_parts.hpp"
 
 namespace pharos::node::head {

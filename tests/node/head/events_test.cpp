@@ -1,3 +1,5 @@
+#include "head/events.hpp"
+
 #include <chrono>
 #include <memory>
 #include <string>
@@ -6,7 +8,6 @@
 #include <pharos/storage/kv_store.hpp>
 #include <pharos/storage/memory_kv_store.hpp>
 
-#include "head/events.hpp"
 #include "head_parts.hpp"
 
 namespace pharos::node::head {

@@ -1,8 +1,8 @@
+#include "head/recovery.hpp"
+
 #include <gtest/gtest.h>
 
 #include <chrono>
-
-#include "head/recovery.hpp"
 
 namespace pharos::node::head {
 namespace {

@@ -1,8 +1,9 @@
+#include "head/drains.hpp"
+
 #include <chrono>
 
 #include <pharos/scheduler/task_nodes.hpp>
 
-#include "head/drains.hpp"
 #include "head_actor_parts.hpp"
 
 namespace pharos::node::head {
