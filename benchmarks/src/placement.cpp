@@ -71,14 +71,16 @@ class Crowd {
   }
 
   std::mt19937_64 random_{1};
-  Placement placement_;
+  pharos::scheduler::Fleet fleet_;
+  Placement placement_{fleet_};
   std::vector<Resources> shapes_;
   std::vector<ActorId> placed_;
   std::uint64_t last_ = 0;
 };
 
 double group_512_ms() {
-  Placement placement;
+  pharos::scheduler::Fleet fleet;
+  Placement placement{fleet};
   for (std::uint64_t node = 1; node <= 1000; ++node) {
     placement.add_node(NodeId{node}, *Resources::parse("cpu=64,gpu=8"));
   }

@@ -61,10 +61,6 @@ PlacementEffects Placement::close_node(NodeId id) {
   return effects;
 }
 
-void Placement::note_tasks(NodeId id, Resources in_use) {
-  if (Node* const node = fleet_.find(id)) fleet_.set_tasks(*node, std::move(in_use));
-}
-
 PlacementEffects Placement::place(ActorId actor, const std::string& label, const Demand& demand,
                                   const Preference& preference) {
   PlacementEffects effects;
@@ -96,12 +92,12 @@ PlacementEffects Placement::give_back(ActorId actor) {
   } else {
     Group& group = groups_.at(place.group);
     if (place.node) {
-      Bundle& bundle = group.bundles[place.bundle];
+      Group::Bundle& bundle = group.bundles[place.bundle];
       bundle.ledger->give_back(place.allotment);
       --bundle.users;
       free_if_unused(group, place.bundle, effects);
     } else {
-      waiting_ -= std::erase_if(group.line, [actor](const InGroup& each) { return each.actor == actor; });
+      waiting_ -= std::erase_if(group.line, [actor](const Group::Waiting& each) { return each.actor == actor; });
     }
     // free_if_unused() may have removed the group.
     if (const auto left = groups_.find(place.group); left != groups_.end()) serve_group(left->second, effects);
@@ -235,7 +231,7 @@ bool Placement::restore(ActorId actor, NodeId id, const Allotment& allotment) {
 bool Placement::restore_in_group(ActorId actor, GroupId id, std::uint32_t index, const Allotment& allotment) {
   const auto group = groups_.find(id);
   if (group == groups_.end() || index >= group->second.bundles.size() || places_.contains(actor)) return false;
-  Bundle& bundle = group->second.bundles[index];
+  Group::Bundle& bundle = group->second.bundles[index];
   if (!bundle.node || !bundle.ledger->fits(allotment)) return false;
   bundle.ledger->take(allotment);
   ++bundle.users;
@@ -254,7 +250,7 @@ std::vector<Placement::BundlePlace> Placement::places_of(GroupId id) const {
   std::vector<BundlePlace> places;
   const auto group = groups_.find(id);
   if (group == groups_.end()) return places;
-  for (const Bundle& bundle : group->second.bundles) places.push_back({bundle.node, bundle.allotment});
+  for (const Group::Bundle& bundle : group->second.bundles) places.push_back({bundle.node, bundle.allotment});
   return places;
 }
 
@@ -280,32 +276,6 @@ Placement::Shortage Placement::shortage_of(const Demand& demand) const {
   }
   std::sort(shortage.holders.begin(), shortage.holders.end());
   return shortage;
-}
-
-Result<NodeId> Placement::find_node(const Demand& demand, const Preference& preference, const std::string& who) {
-  Node* node = preference.near ? fleet_.find_room(demand, preference.near, {}) : nullptr;
-  if (node == nullptr) node = fleet_.choose(demand, preference);
-  if (node == nullptr) node = fleet_.choose_to_wait_for(demand);
-  if (node == nullptr) return fleet_.too_much(who, demand);
-  add_task(*node, demand);
-  return node->id;
-}
-
-std::optional<NodeId> Placement::take_room(const Demand& demand, NodeId near, NodeId except) {
-  Node* const node = fleet_.find_room(demand, near, except);
-  if (node == nullptr) return std::nullopt;
-  add_task(*node, demand);
-  return node->id;
-}
-
-void Placement::add_task(Node& node, const Demand& demand) {
-  Resources tasks = node.tasks;
-  tasks += demand.amounts;
-  fleet_.set_tasks(node, std::move(tasks));
-}
-
-void Placement::count_leases(NodeId id, int more) {
-  if (Node* const node = fleet_.find(id)) fleet_.take_user(*node, more);
 }
 
 std::size_t Placement::seated() const {
@@ -337,7 +307,7 @@ std::string Placement::check() const {
   for (const auto& [id, group] : groups_) {
     waiting += group.line.size() + (group.waits ? 1 : 0);
     for (std::uint32_t index = 0; index < group.bundles.size(); ++index) {
-      const Bundle& bundle = group.bundles[index];
+      const Group::Bundle& bundle = group.bundles[index];
       if (!bundle.node) continue;
       take_of(bundle.node, nodes.at(bundle.node), bundle.allotment);
       bundles.emplace(std::pair{id, index}, std::pair{ResourceLedger{bundle.allotment}, 0});
@@ -360,7 +330,7 @@ std::string Placement::check() const {
              nodes.at(node->id).left().to_string() + '\n';
   }
   for (const auto& [key, has] : bundles) {
-    const Bundle& bundle = groups_.at(key.first).bundles[key.second];
+    const Group::Bundle& bundle = groups_.at(key.first).bundles[key.second];
     if (*bundle.ledger != has.first || bundle.users != has.second) wrong += "a bundle counts wrongly\n";
   }
   if (waiting_ != waiting) wrong += std::to_string(waiting) + " wait, not " + std::to_string(waiting_) + '\n';

@@ -338,7 +338,7 @@ class ActorTableAgainstTheModel : public SeededTest {
         drop();
       } else if (what < 90) {
         expect_in_any_order(table_.job_ended(job), model_.job_ended(job));
-        std::erase_if(processes_, [&](const auto& process) { return table_.find_spec(process.first) == nullptr; });
+        std::erase_if(processes_, [&](const auto& process) { return table_.look_at(process.first) == nullptr; });
       } else {
         if (const auto next = table_.next_tick(); next.has_value() && chance(2)) now_ = std::max(now_, *next);
         expect(table_.tick(now_), model_.tick(now_));
@@ -479,7 +479,7 @@ class ActorTableAgainstTheModel : public SeededTest {
     const Model::Actor* const next = model_.next_restart();
     ASSERT_EQ(table_.next_tick(), next == nullptr ? std::nullopt : std::optional{next->due});
     for (const Model::Actor& actor : model_.actors) {
-      ASSERT_NE(table_.find_spec(actor.id), nullptr);
+      ASSERT_NE(table_.look_at(actor.id), nullptr);
       ASSERT_EQ(processes_.contains(actor.id), actor.has_process()) << "actor " << actor.id.value();
     }
   }

@@ -15,25 +15,25 @@ const std::string kJobOver = ", actor died: actor \"a\" ended: its job is over";
 
 TEST_F(ActorTableTest, OfOneThatWasKilledForMemoryTheErrorIsOfThatKind) {
   create_alive(5, spec_with(1));
-  EXPECT_TRUE(table_.may_restart(ActorId{5}));
+  EXPECT_TRUE(table_.look_at(ActorId{5})->may_restart());
   table_.incarnation_ended(ActorId{5}, 1, "it took all", now_, true);
   started(5, 2);
-  EXPECT_FALSE(table_.may_restart(ActorId{5}));
+  EXPECT_FALSE(table_.look_at(ActorId{5})->may_restart());
   table_.incarnation_ended(ActorId{5}, 2, "it took all", now_, true);
   const auto refused = table_.connect(ActorRequestId{9}, ActorId{5});
   const Error why = std::get<ActorRefused>(refused.at(0)).why;
   EXPECT_EQ(why.code(), ErrorCode::kExhausted);
   EXPECT_NE(why.message().find("ended: it took all; it was restarted 1 time"), std::string::npos) << why.to_string();
   EXPECT_NE(why.remedy().find(".memory"), std::string::npos) << why.to_string();
-  EXPECT_FALSE(table_.may_restart(ActorId{5}));
+  EXPECT_FALSE(table_.look_at(ActorId{5})->may_restart());
 }
 
 TEST_F(ActorTableTest, AnActorIsStartedAndItsCreatorAnsweredWhenItIsConstructed) {
   EXPECT_EQ(create(1, 5, spec_of(7)), (Texts{"start 5.1"}));
   EXPECT_EQ(table_.size(), 1u);
   EXPECT_EQ(table_.waiting(), 1u);
-  EXPECT_EQ(table_.find_spec(ActorId{5})->type, "7Counter");
-  EXPECT_EQ(table_.find_spec(ActorId{6}), nullptr);
+  EXPECT_EQ(table_.look_at(ActorId{5})->spec.type, "7Counter");
+  EXPECT_EQ(table_.look_at(ActorId{6}), nullptr);
   EXPECT_EQ(started(5, 1), (Texts{"ready 1, 5.1"}));
   EXPECT_EQ(started(5, 1), Texts{});
   EXPECT_EQ(table_.waiting(), 0u);
@@ -83,7 +83,7 @@ TEST_F(ActorTableTest, ATakenNameIsRefused) {
   create(1, 5, named("x"));
   EXPECT_EQ(create(2, 6, named("x")),
             (Texts{"refuse 2, already exists: there is an actor named \"x\" in namespace \"lab\" already"}));
-  EXPECT_EQ(table_.find_spec(ActorId{6}), nullptr);
+  EXPECT_EQ(table_.look_at(ActorId{6}), nullptr);
   EXPECT_EQ(table_.size(), 1u);
 
   ActorSpec elsewhere = named("x");
@@ -145,7 +145,7 @@ TEST_F(ActorTableTest, GetIfExistsGivesTheOneThatIsThereAndHoldsIt) {
   create(1, 5, named("x"));
   EXPECT_EQ(started(5, 1), (Texts{"ready 1, 5.1"}));
   EXPECT_EQ(promise(6, named("x"), true, 9), "5");
-  EXPECT_EQ(table_.find_spec(ActorId{6}), nullptr);
+  EXPECT_EQ(table_.look_at(ActorId{6}), nullptr);
   EXPECT_EQ(hold(5, 7, -1), Texts{});
   EXPECT_EQ(hold(5, 9, -1), Texts{});
   EXPECT_EQ(hold(5, 8, -1), (Texts{"end 5.1"}));
@@ -431,7 +431,7 @@ TEST_F(ActorTableTest, HoldsOfACallerThatHasEndedAreIgnored) {
 TEST_F(ActorTableTest, CallersThatEndedLongAgoAreForgotten) {
   create_alive(5, spec_of(7));
   caller_ended(100);
-  for (std::uint64_t i = 1; i < ActorTable::kEndedCallersMax; ++i) caller_ended(100 + i);
+  for (std::uint64_t i = 1; i < Holders::kEndedMax; ++i) caller_ended(100 + i);
   hold(5, 100, 1);
   caller_ended(99);
   hold(5, 100, 2);
@@ -457,7 +457,7 @@ TEST_F(ActorTableTest, TheEndOfAJobKillsAndForgetsItsActorsInWhateverStateTheyAr
   EXPECT_EQ(sorted(job_ended(7)), (Texts{"kill 10.1", "kill 11.1", "kill 12.1", "kill 13.1", "kill 14.1",
                                          "refuse 10" + kJobOver, "refuse 2" + kJobOver}));
   for (const std::uint64_t actor : {5u, 10u, 11u, 12u, 13u, 14u, 15u, 16u}) {
-    EXPECT_EQ(table_.find_spec(ActorId{actor}), nullptr);
+    EXPECT_EQ(table_.look_at(ActorId{actor}), nullptr);
     EXPECT_EQ(started(actor, 1), Texts{});
     EXPECT_EQ(ended(actor, 1), Texts{});
     EXPECT_EQ(kill(actor), Texts{});

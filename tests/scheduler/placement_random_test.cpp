@@ -60,7 +60,9 @@ class PlacementRandom : public SeededTest {
   }
 
   void reset() {
-    placement_ = {};
+    placement_.reset();
+    fleet_.emplace();
+    placement_.emplace(*fleet_);
     nodes_.clear();
     actors_.clear();
     groups_.clear();
@@ -83,7 +85,7 @@ class PlacementRandom : public SeededTest {
     const auto node = std::next(nodes_.begin(), pick(nodes_.size()));
     nodes_have_gone_ = true;
     node->second.closed = true;
-    apply(placement_.close_node(node->first));
+    apply(placement_->close_node(node->first));
   }
   std::ptrdiff_t pick(std::size_t count) { return static_cast<std::ptrdiff_t>(between(0, count - 1)); }
 
@@ -106,7 +108,7 @@ class PlacementRandom : public SeededTest {
                     {}};
     if (!chance(3)) machine.labels.emplace("zone", chance(2) ? "a" : "b");
     nodes_.emplace(node, machine);
-    apply(placement_.add_node(node, machine.total, machine.labels));
+    apply(placement_->add_node(node, machine.total, machine.labels));
   }
   void remove_node(NodeId node) {
     nodes_have_gone_ = true;
@@ -116,13 +118,13 @@ class PlacementRandom : public SeededTest {
       std::erase_if(group.held, [&](const auto& entry) { return entry.second.node == node; });
     }
     std::erase_if(removed_, [&](const auto& entry) { return entry.second.node == node; });
-    apply(placement_.remove_node(node));
+    apply(placement_->remove_node(node));
   }
   void place_actor() {
     const ActorId actor{++last_id_};
     const Actor& asks = actors_[actor] = {++last_number_, some_demand()};
     const Preference preference{NodeId{between(0, last_id_)}, NodeId{between(0, last_id_)}, chance(3)};
-    apply(placement_.place(actor, "a", asks.demand, preference));
+    apply(placement_->place(actor, "a", asks.demand, preference));
   }
   void place_in_group() {
     const auto group = std::next(groups_.begin(), pick(groups_.size()));
@@ -130,7 +132,7 @@ class PlacementRandom : public SeededTest {
     Actor asks{++last_number_, {some_amounts()}, {}, group->first};
     if (chance(2)) asks.bundle = static_cast<std::uint32_t>(between(0, group->second.bundles.size() - 1));
     actors_[actor] = asks;
-    apply(placement_.place_in_group(actor, "a", asks.demand.amounts, GroupId{group->first}, asks.bundle));
+    apply(placement_->place_in_group(actor, "a", asks.demand.amounts, GroupId{group->first}, asks.bundle));
   }
   void place_group() {
     const std::uint64_t id = ++last_id_;
@@ -138,19 +140,19 @@ class PlacementRandom : public SeededTest {
     for (std::size_t i = between(1, 4); i > 0; --i) group.bundles.push_back(some_demand());
     GroupSpec spec{"g", group.bundles, group.strategy};
     groups_.emplace(id, std::move(group));
-    apply(placement_.place_group(GroupId{id}, std::move(spec)));
+    apply(placement_->place_group(GroupId{id}, std::move(spec)));
   }
   void give_back(ActorId actor) {
     const std::uint64_t group = actors_.extract(actor).mapped().group;
     free_removed(group);
-    apply(placement_.give_back(actor));
+    apply(placement_->give_back(actor));
   }
   void remove_group(std::uint64_t id) {
     const Group removed = groups_.extract(id).mapped();
     for (const auto& [index, held] : removed.held) removed_.emplace(std::pair{id, index}, held);
     std::erase_if(actors_, [&](const auto& entry) { return entry.second.group == id && !entry.second.held; });
     free_removed(id);
-    apply(placement_.remove_group(GroupId{id}));
+    apply(placement_->remove_group(GroupId{id}));
   }
   /// Frees the bundles of a removed group that no actor uses.
   void free_removed(std::uint64_t group) {
@@ -253,7 +255,7 @@ class PlacementRandom : public SeededTest {
     return ledgers;
   }
   void check() {
-    ASSERT_EQ(placement_.check(), "");
+    ASSERT_EQ(placement_->check(), "");
     const auto left = ledgers();
     check_inside_groups();
     std::size_t waiting = 0;
@@ -272,7 +274,7 @@ class PlacementRandom : public SeededTest {
       if (group.number < oldest_number) oldest = nullptr;
       oldest_number = std::min(oldest_number, group.number);
     }
-    ASSERT_EQ(placement_.waiting(), waiting);
+    ASSERT_EQ(placement_->waiting(), waiting);
     if (oldest == nullptr) return;
     for (const auto& [node, ledger] : left) {
       if (nodes_.at(node).closed || !would_do(oldest->demand, node, nodes_.at(node))) continue;
@@ -313,7 +315,8 @@ class PlacementRandom : public SeededTest {
     ASSERT_TRUE(groups_.empty() || nodes_have_gone_) << "a group was never placed";
   }
 
-  Placement placement_;
+  std::optional<Fleet> fleet_;
+  std::optional<Placement> placement_;
   std::map<NodeId, Machine> nodes_;
   std::map<ActorId, Actor> actors_;
   std::map<std::uint64_t, Group> groups_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <pharos/scheduler/placement.hpp>
+#include <pharos/scheduler/task_nodes.hpp>
 
 namespace pharos::scheduler {
 namespace {
@@ -80,7 +81,9 @@ class PlacementTest : public testing::Test {
         placement_.place_in_group(ActorId{actor}, "a" + std::to_string(actor), of(amounts), GroupId{group}, bundle));
   }
 
-  Placement placement_;
+  Fleet fleet_;
+  TaskNodes tasks_{fleet_};
+  Placement placement_{fleet_};
 };
 
 TEST_F(PlacementTest, AGpuActorGoesToTheNodeThatHasOne) {
@@ -215,7 +218,7 @@ TEST_F(PlacementTest, NothingNewGoesToAClosedNode) {
 TEST_F(PlacementTest, ActorsGoWhereTasksLeaveRoomOrElseWaitForTheTasksThere) {
   add(1, "cpu=2");
   add(2, "cpu=2");
-  placement_.note_tasks(NodeId{1}, of("cpu=2"));
+  tasks_.note_tasks(NodeId{1}, of("cpu=2"));
   EXPECT_EQ(place(1, "cpu=2", 1), (Texts{"actor 1 on node 2"}));
   EXPECT_EQ(place(2, "cpu=2", 2), (Texts{"actor 2 on node 1"}));
 }
@@ -272,27 +275,27 @@ TEST_F(PlacementTest, ANewNodeServesThoseWhoWait) {
 TEST_F(PlacementTest, TasksGoWhereTheirShapeCouldFit) {
   add(1, "cpu=1");
   add(2, "cpu=1,gpu=1");
-  EXPECT_EQ(placement_.find_node({of("gpu=1")}, {}, "a task")->value(), 2u);
-  EXPECT_EQ(placement_.find_node({of("gpu=2")}, {}, "a task").error().message(),
+  EXPECT_EQ(tasks_.find_node({of("gpu=1")}, {}, "a task")->value(), 2u);
+  EXPECT_EQ(tasks_.find_node({of("gpu=2")}, {}, "a task").error().message(),
             "a task asks for 2 GPUs; the node that comes nearest has 1 GPU");
 }
 
 TEST_F(PlacementTest, ATaskThatWaitsElsewhereHasRoomBesideTasksOnly) {
   const scheduler::Demand demand{of("cpu=1")};
   add(1, "cpu=1");
-  EXPECT_EQ(placement_.take_room(demand, {}, NodeId{1}), std::nullopt) << "it waits there";
+  EXPECT_EQ(tasks_.take_room(demand, {}, NodeId{1}), std::nullopt) << "it waits there";
   add(2, "cpu=2");
   add(3, "cpu=1,gpu=1");
   place(1, "cpu=1", 2);
-  EXPECT_EQ(placement_.take_room(demand, {}, NodeId{1}), NodeId{2});
-  EXPECT_EQ(placement_.take_room(demand, {}, NodeId{1}), NodeId{3}) << "what was taken counts";
-  EXPECT_EQ(placement_.take_room(demand, {}, NodeId{1}), std::nullopt);
-  placement_.note_tasks(NodeId{2}, {});
-  placement_.note_tasks(NodeId{3}, {});
-  EXPECT_EQ(placement_.take_room(demand, NodeId{3}, NodeId{1}), NodeId{3});
-  EXPECT_EQ(placement_.take_room(demand, NodeId{3}, NodeId{1}), NodeId{2}) << "the near one is full";
-  placement_.note_tasks(NodeId{3}, {});
-  EXPECT_EQ(placement_.take_room({of("gpu=1")}, {}, NodeId{1}), NodeId{3});
+  EXPECT_EQ(tasks_.take_room(demand, {}, NodeId{1}), NodeId{2});
+  EXPECT_EQ(tasks_.take_room(demand, {}, NodeId{1}), NodeId{3}) << "what was taken counts";
+  EXPECT_EQ(tasks_.take_room(demand, {}, NodeId{1}), std::nullopt);
+  tasks_.note_tasks(NodeId{2}, {});
+  tasks_.note_tasks(NodeId{3}, {});
+  EXPECT_EQ(tasks_.take_room(demand, NodeId{3}, NodeId{1}), NodeId{3});
+  EXPECT_EQ(tasks_.take_room(demand, NodeId{3}, NodeId{1}), NodeId{2}) << "the near one is full";
+  tasks_.note_tasks(NodeId{3}, {});
+  EXPECT_EQ(tasks_.take_room({of("gpu=1")}, {}, NodeId{1}), NodeId{3});
 }
 
 TEST_F(PlacementTest, ActorsThatHoldNothingTakeNoRoomFromTasks) {
@@ -300,12 +303,12 @@ TEST_F(PlacementTest, ActorsThatHoldNothingTakeNoRoomFromTasks) {
   for (std::uint64_t actor = 10; actor < 50; ++actor) ASSERT_EQ(place(actor, "").size(), 1u);
   std::map<std::uint64_t, int> on;
   for (int task = 0; task < 6; ++task) {  // the asking node has room for two more tasks itself
-    const auto node = placement_.take_room({of("cpu=1")}, {}, NodeId{1});
+    const auto node = tasks_.take_room({of("cpu=1")}, {}, NodeId{1});
     ASSERT_TRUE(node) << "for task " << task;
     ++on[node->value()];
   }
   EXPECT_EQ(on, (std::map<std::uint64_t, int>{{2, 2}, {3, 2}, {4, 2}}));
-  EXPECT_EQ(placement_.take_room({of("cpu=1")}, {}, NodeId{1}), std::nullopt);
+  EXPECT_EQ(tasks_.take_room({of("cpu=1")}, {}, NodeId{1}), std::nullopt);
 }
 
 TEST_F(PlacementTest, ANodeFullOfActorsThatHoldNothingKeepsActorsWithCpusThatAreAskedForThere) {

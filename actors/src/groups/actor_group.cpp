@@ -30,7 +30,7 @@ Member member() {
 namespace detail {
 namespace {
 
-constexpr Duration kStopTime = std::chrono::seconds{30};   // grace of members that resize() removes
+constexpr Duration kResizeGrace = std::chrono::seconds{30};   // grace of members that resize() removes
 constexpr Duration kGoesOnTime = std::chrono::seconds{1};  // see OnThrow
 
 /// Returns whether the error is the rank's own, and not a consequence of the loss of another rank, of a deadline or of
@@ -287,7 +287,7 @@ void GroupCore::shrink(std::size_t size) {
   give_up_growth({ErrorCode::kCancelled, "the group was resized to " + std::to_string(size) + " members"});
   if (size == members_.size()) return;
   for (std::size_t rank = size; rank < members_.size(); ++rank) {
-    members_[rank].actor->stop(kStopTime);
+    members_[rank].actor->stop(kResizeGrace);
     free_.push_back(std::move(members_[rank]));
   }
   members_.resize(size);

@@ -17,14 +17,14 @@ void FarLeases::request(NodeId from, const wire::LeaseWorker& lease) {
   jobs_.show(*node, lease.asker.job);
   const std::uint64_t number = numbers_.next();
   requests_.emplace(number, Lease{*node, from, lease.asker, lease.demand, lease.nested, lease.only_now});
-  placement_.count_leases(*node, 1);
+  tasks_.count_leases(*node, 1);
   events_.tell(*node, wire::LeaseWorker{
                           lease.demand, {lease.asker.job, lease.asker.caller, number}, lease.nested, lease.only_now});
 }
 
 Result<NodeId> FarLeases::node_for(const scheduler::Demand& demand, const wire::LeaseWorker& lease, NodeId from) {
-  if (!lease.only_now) return placement_.find_node(demand, preference_of(lease.demand, from), "a task");
-  const auto node = placement_.take_room(demand, lease.demand.near, from);
+  if (!lease.only_now) return tasks_.find_node(demand, preference_of(lease.demand, from), "a task");
+  const auto node = tasks_.take_room(demand, lease.demand.near, from);
   if (!node) return Error{ErrorCode::kOverloaded, "no other node has room for it now"};
   return *node;
 }
@@ -35,11 +35,11 @@ void FarLeases::grant(NodeId from, const wire::LeaseGranted& granted) {
   if (asked.empty()) return;
   Lease& lease = asked.mapped();
   if (granted.node != from) {  // the node has found room at another one
-    placement_.count_leases(from, -1);
+    tasks_.count_leases(from, -1);
     lease.at = granted.node;
   }
   if (!lease.asked_from) {
-    placement_.count_leases(lease.at, -1);
+    tasks_.count_leases(lease.at, -1);
     return events_.tell(lease.at, wire::ReturnLease{granted.worker, lease.asker.caller});
   }
   if (!nodes_.contains(lease.at)) return request_again(lease);
@@ -51,7 +51,7 @@ void FarLeases::grant(NodeId from, const wire::LeaseGranted& granted) {
 void FarLeases::refuse(wire::Refused refused) {
   const auto asked = requests_.extract(refused.number);
   if (asked.empty()) return;
-  placement_.count_leases(asked.mapped().at, -1);
+  tasks_.count_leases(asked.mapped().at, -1);
   events_.tell(asked.mapped().asked_from, wire::Refused{asked.mapped().asker.number, std::move(refused.why)});
 }
 
@@ -59,7 +59,7 @@ void FarLeases::note_worker_ended(const wire::WorkerEnded& ended) {
   borrowed_.erase(ended.worker);  // the worker's node may not have reported this lease yet
   const auto found = leases_.extract(ended.worker);
   if (found.empty()) return;
-  placement_.count_leases(found.mapped().at, -1);
+  tasks_.count_leases(found.mapped().at, -1);
   events_.tell(found.mapped().asked_from, ended);
 }
 
@@ -68,7 +68,7 @@ void FarLeases::end(WorkerId worker, bool broken) {
   const auto found = leases_.extract(worker);
   if (found.empty()) return;
   const Lease& lease = found.mapped();
-  placement_.count_leases(lease.at, -1);
+  tasks_.count_leases(lease.at, -1);
   events_.tell(lease.at, wire::ReturnLease{worker, lease.asker.caller, broken});
 }
 
@@ -86,7 +86,7 @@ void FarLeases::end_caller(CallerId caller) {
   std::unordered_set<NodeId> nodes;
   const auto ends = [&](const auto& entry) {
     if (entry.second.asker.caller != caller) return false;
-    placement_.count_leases(entry.second.at, -1);
+    tasks_.count_leases(entry.second.at, -1);
     nodes.insert(entry.second.at);
     return true;
   };
@@ -98,7 +98,7 @@ void FarLeases::end_caller(CallerId caller) {
 void FarLeases::end_job(JobId job) {
   const auto ends = [&](const auto& entry) {
     if (entry.second.asker.job != job) return false;
-    placement_.count_leases(entry.second.at, -1);
+    tasks_.count_leases(entry.second.at, -1);
     return true;
   };
   std::erase_if(requests_, ends);
@@ -137,7 +137,7 @@ void FarLeases::take_report(NodeId from, const wire::Report& report) {
   for (const auto& [worker, caller, job] : report.lent) {
     if (!jobs_.contains(job)) continue;
     leases_.insert_or_assign(worker, Lease{from, {}, {job, caller, 0}, {}, false, false});
-    placement_.count_leases(from, 1);
+    tasks_.count_leases(from, 1);
   }
   for (const WorkerId worker : report.borrowed) borrowed_.insert_or_assign(worker, from);
 }

@@ -5,7 +5,8 @@
 #include <unordered_map>
 
 #include <pharos/base/id.hpp>
-#include <pharos/scheduler/placement.hpp>
+#include <pharos/scheduler/fleet.hpp>
+#include <pharos/scheduler/task_nodes.hpp>
 #include <pharos/wire/message.hpp>
 
 #include "head/events.hpp"
@@ -21,10 +22,12 @@ namespace pharos::node::head {
 /// lost. Owned by Head; on its strand.
 class FarLeases {
  public:
-  FarLeases(Events& events, scheduler::Placement& placement, JobTable& jobs, const NodeTable& nodes, Recovery& recovery,
+  FarLeases(Events& events, scheduler::Fleet& fleet, JobTable& jobs, const NodeTable& nodes, Recovery& recovery,
             RequestNumbers& numbers)
-      : events_{events}, placement_{placement}, jobs_{jobs}, nodes_{nodes}, recovery_{recovery}, numbers_{numbers} {}
+      : events_{events}, tasks_{fleet}, jobs_{jobs}, nodes_{nodes}, recovery_{recovery}, numbers_{numbers} {}
 
+  /// The node says what it has given to tasks.
+  void note_tasks(NodeId node, const wire::Amounts& tasks) { tasks_.note_tasks(node, scheduler::Resources{tasks}); }
   /// The caller's node asks for a worker at another node.
   void request(NodeId from, const wire::LeaseWorker& lease);
   /// The worker's node answers a request.
@@ -65,7 +68,7 @@ class FarLeases {
   void end(WorkerId worker, bool broken);
 
   Events& events_;
-  scheduler::Placement& placement_;
+  scheduler::TaskNodes tasks_;
   JobTable& jobs_;
   const NodeTable& nodes_;
   Recovery& recovery_;

@@ -39,11 +39,12 @@ Head::Head(async::Executor& executor, NodeId own, Records* records)
     : own_{own},
       events_{executor, records, [this] { complete_event(); }},
       numbers_{records == nullptr ? 0 : random_u64()},
+      placement_{fleet_},
       nodes_{events_, recovery_},
       jobs_{events_},
       callers_{jobs_},
       groups_{events_, placement_, recovery_, *this},
-      leases_{events_, placement_, jobs_, nodes_, recovery_, numbers_},
+      leases_{events_, fleet_, jobs_, nodes_, recovery_, numbers_},
       incarnations_{events_,
                     actors_,
                     placement_,
@@ -75,7 +76,7 @@ void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) 
 }
 
 wire::ClusterJoined Head::welcome() const {
-  const auto cpus = placement_.fleet().total().cpus() / scheduler::Resources::kWhole;
+  const auto cpus = fleet_.total().cpus() / scheduler::Resources::kWhole;
   return {.cpus = static_cast<std::uint32_t>(cpus), .lasts = events_.has_records()};
 }
 
@@ -88,7 +89,7 @@ void Head::remove_node(NodeId node, bool was_silent) {
   } else if (address) {
     if (drains_.contains(node)) {
       log(LogLevel::kInfo, "a node has gone, as it was told to", {kv("node", node)});
-    } else if (placement_.fleet().find(node) != nullptr) {
+    } else if (fleet_.find(node) != nullptr) {
       log(LogLevel::kWarn, "a node is lost", {kv("node", node), kv("address", *address)});
     }
     lose_node(node, "its node, at " + *address + ", was lost", was_silent);
@@ -226,7 +227,7 @@ void Head::place_group(NodeId from, wire::PlaceGroup place) {
 }
 
 void Head::note_load(NodeId from, wire::NodeLoad load) {
-  placement_.note_tasks(from, scheduler::Resources{load.tasks});
+  leases_.note_tasks(from, load.tasks);
   nodes_.note_waiting(from, std::move(load.waiting));
 }
 
@@ -249,7 +250,7 @@ void Head::apply(const scheduler::ActorEffects& effects) {
                },
                effect);
   }
-  if (const auto next = actors_.next_tick()) tick_actors_at(*next);
+  incarnations_.wait_for_restarts();
 }
 
 void Head::apply(const scheduler::PlacementEffects& effects) {
@@ -263,15 +264,6 @@ void Head::apply(const scheduler::PlacementEffects& effects) {
                },
                effect);
   }
-}
-
-void Head::tick_actors_at(TimePoint when) {
-  if (when >= next_tick_) return;
-  next_tick_ = when;
-  events_.run_later(when - events_.now(), [this, when] {
-    if (next_tick_ == when) next_tick_ = TimePoint::max();
-    apply(actors_.tick(events_.now()));
-  });
 }
 
 // ---- Ends

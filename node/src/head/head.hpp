@@ -8,6 +8,7 @@
 #include <pharos/async/executor.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/scheduler/actor_table.hpp>
+#include <pharos/scheduler/fleet.hpp>
 #include <pharos/scheduler/placement.hpp>
 #include <pharos/wire/message.hpp>
 
@@ -107,7 +108,6 @@ class Head : private head::Effects {
   // What concerns several parts.
   void apply(const scheduler::ActorEffects& effects) override;
   void apply(const scheduler::PlacementEffects& effects) override;
-  void tick_actors_at(TimePoint when);
   void complete_event();
   void end_job(JobId job);
   void end_jobs_without_driver();
@@ -127,6 +127,7 @@ class Head : private head::Effects {
   head::Recovery recovery_;
   head::RequestNumbers numbers_;
   scheduler::ActorTable actors_;
+  scheduler::Fleet fleet_;
   scheduler::Placement placement_;
   head::NodeTable nodes_;
   head::JobTable jobs_;
@@ -141,7 +142,6 @@ class Head : private head::Effects {
   head::EarlyQuestions early_;
   head::Drains drains_;
   head::Listing listing_;
-  TimePoint next_tick_ = TimePoint::max();
 };
 
 }  // namespace pharos::node

@@ -70,7 +70,7 @@ void Head::begin_again() {
   for (const NodeId node : lost) lose_node(node, "its node was lost with the head");
   groups_.replace_all();
   incarnations_.place_missing();
-  if (const auto next = actors_.next_tick()) tick_actors_at(*next);
+  incarnations_.wait_for_restarts();
   events_.run_later(kReturnTime, [this] { give_up_the_overdue(); });
   end_recovery_if_over();
 }

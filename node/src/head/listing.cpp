@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "head/rows.hpp"
@@ -87,19 +88,21 @@ wire::Rows Listing::list_actors(std::size_t first) const {
   WaitReasons reasons{placement_, incarnations_, groups_};
   wire::Rows all{
       {"id", "name", "namespace", "state", "node", "job", "incarnation", "restarts", "has", "why"}, {}, 0, 0};
-  auto actors = actors_.look();
+  std::vector<std::pair<ActorId, const scheduler::ActorState*>> actors;
+  actors.reserve(actors_.all().size());
+  for (const auto& [actor, state] : actors_.all()) actors.emplace_back(actor, &state);
   if (first < actors.size()) {
     all.matching = actors.size();
-    keep_first(actors, first, [](const auto& a, const auto& b) { return a.actor < b.actor; });
+    keep_first(actors, first, [](const auto& a, const auto& b) { return a.first < b.first; });
   }
-  for (const auto& seen : actors) {
-    const wire::StartActor* const making = incarnations_.find_making(seen.actor);
-    const auto* const running = incarnations_.running().find(seen.actor);
-    std::string why = seen.why == nullptr ? "" : seen.why->message();
-    if (incarnations_.unplaced().contains(seen.actor) && making != nullptr) why = reasons.of_actor(*making);
-    all.rows.push_back({to_string(seen.actor), seen.spec->label, seen.spec->name.empty() ? "" : seen.spec->name_space,
-                        state_of(seen.state), running == nullptr ? "" : to_string(running->node),
-                        to_string(seen.spec->job), std::to_string(seen.incarnation), std::to_string(seen.restarts),
+  for (const auto& [actor, state] : actors) {
+    const wire::StartActor* const making = incarnations_.find_making(actor);
+    const auto* const running = incarnations_.running().find(actor);
+    std::string why = state->why ? state->why->message() : "";
+    if (incarnations_.unplaced().contains(actor) && making != nullptr) why = reasons.of_actor(*making);
+    all.rows.push_back({to_string(actor), state->spec.label, state->spec.name.empty() ? "" : state->spec.name_space,
+                        state_of(state->describe()), running == nullptr ? "" : to_string(running->node),
+                        to_string(state->spec.job), std::to_string(state->incarnation), std::to_string(state->restarts),
                         making == nullptr ? "" : text_of(demand_of(making->demand).amounts), why});
   }
   return all;
@@ -174,7 +177,10 @@ wire::Inspected Listing::inspect(NodeId from, const wire::Asker& asker) const {
     if (making.asker.job != asker.job) continue;
     const bool waits = incarnations_.unplaced().contains(actor);
     if (answer.workers.size() >= (waits ? 2 * kInspectedMax : kInspectedMax)) continue;
-    wire::InspectedWorker told{.actor = actor, .label = making.label, .state = std::string{actors_.describe(actor)}};
+    const auto* const state = actors_.look_at(actor);
+    wire::InspectedWorker told{.actor = actor,
+                               .label = making.label,
+                               .state = state == nullptr ? "not known" : std::string{state->describe()}};
     if (waits) told.state = reasons.of_actor(making);
     if (const auto* const running = incarnations_.running().find(actor)) {
       told.amounts = making.demand.amounts;
@@ -183,8 +189,8 @@ wire::Inspected Listing::inspect(NodeId from, const wire::Asker& asker) const {
     answer.workers.push_back(std::move(told));
   }
   for (const ActorId actor : actors_.promised_in(asker.job)) {
-    answer.workers.push_back(
-        {.actor = actor, .label = actors_.find_spec(actor)->label, .state = std::string{actors_.describe(actor)}});
+    const scheduler::ActorState& state = *actors_.look_at(actor);
+    answer.workers.push_back({.actor = actor, .label = state.spec.label, .state = std::string{state.describe()}});
   }
   return answer;
 }

@@ -14,14 +14,14 @@ constexpr Duration kLetGoTime = std::chrono::milliseconds{20};  // before the re
 void ActorHandles::find_for(NodeId from, const wire::FindActor& asked) {
   const auto found = find(asked);
   if (!found) return events_.tell(from, wire::Refused{asked.asker.number, found.error()});
-  events_.tell(from, wire::ActorFound{*found, actors_.find_spec(*found)->label, asked.asker.number});
+  events_.tell(from, wire::ActorFound{*found, actors_.look_at(*found)->spec.label, asked.asker.number});
 }
 
 // Calls name functions by numbers that hold within one build only, so the caller has to be of the actor's build.
 Result<ActorId> ActorHandles::find(const wire::FindActor& find) {
   PHAROS_TRY(const ActorId found, actors_.find(find.name_space, find.name, find.type, find.asker.caller));
   const JobTable::Job* const asking = jobs_.find(find.asker.job);
-  const JobTable::Job* const its = jobs_.find(actors_.find_spec(found)->job);
+  const JobTable::Job* const its = jobs_.find(actors_.look_at(found)->spec.job);
   if (asking == nullptr || its == nullptr || asking->program.build_id == its->program.build_id) return found;
   effects_.apply(actors_.hold(found, find.asker.caller, -1));
   return Error{
@@ -42,12 +42,13 @@ void ActorHandles::restore_hold(const wire::Report::Hold& hold) {
 }
 
 void ActorHandles::kill(const wire::KillActor& kill) {
-  const auto* const spec = actors_.find_spec(kill.actor);
-  if (spec == nullptr) return;
-  if (spec->job != kill.asker.job && !spec->detached) {
+  const auto* const state = actors_.look_at(kill.actor);
+  if (state == nullptr) return;
+  const scheduler::ActorSpec& spec = state->spec;
+  if (spec.job != kill.asker.job && !spec.detached) {
     // The asker does not wait for an answer, so the refusal goes to the log.
     log(LogLevel::kWarn, "a program tried to end an actor of another program; the actor goes on",
-        {kv("actor", spec->label), kv("program", kill.asker.job), kv("its_program", spec->job)});
+        {kv("actor", spec.label), kv("program", kill.asker.job), kv("its_program", spec.job)});
     return;
   }
   if (!kill.gently) return effects_.apply(actors_.kill(kill.actor, "its program ended it"));

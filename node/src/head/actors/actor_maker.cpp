@@ -22,11 +22,11 @@ bool ActorMaker::promise(NodeId from, const wire::PromiseActor& promise) {
     return false;
   };
   if (auto sane = check_names(promise); !sane) return refuse(std::move(sane).error());
-  const bool is_new = actors_.find_spec(promise.actor) == nullptr;  // else an earlier head has promised it
+  const bool is_new = actors_.look_at(promise.actor) == nullptr;  // else an earlier head has promised it
   auto promised = actors_.promise(promise.actor, spec_of(promise), promise.get_if_exists, promise.asker.caller);
   if (!promised) return refuse(std::move(promised).error());
   if (is_new && *promised == promise.actor) events_.put(actor_key(promise.actor), promise);
-  events_.tell(from, wire::ActorFound{*promised, actors_.find_spec(*promised)->label, promise.asker.number});
+  events_.tell(from, wire::ActorFound{*promised, actors_.look_at(*promised)->spec.label, promise.asker.number});
   return true;
 }
 
@@ -52,8 +52,8 @@ bool ActorMaker::start(NodeId from, wire::StartActor start) {
 }
 
 void ActorMaker::break_promise(const wire::BreakPromise& broken) {
-  const auto* const spec = actors_.find_spec(broken.actor);
-  if (spec != nullptr && spec->job == broken.asker.job) {
+  const auto* const state = actors_.look_at(broken.actor);
+  if (state != nullptr && state->spec.job == broken.asker.job) {
     effects_.apply(actors_.break_promise(broken.actor, broken.why));
   }
 }

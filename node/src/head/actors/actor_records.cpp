@@ -14,7 +14,7 @@ struct RestoredActor {
   ActorId actor;
   scheduler::ActorSpec spec;
   CallerId creator{};
-  scheduler::ActorTable::Life life{};
+  scheduler::ActorLife life{};
 };
 
 /// Returns nullopt if the records do not fit each other.
@@ -52,20 +52,20 @@ std::optional<RestoredActor> read(const wire::ActorLife* life, const wire::Start
 
 void ActorRecords::write(ActorId actor) {
   if (!events_.has_records()) return;
-  const auto* const spec = actors_.find_spec(actor);
-  if (spec == nullptr || actors_.life(actor).over) events_.erase(actor_key(actor));
+  const auto* const state = actors_.look_at(actor);
+  if (state == nullptr || state->why) events_.erase(actor_key(actor));
   if (const auto life = life_record(actor)) {
     events_.put(life_key(actor), *life);
-  } else if (spec == nullptr) {
+  } else if (state == nullptr) {
     events_.erase(life_key(actor));
   }
 }
 
 /// Returns nullopt if the actor is not known, or is only promised.
 std::optional<wire::ActorLife> ActorRecords::life_record(ActorId actor) const {
-  const auto* const spec = actors_.find_spec(actor);
-  if (spec == nullptr) return std::nullopt;
-  const auto life = actors_.life(actor);
+  const auto* const state = actors_.look_at(actor);
+  if (state == nullptr) return std::nullopt;
+  const scheduler::ActorLife life = state->life();
   if (life.incarnation == 0 && !life.over) return std::nullopt;
   wire::ActorLife record{.actor = actor,
                          .incarnation = life.incarnation,
@@ -74,8 +74,8 @@ std::optional<wire::ActorLife> ActorRecords::life_record(ActorId actor) const {
                          .waits = life.waits};
   if (life.over) {
     record.over = life.over;
-    record.label = spec->label;
-    record.job = spec->job;
+    record.label = state->spec.label;
+    record.job = state->spec.job;
   }
   if (const auto* const last_end = incarnations_.find_last_end(actor)) {
     record.last_end = last_end->reason;
@@ -92,9 +92,9 @@ std::optional<wire::ActorLife> ActorRecords::life_record(ActorId actor) const {
 }
 
 void ActorRecords::add_records(std::map<std::string, std::optional<wire::Message>>& to) const {
-  for (const auto& seen : actors_.look()) {
-    if (seen.why == nullptr) to.emplace(actor_key(seen.actor), std::nullopt);
-    if (auto life = life_record(seen.actor)) to.emplace(life_key(seen.actor), *std::move(life));
+  for (const auto& [actor, state] : actors_.all()) {
+    if (!state.why) to.emplace(actor_key(actor), std::nullopt);
+    if (auto life = life_record(actor)) to.emplace(life_key(actor), *std::move(life));
   }
 }
 

@@ -11,7 +11,7 @@ constexpr Duration kEarlyTime = std::chrono::seconds{1};  // that a question wai
 }  // namespace
 
 void EarlyQuestions::ask(ActorId actor, Events::Task answer) {
-  if (actors_.find_spec(actor) != nullptr || waiting_.size() >= kActorsMax) return answer();
+  if (actors_.look_at(actor) != nullptr || waiting_.size() >= kActorsMax) return answer();
   auto& questions = waiting_[actor];
   if (questions.size() >= kActorsMax) return answer();
   questions.push_back(std::move(answer));

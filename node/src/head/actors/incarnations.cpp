@@ -32,6 +32,16 @@ void Incarnations::keep_making(ActorId actor, wire::StartActor making) {
 
 // ---- Effects of ActorTable and Placement
 
+void Incarnations::wait_for_restarts() {
+  const auto next = actors_.next_tick();
+  if (!next || *next >= next_restart_) return;
+  next_restart_ = *next;
+  events_.run_later(next_restart_ - events_.now(), [this, when = next_restart_] {
+    if (next_restart_ == when) next_restart_ = TimePoint::max();
+    effects_.apply(actors_.tick(events_.now()));
+  });
+}
+
 void Incarnations::place(const scheduler::StartIncarnation& start) {
   place(start.actor, start.incarnation);
 }
@@ -79,7 +89,7 @@ void Incarnations::start(ActorId actor) {
                                .group = seat->group,
                                .bundle = seat->bundle,
                                .exclusive = making.exclusive,
-                               .may_restart = actors_.may_restart(actor)};
+                               .may_restart = actors_.look_at(actor)->may_restart()};
   jobs_.show(seat->node, making.asker.job);
   events_.tell(seat->node, std::move(start));
 }
@@ -128,7 +138,7 @@ void Incarnations::forget_if_over(ActorId actor) {
   }
   makings_.erase(actor);
   last_ends_.erase(actor);
-  if (const auto* const spec = actors_.find_spec(actor)) jobs_.note_actor_over(spec->job);
+  if (const auto* const state = actors_.look_at(actor)) jobs_.note_actor_over(state->spec.job);
 }
 
 void Incarnations::forget_job(JobId job) {
@@ -145,9 +155,9 @@ bool Incarnations::leave(NodeId node, bool over) {
     const wire::StartActor* const making = find_making(actor);
     effects_.apply(making != nullptr && making->leaves ? actors_.stop(actor, "its node drains", kMoveTime)
                                                        : actors_.move(actor, kMoveTime));
-    const auto* const spec = actors_.find_spec(actor);
-    if (!over || spec == nullptr) continue;
-    if (spec->max_restarts == 0) {
+    const auto* const state = actors_.look_at(actor);
+    if (!over || state == nullptr) continue;
+    if (state->spec.max_restarts == 0) {
       effects_.apply(actors_.kill(actor, "its node was drained, and the time limit of the drain is over"));
     } else {
       events_.tell(node, wire::EndIncarnation{actor, incarnation, true});
@@ -169,13 +179,13 @@ void Incarnations::restore_last_end(ActorId actor, std::string reason, bool out_
 void Incarnations::place_missing() {
   std::vector<ActorId> missing;
   for (const auto& [actor, making] : makings_) {
-    if (actors_.lives(actor) && actors_.life(actor).has_process && running_.find(actor) == nullptr &&
+    if (actors_.lives(actor) && actors_.look_at(actor)->has_process() && running_.find(actor) == nullptr &&
         !unplaced_.contains(actor)) {
       missing.push_back(actor);
     }
   }
   std::sort(missing.begin(), missing.end());
-  for (const ActorId actor : missing) place(actor, actors_.life(actor).incarnation);
+  for (const ActorId actor : missing) place(actor, actors_.look_at(actor)->incarnation);
 }
 
 // Incarnations that the node has and that do not run there any more are over, and end. Incarnations that the node does
@@ -222,7 +232,8 @@ const wire::IncarnationEnded* Incarnations::find_last_end(ActorId actor) const {
 bool Incarnations::may_need_program_of(NodeId node) const {
   return std::any_of(makings_.begin(), makings_.end(), [&](const auto& entry) {
     const JobTable::Job& job = *jobs_.find(entry.second.asker.job);
-    return !job.node && job.known_at.contains(node) && actors_.is_to_start(entry.first);
+    const auto* const state = actors_.look_at(entry.first);
+    return !job.node && job.known_at.contains(node) && state != nullptr && state->is_to_start();
   });
 }
 

@@ -42,6 +42,8 @@ class Incarnations {
 
   // ---- Effects of ActorTable and Placement
 
+  /// Sets the timer for the next restart that ActorTable plans, if it plans one.
+  void wait_for_restarts();
   void place(const scheduler::StartIncarnation& start);
   void note_placed(const scheduler::Placed& placed);
   void refuse(const scheduler::Unplaceable& unplaceable);
@@ -106,6 +108,7 @@ class Incarnations {
   RunningTable running_;
   std::vector<ActorId> unplaceable_yet_;  // in a recovery: actors that none of the nodes known so far could run
   std::unordered_set<ActorId> changed_;
+  TimePoint next_restart_ = TimePoint::max();
 };
 
 }  // namespace pharos::node::head

@@ -2,9 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <list>
 #include <map>
 #include <optional>
 #include <set>
@@ -19,29 +17,16 @@
 #include <pharos/base/clock.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
+#include <pharos/scheduler/actor_state.hpp>
+#include <pharos/scheduler/holders.hpp>
+#include <pharos/scheduler/waiting_requests.hpp>
 
 namespace pharos::scheduler {
-
-/// One request of a caller that waits until an actor is alive. ActorTable answers each request once, or drops it. Ids
-/// are not used twice.
-using ActorRequestId = Id<struct ActorRequestTag>;
 
 constexpr std::size_t kNameMax = 256;
 /// Checks the name of an actor, of a namespace or of a group. Returns kInvalidArgument if the name has more than
 /// kNameMax bytes or has control characters. The empty name is valid.
 Result<void> check_name(std::string_view name);
-
-/// The properties of an actor that are fixed when it is created.
-struct ActorSpec {
-  JobId job;
-  std::string label;  ///< for messages
-  std::string name;   ///< empty if the actor has no name
-  std::string name_space;
-  std::string type;               ///< mangled C++ type; finding the name with another type is an error
-  std::int32_t max_restarts = 0;  ///< negative: no limit
-  /// The actor lives without holders and outlives its program, until it is killed or stopped.
-  bool detached = false;
-};
 
 /// Tells the owner of the table to start the process of this incarnation, and then to report incarnation_started(),
 /// constructor_failed() or incarnation_ended().
@@ -93,17 +78,12 @@ using ActorEffects = std::vector<ActorEffect>;
 ///    then.
 ///
 /// Bounds: at most `kRequestsMax` requests wait for one actor; the next request is refused with kOverloaded. The table
-/// remembers the last `kDeadMax` actors that ended, each with the reason, and the last `kEndedCallersMax` callers that
-/// ended.
+/// remembers the last `kDeadMax` actors that ended, each with the reason, and the last `Holders::kEndedMax` callers
+/// that ended.
 class ActorTable {
  public:
   static constexpr std::size_t kRequestsMax = 65536;
   static constexpr std::size_t kDeadMax = 10'000;
-  static constexpr std::size_t kEndedCallersMax = 65536;
-
-  ActorTable() = default;
-  ActorTable(ActorTable&&) = default;
-  ActorTable& operator=(ActorTable&&) = default;
 
   /// Announces that `creator` will create this actor. The creator holds the actor once from here on. Returns
   /// kAlreadyExists if the id is known already. If the name is taken, returns kAlreadyExists too; with `get_if_exists`
@@ -155,12 +135,12 @@ class ActorTable {
   ActorEffects move(ActorId actor, Duration grace);
   /// Ends the actor for good, at once. A process whose destructor runs is killed too.
   ActorEffects kill(ActorId actor, const std::string& why);
-  std::vector<CallerId> holders_of(ActorId actor) const;
+  std::vector<CallerId> holders_of(ActorId actor) const { return holders_.of(actor); }
   /// Reports that the caller has ended. The caller holds nothing from here on, and later holds by it are ignored. The
   /// owner of the table must drop the requests of this caller itself.
   ActorEffects caller_ended(CallerId caller);
   /// Removes a request whose answer nobody waits for any more.
-  void drop_request(ActorRequestId request);
+  void drop_request(ActorRequestId request) { requests_.drop(request); }
   /// Kills and forgets all actors of the job, including detached actors and actors that had ended.
   ActorEffects job_ended(JobId job);
   /// Starts the restarts that are due.
@@ -170,125 +150,58 @@ class ActorTable {
 
   // ---- State that outlives the table
 
-  /// The part of an actor's state that another table needs to restore the actor.
-  struct Life {
-    std::uint32_t incarnation = 0;  ///< 0: the actor is only promised
-    std::uint32_t restarts = 0;
-    std::uint32_t backoff = 0;
-    bool waits = false;           ///< the actor waits for its restart
-    bool has_process = false;     ///< the incarnation has a process, or is about to get one
-    std::optional<Error> over{};  ///< set if the actor ended for good: the reason
-  };
-  /// The actor must be known.
-  Life life(ActorId actor) const;
-  /// Returns the actors whose Life has changed since the last call, including actors that the table has forgotten.
+  /// Returns the actors whose ActorLife has changed since the last call, including actors that the table has forgotten.
   std::unordered_set<ActorId> take_changed() { return std::exchange(changed_, {}); }
   /// Adds an actor as another table had it. Until restored() is called, no actor ends for want of holders, because some
   /// holders may not have been heard of yet. Returns false, and changes nothing, if `life` contradicts itself, the id
   /// is known or the name is taken.
-  bool restore(ActorId actor, const ActorSpec& spec, CallerId creator, const Life& life, TimePoint now);
+  bool restore(ActorId actor, const ActorSpec& spec, CallerId creator, const ActorLife& life, TimePoint now);
   /// Sets the number of holds that the caller has of the actor, whatever the table knew before.
   ActorEffects restore_hold(ActorId actor, CallerId caller, std::int64_t count);
   /// Says that all holders have been heard of; `is_there` tells which callers still exist. Actors without holders end.
   /// The promises of callers that are gone are broken.
   ActorEffects restored(const std::function<bool(CallerId)>& is_there);
 
-  /// Returns whether the next incarnation would start if the present one ended at this moment.
-  bool may_restart(ActorId actor) const;
+  // ---- State
+
+  /// Returns the state of an actor, also of one that has ended, until the table forgets the actor; nullptr if the actor
+  /// is unknown. The pointer is valid until the next event.
+  const ActorState* look_at(ActorId actor) const;
   /// The number of actors that have not ended for good.
   std::size_t size() const { return living_; }
   /// The number of requests that wait.
   std::size_t waiting() const { return requests_.size(); }
   bool lives(ActorId actor) const;
-  /// Returns whether the actor has not ended for good and is not constructed yet.
-  bool is_to_start(ActorId actor) const;
   /// Returns whether the job has a detached actor that has not ended for good.
   bool has_detached(JobId job) const;
-  /// Returns the spec of an actor, also of one that has ended, until the table forgets the actor; nullptr if the actor
-  /// is unknown. The pointer is valid until the next event.
-  const ActorSpec* find_spec(ActorId actor) const;
   /// Returns the actors of the job that are promised and not created.
   std::vector<ActorId> promised_in(JobId job) const;
-  /// One actor as listings show it. The pointers are valid until the next event.
-  struct Seen {
-    ActorId actor;
-    const ActorSpec* spec;
-    std::string_view state;
-    std::uint32_t incarnation;
-    std::uint32_t restarts;
-    const Error* why;  ///< why the actor ended for good; null if it has not
-  };
   /// Returns all actors, including those that have ended and are not forgotten.
-  std::vector<Seen> look() const;
-  /// Describes the state of an actor for people, such as "it is alive" or "it starts"; "not known" if the actor is
-  /// unknown.
-  std::string_view describe(ActorId actor) const;
+  const std::unordered_map<ActorId, ActorState>& all() const { return actors_; }
 
  private:
-  enum class State : std::uint8_t {
-    kPromised,  // the actor has no process yet
-    kStarting,
-    kAlive,
-    kRestarting,  // its process is gone, and its restart is not due yet
-    kUnwanted,    // ended for good while it was starting; its process ends as soon as it has started
-    kEnding,      // its destructor runs
-    kKilled,      // its process was killed and is not reported gone yet
-    kDead,
-  };
-  struct Actor {
-    ActorSpec spec;
-    CallerId creator;
-    State state = State::kPromised;
-    std::uint32_t incarnation = 0;  // in kPromised: 0; in kRestarting: the number of the incarnation that is gone
-    std::uint32_t restarts = 0;
-    std::uint32_t backoff = 0;  // restarts since an incarnation last lived for long
-    TimePoint not_before{};     // the earliest time at which the next incarnation may start
-    // In kRestarting: when the restart is due. Else: when this incarnation was asked to start; not set for the first
-    // incarnation.
-    TimePoint since;
-    std::unordered_map<CallerId, std::int64_t> holds;  // empty if the actor has no holder
-    std::list<ActorRequestId> requests;                // oldest first
-    std::optional<Error> why;                          // why the actor ended for good
-    // The actor came from another table, so its creator may repeat promise() and create().
-    bool restored = false;
-    // The process is to end, and the next incarnation is to start elsewhere.
-    bool moves = false;
-    std::list<ActorId>::iterator in_dead = {};  // in kDead: the actor's place in dead_
-  };
-  struct Request {
-    ActorId actor;
-    std::list<ActorRequestId>::iterator place;
-  };
   using Name = std::pair<std::string, std::string>;  // namespace first
+  using Phase = ActorState::Phase;
 
-  static bool has_process(const Actor& actor);
-  static bool lives(const Actor& actor);
-  static bool may_restart(const Actor& actor);
-  Actor* find_actor(ActorId actor);
-  Actor* find_process(ActorId actor, std::uint32_t incarnation);
-  bool answer_or_wait(ActorRequestId request, ActorId id, Actor& actor, ActorEffects& effects);
-  void forget_promise(ActorId id, const Actor& actor);
-  void take(ActorId id, Actor& actor, CallerId caller);
-  void not_held_by(CallerId caller, ActorId actor);
-  void start(ActorId id, Actor& actor, TimePoint now, ActorEffects& effects);
-  void restart(ActorId id, Actor& actor, TimePoint when, TimePoint now, ActorEffects& effects);
-  void end_for_good(ActorId id, Actor& actor, Error why, ActorEffects& effects);
-  void end_if_unheld(ActorId id, Actor& actor, ActorEffects& effects);
-  void end_gently(ActorId id, Actor& actor, Error why, Duration grace, ActorEffects& effects);
-  void kill_process(ActorId id, Actor& actor, ActorEffects& effects);
-  void bury(ActorId id, Actor& actor);
-  void remember_ended(CallerId caller);
+  ActorState* find_actor(ActorId actor);
+  ActorState* find_process(ActorId actor, std::uint32_t incarnation);
+  bool answer_or_wait(ActorRequestId request, ActorId id, ActorState& actor, ActorEffects& effects);
+  void start(ActorId id, ActorState& actor, TimePoint now, ActorEffects& effects);
+  void restart(ActorId id, ActorState& actor, TimePoint when, TimePoint now, ActorEffects& effects);
+  void end_for_good(ActorId id, ActorState& actor, Error why, ActorEffects& effects);
+  void end_if_unheld(ActorId id, ActorState& actor, ActorEffects& effects);
+  void end_gently(ActorId id, ActorState& actor, Error why, Duration grace, ActorEffects& effects);
+  void kill_process(ActorId id, ActorState& actor, ActorEffects& effects);
+  void bury(ActorId id, ActorState& actor);
 
-  std::unordered_map<ActorId, Actor> actors_;
-  std::map<Name, ActorId> names_;                                   // of actors that have not ended for good
-  std::unordered_map<ActorRequestId, Request> requests_;            // requests that wait
-  std::unordered_map<CallerId, std::unordered_set<ActorId>> held_;  // for each caller, the actors that it holds
-  std::unordered_map<CallerId, std::unordered_set<ActorId>> promised_by_;
+  std::unordered_map<ActorId, ActorState> actors_;
+  std::map<Name, ActorId> names_;  // of actors that have not ended for good
+  Holders holders_;
+  WaitingRequests requests_;
   std::unordered_map<JobId, std::unordered_set<ActorId>> actors_of_job_;  // including actors that have ended
   std::set<std::pair<TimePoint, ActorId>> restarts_;                      // planned restarts, the next one first
-  std::list<ActorId> dead_;                                               // oldest first
-  std::unordered_set<CallerId> ended_callers_;
-  std::deque<CallerId> ended_callers_in_order_;  // oldest first
+  std::map<std::uint64_t, ActorId> dead_;                                 // by ActorState::grave, oldest first
+  std::uint64_t last_grave_ = 0;
   std::unordered_set<ActorId> changed_;
   bool restoring_ = false;
   std::size_t living_ = 0;

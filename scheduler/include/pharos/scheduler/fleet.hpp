@@ -41,7 +41,8 @@ struct Preference {
 /// The nodes of a cluster: the resources of each, how much of them is taken, and how much is set aside for requests
 /// that wait. Finds a node for a demand without examining all nodes, unless hardly any node has room. Demands without
 /// GPUs go to nodes with GPUs only if no other node has room.
-/// Owned by Placement, and not thread-safe. Pointers to nodes are valid until remove() is called for that node.
+/// Owned by the head, shared by Placement and TaskNodes, and not thread-safe. Pointers to nodes are valid until
+/// remove() is called for that node.
 class Fleet {
  public:
   /// One node. Only Fleet changes it.

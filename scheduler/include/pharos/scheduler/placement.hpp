@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <list>
 #include <map>
 #include <optional>
 #include <set>
@@ -17,19 +16,11 @@
 #include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/scheduler/fleet.hpp>
+#include <pharos/scheduler/group_state.hpp>
 #include <pharos/scheduler/resources.hpp>
 #include <pharos/wire/strategy.hpp>
 
 namespace pharos::scheduler {
-
-/// A placement group: resources that are given all together or not at all. Each bundle is on one node.
-struct GroupSpec {
-  static constexpr std::size_t kBundlesMax = 4096;
-
-  std::string label;  ///< for messages
-  std::vector<Demand> bundles;
-  Strategy strategy = Strategy::kPack;
-};
 
 /// Start this actor's process on this node, with these resources of the node.
 struct Placed {
@@ -81,6 +72,9 @@ using PlacementEffects = std::vector<PlacementEffect>;
 /// groups that wait is not bounded here.
 class Placement {
  public:
+  /// Takes and gives back resources of this fleet, which has to outlive Placement.
+  explicit Placement(Fleet& fleet) : fleet_{fleet} {}
+
   PlacementEffects add_node(NodeId node, const Resources& total, Labels labels = {});
   /// The node is lost, and all that was placed on it. Actors that wait and could fit on no other node are answered with
   /// Unplaceable. Groups that had bundles on the node wait for other places, without a time limit.
@@ -88,8 +82,6 @@ class Placement {
   /// Nothing new is placed on the node until open_node(). Actors and bundles on it stay.
   PlacementEffects close_node(NodeId node);
   PlacementEffects open_node(NodeId node);
-  /// Says what the node has given to tasks. New placements prefer nodes with room beside the tasks.
-  void note_tasks(NodeId node, Resources in_use);
 
   /// Places an actor. The answer is Placed, perhaps much later, or Unplaceable, at once or when a node is lost or
   /// closed. `label` is for messages.
@@ -147,15 +139,6 @@ class Placement {
     std::vector<ActorId> holders;  ///< actors that hold some of the scarce resources
   };
   Shortage shortage_of(const Demand& demand) const;
-  /// Chooses a node for a task: `preference.near` if there is room beside that node's tasks, else a node with room,
-  /// else the node of lowest use on which the demand could fit. Returns kInvalidArgument if it could fit on no node.
-  /// The demand counts as taken by tasks of the chosen node until the next note_tasks().
-  Result<NodeId> find_node(const Demand& demand, const Preference& preference, const std::string& who);
-  /// Chooses a node for a task that has room beside its tasks at this moment, and is not `except`; nullopt if no node
-  /// has.
-  std::optional<NodeId> take_room(const Demand& demand, NodeId near, NodeId except);
-  /// Says that `more` leases of the node's workers, or fewer if negative, have been given to callers on other nodes.
-  void count_leases(NodeId node, int more);
   /// The number of actors that have a place.
   std::size_t seated() const;
   /// For tests, between two events. Describes resources that are given twice, and resources that are neither given nor
@@ -164,6 +147,7 @@ class Placement {
 
  private:
   using Node = Fleet::Node;
+  using Group = GroupState;
   struct Waiting {
     ActorId actor;
     std::string label;
@@ -174,36 +158,6 @@ class Placement {
     const Demand* demand;
     std::map<std::uint64_t, Waiting> waiting{};  // by number; never empty
     NodeId claim{};                              // the node that has the claim of the first actor
-  };
-  struct Bundle {
-    Demand demand;
-    NodeId node{};  // unset if the bundle has no place
-    Allotment allotment{};
-    std::optional<ResourceLedger> ledger{};
-    std::size_t users = 0;
-  };
-  struct InGroup {
-    ActorId actor;
-    std::string label;
-    Resources amounts;
-    std::optional<std::uint32_t> bundle;
-  };
-  struct Group {
-    GroupId id;
-    std::string label;
-    Strategy strategy;
-    std::vector<Bundle> bundles;
-    std::uint64_t number;  // the place of the group among all that wait
-    bool waits = false;    // some bundles wait for places
-    // The nodes that have claims of this group, and the bundles that are to go there. Empty if there is no plan.
-    std::map<NodeId, std::vector<std::uint32_t>> plan = {};
-    // The node of the plan that had no room when the plan was last checked.
-    NodeId lacking = {};
-    // How many occasions to place the group elsewhere than planned are skipped; grows with each attempt that fails.
-    std::uint32_t tries_off = 0;
-    std::uint32_t tries_next = 0;
-    std::list<InGroup> line = {};
-    bool removed = false;
   };
   /// The turn of one line or of one group: one of the two pointers is set.
   struct Turn {
@@ -255,8 +209,6 @@ class Placement {
   bool settle_line_at(Line& line, Node& node, const Resources& room, PlacementEffects& effects);
   bool settle_group_at(Group& group, Node& node, const Resources& room, PlacementEffects& effects);
 
-  void add_task(Node& node, const Demand& demand);
-
   // Placement groups.
   bool place_now(Group& group, std::uint64_t number, PlacementEffects& effects);
   bool make_plan(Group& group);
@@ -268,11 +220,8 @@ class Placement {
   void free_if_unused(Group& group, std::uint32_t bundle, PlacementEffects& effects);
   void lose_bundles_at(NodeId node, PlacementEffects& effects);
   void wait_for_places(Group& group, PlacementEffects& effects);
-  static Bundles missing_of(const Group& group);
-  std::vector<Node*> find_places(const Group& group, const Bundles& missing, std::optional<std::uint64_t> number) const;
-  Error too_much(const Group& group) const;
 
-  Fleet fleet_;
+  Fleet& fleet_;
   std::map<Demand, Line> lines_;
   Turns turns_;  // turns of the first actor of each line, and of groups that wait
   std::unordered_map<GroupId, Group> groups_;

@@ -1,0 +1,144 @@
+#include "head/far_leases.hpp"
+
+#include <pharos/scheduler/placement.hpp>
+
+#include "head_parts.hpp"
+
+namespace pharos::node::head {
+namespace {
+
+/// A caller at node 1, which has no resources; nodes 2 and 3 have one CPU each.
+class HeadFarLeases : public HeadParts {
+ protected:
+  HeadFarLeases() {
+    for (const std::uint64_t node : {1, 2, 3}) add_node(node);
+    for (const std::uint64_t node : {2, 3}) placement_.add_node(NodeId{node}, *scheduler::Resources::parse("cpu=1"));
+    jobs_.add(NodeId{1}, wire::AddJob{JobId{7}, {}, {}, {}});
+  }
+  void request(std::uint64_t number, const std::string& amounts = "cpu=1", bool only_now = false) {
+    leases_.request(NodeId{1}, {demand(amounts), asker(number), false, only_now});
+  }
+  /// Returns the node that was asked for a worker.
+  std::uint64_t asked_node() {
+    events_.end();
+    for (const std::uint64_t node : {2, 3}) {
+      for (const wire::Message& message : told_[node]) {
+        if (std::holds_alternative<wire::LeaseWorker>(message)) return node;
+      }
+    }
+    ADD_FAILURE() << "no node was asked for a worker";
+    return 2;
+  }
+  /// Requests a worker and lets the asked node grant worker 30; returns that node.
+  std::uint64_t lease() {
+    request(5);
+    const std::uint64_t node = asked_node();
+    const auto asked = last_told<wire::LeaseWorker>(node);
+    leases_.grant(NodeId{node}, {asked.asker.number, WorkerId{30}, NodeId{node}, ""});
+    return node;
+  }
+
+  scheduler::Fleet fleet_;
+  scheduler::Placement placement_{fleet_};
+  JobTable jobs_{events_};
+  RequestNumbers numbers_{100};
+  FarLeases leases_{events_, fleet_, jobs_, nodes_, recovery_, numbers_};
+};
+
+TEST_F(HeadFarLeases, TheWorkersNodeLearnsTheProgramAndItsAnswerGoesToTheCallersNode) {
+  request(5);
+  const std::uint64_t node = asked_node();
+  EXPECT_EQ(told(node), (Names{"AddJob", "LeaseWorker"}));
+  leases_.grant(NodeId{node}, {101, WorkerId{30}, NodeId{node}, ""});
+  const auto granted = last_told<wire::LeaseGranted>(1);
+  EXPECT_EQ(granted.number, 5u);
+  EXPECT_EQ(granted.address, "10.0.0." + std::to_string(node));
+}
+
+TEST_F(HeadFarLeases, WhatNoNodeCouldHaveIsRefused) {
+  request(5, "cpu=2");
+  EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(leases_.requested(), 0u);
+}
+
+TEST_F(HeadFarLeases, DuringARecoveryARequestThatNoNodeCouldServeIsPutOff) {
+  recovery_.begin();
+  request(5, "cpu=2");
+  EXPECT_EQ(told(1), Names{});
+  EXPECT_EQ(recovery_.take_put_off().size(), 1u);
+}
+
+TEST_F(HeadFarLeases, ARequestForRoomNowIsRefusedWhenThereIsNone) {
+  request(5, "cpu=2", true);
+  EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kOverloaded);
+}
+
+TEST_F(HeadFarLeases, ARefusalGoesToTheCallersNodeUnderItsOwnNumber) {
+  request(5);
+  leases_.refuse({101, Error{ErrorCode::kOverloaded, "full"}});
+  EXPECT_EQ(last_told<wire::Refused>(1).number, 5u);
+  EXPECT_EQ(leases_.requested(), 0u);
+}
+
+TEST_F(HeadFarLeases, AReturnedWorkerGoesBackToItsNodeOnce) {
+  const std::uint64_t node = lease();
+  leases_.take_back({WorkerId{30}, CallerId{70}});
+  EXPECT_EQ(told(node), Names{"ReturnLease"});
+  leases_.take_back({WorkerId{30}, CallerId{70}});
+  EXPECT_EQ(told(node), Names{});
+}
+
+TEST_F(HeadFarLeases, ARecallGoesToTheNodeThatHasLeasedTheWorkers) {
+  lease();
+  told(1);
+  leases_.recall({{WorkerId{29}, WorkerId{30}}, 1});
+  EXPECT_EQ(told(1), Names{"RecallLeases"});
+}
+
+TEST_F(HeadFarLeases, WhenTheWorkersNodeIsLostTheCallerHearsOfIt) {
+  const std::uint64_t node = lease();
+  told(1);
+  leases_.lose_node(NodeId{node});
+  EXPECT_EQ(last_told<wire::WorkerEnded>(1).worker, WorkerId{30});
+  EXPECT_EQ(leases_.granted(), 0u);
+}
+
+TEST_F(HeadFarLeases, ARequestThatWaitedAtALostNodeIsMadeAgainAtAnother) {
+  request(5);
+  const std::uint64_t node = asked_node();
+  told(node);
+  placement_.remove_node(NodeId{node});
+  leases_.lose_node(NodeId{node});
+  EXPECT_EQ(last_told<wire::LeaseWorker>(5 - node).asker.number, 102u);
+}
+
+TEST_F(HeadFarLeases, WhenTheCallersNodeIsLostItsWorkersAreReturned) {
+  const std::uint64_t node = lease();
+  told(node);
+  leases_.lose_node(NodeId{1});
+  EXPECT_EQ(told(node), Names{"ReturnLease"});
+}
+
+TEST_F(HeadFarLeases, NodesHearOfTheEndOfACallerWhoseWorkersTheyLend) {
+  const std::uint64_t node = lease();
+  told(node);
+  leases_.end_caller(CallerId{70});
+  EXPECT_EQ(told(node), Names{"EndCaller"});
+  EXPECT_EQ(leases_.granted(), 0u);
+}
+
+TEST_F(HeadFarLeases, AfterARecoveryOnlyLeasesThatBothNodesHaveReportedGoOn) {
+  wire::Report lender;
+  lender.lent = {{WorkerId{30}, CallerId{70}, JobId{7}}, {WorkerId{31}, CallerId{70}, JobId{7}}};
+  leases_.take_report(NodeId{2}, lender);
+  wire::Report borrower;
+  borrower.borrowed = {WorkerId{30}, WorkerId{32}};
+  leases_.take_report(NodeId{1}, borrower);
+  leases_.settle([](CallerId) { return true; });
+  EXPECT_EQ(leases_.granted(), 1u);
+  EXPECT_EQ(last_told<wire::ReturnLease>(2).worker, WorkerId{31});
+  EXPECT_EQ(last_told<wire::WorkerEnded>(1).worker, WorkerId{32});
+}
+
+}  // namespace
+}  // namespace pharos::node::head
