@@ -4,8 +4,8 @@
 #include <set>
 #include <vector>
 
-#include <pharos/base/strategy.hpp>
 #include <pharos/scheduler/fleet.hpp>
+#include <pharos/wire/strategy.hpp>
 
 namespace pharos::scheduler {
 

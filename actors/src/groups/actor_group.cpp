@@ -30,8 +30,8 @@ Member member() {
 namespace detail {
 namespace {
 
-constexpr Duration kResizeGrace = std::chrono::seconds{30};   // grace of members that resize() removes
-constexpr Duration kGoesOnTime = std::chrono::seconds{1};  // see OnThrow
+constexpr Duration kResizeGrace = std::chrono::seconds{30};  // grace of members that resize() removes
+constexpr Duration kGoesOnTime = std::chrono::seconds{1};    // see OnThrow
 
 /// Returns whether the error is the rank's own, and not a consequence of the loss of another rank, of a deadline or of
 /// a cancellation.

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <pharos/base/id.hpp>
-#include <pharos/base/strategy.hpp>
 #include <pharos/scheduler/fleet.hpp>
+#include <pharos/wire/strategy.hpp>
 
 namespace pharos::scheduler {
 
