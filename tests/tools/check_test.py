@@ -152,6 +152,38 @@ class CheckTest(unittest.TestCase):
 
     # --- documents
 
+    # --- classes
+
+    def test_classes_counts_what_a_class_declares(self):
+        members = """
+ public:
+  explicit Large(int a) : a_{a}, b_{a} {}
+  Large(const Large&) = delete;
+  ~Large() = default;
+  bool operator==(const Large& other) const { return a_ == other.a_; }
+  template <class T> std::vector<T> list(std::function<void(T)> then = {}) const;
+  static int number();
+  struct Inner { int x; int y; };
+  enum class State { kOne, kTwo };
+  using Map = std::map<int, Inner>;
+  friend class Other;
+ private:
+  static constexpr int kMax = 3;
+  int a_ = 1, b_{2};
+  std::map<int, std::pair<int, int>> pairs_{{1, {2, 3}}};
+  std::function<void(int)> callback_;
+"""
+        methods = "".join(f"  void method_{i}(int x);\n" for i in range(37))
+        fields = "".join(f"  std::vector<int> field_{i};\n" for i in range(17))
+        self.write("node/src/a.hpp", f"class Large {{{members}{methods}{fields}}};\n")
+        self.refused("classes", "node/src/a.hpp:1", "Large has 41 methods and 21 fields")
+
+    def test_classes_allows_forty_methods_and_twenty_fields(self):
+        methods = "".join(f"  void method_{i}() {{ field_0 = {i}; }}\n" for i in range(40))
+        fields = "".join(f"  int field_{i};\n" for i in range(20))
+        self.write("node/src/a.hpp", f"class Small {{\n{methods}{fields}}};\n")
+        self.passes("classes")
+
     # --- namespaces
 
     def test_namespaces_refuses_a_definition_in_the_namespace_of_another_folder(self):

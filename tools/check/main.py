@@ -5,6 +5,7 @@ import pathlib
 import sys
 
 import clang_tools
+from classes import check_classes
 from coroutines import check_coroutines
 from cycles import check_cycles
 from documents import check_documents
@@ -14,7 +15,7 @@ from namespaces import check_namespaces
 from source import Tree
 from words import check_words
 
-NAMES = ["format", "includes", "foreign", "words", "namespaces", "coroutines", "documents", "headers", "tidy"]
+NAMES = ["format", "includes", "foreign", "words", "classes", "namespaces", "coroutines", "documents", "headers", "tidy"]
 
 
 def main() -> int:
@@ -35,6 +36,7 @@ def main() -> int:
         "includes": lambda: [*check_includes(tree), *check_cycles(tree)],
         "foreign": lambda: check_foreign(tree),
         "words": lambda: check_words(tree),
+        "classes": lambda: check_classes(tree),
         "namespaces": lambda: check_namespaces(tree),
         "coroutines": lambda: check_coroutines(tree),
         "documents": lambda: check_documents(tree),

@@ -14,6 +14,7 @@
 
 #include <pharos/net/socket_link.hpp>
 
+#include "frame_reader.hpp"
 #include "system_calls.hpp"
 
 namespace pharos::net {
@@ -21,10 +22,7 @@ namespace {
 
 using wire::FrameHeader;
 
-constexpr std::size_t kReadBytes = 64 << 10;
-constexpr std::size_t kClaimBytes = 16 << 20;
 constexpr std::size_t kKeptBytes = 256 << 10;  // memory that an empty send queue keeps
-constexpr std::size_t kDescriptorsMax = 64;    // per frame sent, and received before their frame is complete
 
 // How reading works: `edges_` counts readiness events. The thread that moves it from 0 becomes the only reader. The
 // reader leaves by moving it from the number that it saw back to 0. If an event came meanwhile, that exchange fails and
@@ -32,7 +30,7 @@ constexpr std::size_t kDescriptorsMax = 64;    // per frame sent, and received b
 class Socket final : public SocketLink, public Reactor::Watcher, public std::enable_shared_from_this<Socket> {
  public:
   Socket(Reactor& reactor, Fd socket, Descriptors descriptors)
-      : reactor_{reactor}, socket_{std::move(socket)}, accepts_descriptors_{descriptors == Descriptors::kAccepted} {}
+      : reactor_{reactor}, socket_{std::move(socket)}, reader_{descriptors == Descriptors::kAccepted} {}
 
   void start(const std::shared_ptr<Handler>& handler) override {
     handler_ = handler;
@@ -41,7 +39,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
 
   bool send(FrameHeader header, std::span<const std::byte> payload, std::vector<Fd> descriptors) override {
     header.payload_bytes = static_cast<std::uint32_t>(payload.size());
-    PHAROS_CHECK(descriptors.size() <= kDescriptorsMax, descriptors.size());
+    PHAROS_CHECK(descriptors.size() <= FrameReader::kDescriptorsMax, descriptors.size());
     const std::lock_guard lock{send_mutex_};
     if (closed_.load(std::memory_order_relaxed) || given_up_) return false;
     if (payload.size() > wire::kCallPayloadMax.bytes()) {
@@ -162,99 +160,18 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
 
   Read read_some(Handler& handler) {
     if (closed_.load(std::memory_order_relaxed)) return Read::kClosed;
-    make_room();
-    const std::size_t room = buffer_.capacity() - filled_;
-    const ssize_t n = receive(buffer_.bytes() + filled_, room);
+    const auto [n, had_room_left] = reader_.receive(socket_.get());
     if (n < 0) {
       if (errno == EAGAIN) return Read::kNothing;
       return fail(handler, Error::from_errno("reading from the peer", errno));
     }
     if (n == 0) return fail(handler, Error{ErrorCode::kUnavailable, "the peer closed the connection"});
-    filled_ += static_cast<std::size_t>(n);
     // A short read has drained the socket, so another read is not needed, with two exceptions. Where descriptors
     // travel, a read also ends in front of the next descriptors. And when the peer has ended the stream, the end must
     // be read too, because its event comes only once.
-    const bool more = static_cast<std::size_t>(n) == room || accepts_descriptors_ || ended_.load();
-    if (auto error = deliver(handler)) return fail(handler, std::move(*error));
+    const bool more = !had_room_left || reader_.accepts_descriptors() || ended_.load();
+    if (auto error = reader_.deliver(handler)) return fail(handler, std::move(*error));
     return more ? Read::kMore : Read::kDrained;
-  }
-
-  ssize_t receive(std::byte* to, std::size_t room) {
-    ssize_t n = 0;
-    if (!accepts_descriptors_) {
-      do {
-        n = receive_bytes(socket_.get(), to, room, MSG_DONTWAIT);
-      } while (n < 0 && errno == EINTR);
-      return n;
-    }
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kDescriptorsMax)];
-    iovec part{.iov_base = to, .iov_len = room};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    do {
-      n = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    } while (n < 0 && errno == EINTR);
-    if (n < 0) return n;
-    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-      if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-      for (std::size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
-        int fd = -1;
-        std::memcpy(&fd, CMSG_DATA(c) + at, sizeof fd);
-        descriptors_.emplace_back(fd);
-      }
-    }
-    return n;
-  }
-
-  // Moves the start of an incomplete frame to the front of a buffer that has room for the rest of the frame.
-  void make_room() {
-    if (!buffer_) buffer_ = ReceiveBuffer{kReadBytes};
-    const std::size_t kept = filled_ - begin_;
-    std::size_t needed = kReadBytes;
-    if (kept >= sizeof(FrameHeader)) {
-      FrameHeader header;
-      std::memcpy(&header, buffer_.bytes() + begin_, sizeof header);
-      // deliver() has checked the header. A large size in a header alone gets at most kClaimBytes of memory; the buffer
-      // grows further only as the bytes arrive.
-      const std::size_t claimed = sizeof header + header.payload_bytes;
-      const std::size_t grown = kept == buffer_.capacity() ? 2 * kept : buffer_.capacity();
-      needed = std::max(needed, std::min(claimed, std::max(kClaimBytes, grown)));
-    }
-    const bool shared = !buffer_.unshared();
-    if (!shared && begin_ == 0 && buffer_.capacity() >= needed && filled_ < buffer_.capacity()) return;
-    if (shared || buffer_.capacity() < needed || buffer_.capacity() > std::max(needed, kReadBytes)) {
-      ReceiveBuffer next{needed};
-      std::memcpy(next.bytes(), buffer_.bytes() + begin_, kept);
-      buffer_ = std::move(next);
-    } else {
-      std::memmove(buffer_.bytes(), buffer_.bytes() + begin_, kept);
-    }
-    begin_ = 0;
-    filled_ = kept;
-  }
-
-  // Passes the complete frames to the handler. Checks each header before memory is allocated for its payload.
-  std::optional<Error> deliver(Handler& handler) {
-    std::size_t end = begin_;
-    while (filled_ - end >= sizeof(FrameHeader)) {
-      FrameHeader header;
-      std::memcpy(&header, buffer_.bytes() + end, sizeof header);
-      if (auto sane = wire::check(header); !sane) return std::move(sane).error();
-      if (filled_ - end < sizeof header + header.payload_bytes) break;
-      end += sizeof header + header.payload_bytes;
-    }
-    if (descriptors_.size() > kDescriptorsMax) {
-      return Error{ErrorCode::kCorrupt, "received too many file descriptors without a frame for them"};
-    }
-    if (end == begin_) return std::nullopt;
-    FrameBatch batch{buffer_, begin_, end};
-    begin_ = end;
-    handler.on_frames(std::move(batch), std::move(descriptors_));
-    descriptors_.clear();
-    return std::nullopt;
   }
 
   Read fail(Handler& handler, Error why) {
@@ -367,7 +284,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
     if (attached == nullptr)
       return send_bytes(socket_.get(), writing_out_.data() + written_, end - written_, kSendFlags);
 
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kDescriptorsMax)] = {};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * FrameReader::kDescriptorsMax)] = {};
     iovec part{.iov_base = writing_out_.data() + written_, .iov_len = end - written_};
     msghdr message{};
     message.msg_iov = &part;
@@ -392,7 +309,6 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
 
   Reactor& reactor_;
   const Fd socket_;
-  const bool accepts_descriptors_;
   std::weak_ptr<Handler> handler_;
   std::atomic<bool> closed_ = false;
 
@@ -400,10 +316,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   std::atomic<std::uint32_t> edges_ = 0;
   std::atomic<bool> more_ = false;
   std::atomic<bool> ended_ = false;  // the peer sends no more: the socket must be read to its end
-  ReceiveBuffer buffer_;
-  std::size_t begin_ = 0;   // begin of the bytes that are not delivered
-  std::size_t filled_ = 0;  // end of the received bytes
-  std::vector<Fd> descriptors_;
+  FrameReader reader_;
 
   std::mutex send_mutex_;
   std::vector<std::byte> waiting_;
