@@ -93,8 +93,8 @@ class KillTest : public SeededTest {
 TEST_F(KillTest, AProcessKilledAnywhereLeavesNothingAndHarmsNobody) {
   if (UNDER_TSAN) GTEST_SKIP() << "the thread sanitizer does not run in a process that is stepped";
   const std::uint32_t own_table = book_.open(CallerId{1}).value();
-  const auto own_lessor = std::make_shared<Stock>(std::vector<Slab>{book_.lease(own_table, kSlotBytesMin).value()});
-  const auto client = StoreClient::make({CallerId{1}, NodeId{1}}, own_table, memory(), own_lessor);
+  const auto own_stock = std::make_shared<Stock>(std::vector<Slab>{book_.lease(own_table, kSlotBytesMin).value()});
+  const auto client = StoreClient::make({CallerId{1}, NodeId{1}}, own_table, memory(), own_stock);
   const auto lent = put(*client, kBytes, 77);
   for (int round = 0; round < 40; ++round) {
     const std::uint32_t table = book_.open(CallerId{2}).value();

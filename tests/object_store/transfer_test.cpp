@@ -104,7 +104,7 @@ struct Line {
 class TransferTest : public SeededTest {
  protected:
   const Location location_{{CallerId{7}, 8}, {9, 10}, CallerId{11}, NodeId{13}};
-  const PullRequest wish_{location_, NodeId{12}};
+  const PullRequest request_{location_, NodeId{12}};
 
   /// Serves one receiver, as a node does that has these chunks or is still receiving them.
   std::thread serve(Line& line, const std::shared_ptr<Chunks>& chunks) {
@@ -120,7 +120,7 @@ class TransferTest : public SeededTest {
   }
   Result<void> fetch(Line& line, Chunks& into) {
     auto stream = line.receiver();
-    PHAROS_TRY(const auto instead, ask_for(stream, wish_, into.size()));
+    PHAROS_TRY(const auto instead, ask_for(stream, request_, into.size()));
     EXPECT_FALSE(instead);
     return receive_chunks(stream, into);
   }
@@ -240,7 +240,7 @@ TEST_F(TransferTest, ARefusalSaysWhy) {
       refuse(stream, Error{code, "no room on that disk"});
     }};
     auto stream = line.receiver();
-    const auto asked = ask_for(stream, wish_, kMiB);
+    const auto asked = ask_for(stream, request_, kMiB);
     sender.join();
     ASSERT_FALSE(asked.ok());
     EXPECT_EQ(asked.error().code(), code == ErrorCode::kExhausted ? ErrorCode::kUnavailable : code);
@@ -255,7 +255,7 @@ TEST_F(TransferTest, WhoHasNoTimeNamesAnother) {
     send_on(stream, NodeId{77});
   }};
   auto stream = line.receiver();
-  const auto asked = ask_for(stream, wish_, kMiB);
+  const auto asked = ask_for(stream, request_, kMiB);
   sender.join();
   ASSERT_TRUE(asked.ok());
   EXPECT_EQ(*asked, NodeId{77});
@@ -282,7 +282,7 @@ TEST_F(TransferTest, NonsenseIsRefusedBeforeAnythingIsAllocated) {
       auto liar = line.sender();
       ASSERT_TRUE(liar.send(nonsense).ok());
       auto stream = line.receiver();
-      EXPECT_FALSE(ask_for(stream, wish_, kMiB).ok());
+      EXPECT_FALSE(ask_for(stream, request_, kMiB).ok());
     }
   }
 }

@@ -17,7 +17,7 @@ void let_pass(Duration time) {
   while (std::chrono::steady_clock::now() < until) ::sched_yield();
 }
 
-TEST(InterruptsTest, TwoThatComeTogetherAreOneWish) {
+TEST(InterruptsTest, TwoThatComeTogetherCountAsOne) {
   const Interrupts interrupts{std::chrono::hours{1}};  // longer than this process may wait for a core
   EXPECT_FALSE(Interrupts::asked());
   ASSERT_EQ(::raise(SIGINT), 0);

@@ -18,6 +18,11 @@ REFUSED = {
     "impl": "it says nothing: name how this one does it",
     "info": "it says nothing: name what is known",
 }
+REFUSED |= {
+    "lessor": "the node's end of the object store is the store node",
+    "lender": "what the store node has given out stands in the store book",
+    "wish": "a node that wants an object of another one sends a pull request",
+}
 REFUSED |= {word + "s": why for word, why in REFUSED.items() if not word.endswith(("s", "info"))}
 
 # Names of foreign libraries, and the name of a log level.

@@ -128,9 +128,9 @@ TEST_F(HeadFarLeases, NodesHearOfTheEndOfACallerWhoseWorkersTheyLend) {
 }
 
 TEST_F(HeadFarLeases, AfterARecoveryOnlyLeasesThatBothNodesHaveReportedGoOn) {
-  wire::Report lender;
-  lender.lent = {{WorkerId{30}, CallerId{70}, JobId{7}}, {WorkerId{31}, CallerId{70}, JobId{7}}};
-  leases_.take_report(NodeId{2}, lender);
+  wire::Report owner;
+  owner.lent = {{WorkerId{30}, CallerId{70}, JobId{7}}, {WorkerId{31}, CallerId{70}, JobId{7}}};
+  leases_.take_report(NodeId{2}, owner);
   wire::Report borrower;
   borrower.borrowed = {WorkerId{30}, WorkerId{32}};
   leases_.take_report(NodeId{1}, borrower);

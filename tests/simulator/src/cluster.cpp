@@ -110,7 +110,7 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t> request) override {
     if (std::holds_alternative<wire::Output>(parcel.message)) node_->send(wire::Done{});
     if (std::holds_alternative<wire::Explain>(parcel.message) && request) {
-      return caller_->explain(
+      return caller_->pending_results().explain(
           {}, [node = node_, number = *request](auto explained) { node->respond(number, std::move(explained)); });
     }
     caller_->on_node_message(parcel.message);

@@ -38,8 +38,8 @@ void WorkerProgram::on_message(net::Peer&, net::Parcel parcel, std::optional<std
     return;
   }
   if (std::holds_alternative<wire::Explain>(parcel.message) && request) {
-    return calls_.caller()->explain(
-        calls_.inspect().workers.front(),
+    return server_.caller()->pending_results().explain(
+        server_.workplace().inspect().workers.front(),
         [node = node_, number = *request](auto explained) { node->respond(number, std::move(explained)); });
   }
   if (std::holds_alternative<wire::EndWorker>(parcel.message)) {
