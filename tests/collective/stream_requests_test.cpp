@@ -24,7 +24,7 @@ class Requests : public testing::Test {
  protected:
   std::shared_ptr<StreamOperation> barrier(std::uint64_t number) {
     const Operation operation{};
-    return std::make_shared<StreamOperation>(Among::kAll, rows.team(Among::kAll), Order{0, number},
+    return std::make_shared<StreamOperation>(Among::kAll, rows.team(Among::kAll), OperationId{0, number},
                                              detail::Step{operation, operation}, detail::Places{}, buffers);
   }
 
@@ -101,9 +101,9 @@ TEST_F(Requests, FailReturnsWhenTheThreadHasFailedAllOperations) {
 }
 
 TEST_F(Requests, TheOwnerWaitsForWhomItHasSaid) {
-  const auto missing = [](const Order& order) { return std::optional{static_cast<std::uint32_t>(order.number)}; };
+  const auto missing = [](const OperationId& order) { return std::optional{static_cast<std::uint32_t>(order.number)}; };
   EXPECT_FALSE(requests.whom_the_owner_waits_for(missing));
-  requests.waits_for(Order{0, 5});
+  requests.waits_for(OperationId{0, 5});
   EXPECT_EQ(requests.whom_the_owner_waits_for(missing), 5U);
   requests.waits_for([] { return std::optional<std::uint32_t>{1}; });
   EXPECT_EQ(requests.whom_the_owner_waits_for(missing), 1U);

@@ -62,7 +62,7 @@ std::shared_ptr<StreamOperation> StreamBackend::make_operation(Among among, cons
                                                                const detail::Places& places) {
   const Operation& operation = step.operation;
   const Row row = rows_.row_of(among, operation);
-  const Order order{row, ++last_[row]};
+  const OperationId order{row, ++last_[row]};
   const Team& team = rows_.team(among);
   const bool scatters = operation.kind == Operation::Kind::kReduceScatter;
   const bool reduces = scatters || operation.kind == Operation::Kind::kAllReduce;

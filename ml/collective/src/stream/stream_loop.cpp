@@ -53,7 +53,7 @@ class StreamLoop::FromRank final : public Stream::Receiver {
   }
 
  private:
-  Order order_of(const StreamMessage& message) const {
+  OperationId order_of(const StreamMessage& message) const {
     return {loop_.rows_.row_of_data(message.among, rank_), message.number};
   }
 
@@ -106,7 +106,7 @@ bool StreamLoop::take_requests() {
 // ---- Operations
 
 void StreamLoop::begin(const std::shared_ptr<StreamOperation>& operation) {
-  const Order& order = operation->order;
+  const OperationId& order = operation->order;
   begun_[order.row] = order.number;
   running_.emplace(order, operation);
   std::vector<std::uint32_t> others;
@@ -132,7 +132,7 @@ void StreamLoop::begin(const std::shared_ptr<StreamOperation>& operation) {
   }
 }
 
-std::shared_ptr<StreamOperation> StreamLoop::find(const Order& order) const {
+std::shared_ptr<StreamOperation> StreamLoop::find(const OperationId& order) const {
   const auto found = running_.find(order);
   return found == running_.end() ? nullptr : found->second;
 }
@@ -141,7 +141,7 @@ std::shared_ptr<StreamOperation> StreamLoop::find(const Order& order) const {
 Result<void> StreamLoop::begun_by(std::uint32_t rank, Among among, std::uint64_t number, const Operation& operation) {
   const auto row = rows_.row_with(rank, among, operation);
   if (!row) return Error{ErrorCode::kCorrupt, "it began an operation in which it takes no part"};
-  const Order order{*row, number};
+  const OperationId order{*row, number};
   if (number > begun_[*row]) {
     if (number > begun_[*row] + kAheadMax) {
       return Error{ErrorCode::kCorrupt, "it began too many operations ahead of this rank"};
@@ -183,7 +183,7 @@ void StreamLoop::send(StreamOperation& operation, const StreamPlan::Chunk& chunk
 
 void StreamLoop::end_if_done(StreamOperation& operation) {
   if (!operation.plan.ended()) return;
-  const Order order = operation.order;
+  const OperationId order = operation.order;
   requests_.say_ended(operation);
   running_.erase(order);
 }
@@ -199,7 +199,7 @@ void StreamLoop::left_by(std::uint32_t rank, std::uint32_t stream) {
 // ---- Ranks that are late
 
 std::optional<std::uint32_t> StreamLoop::whom_the_owner_waits_for() const {
-  return requests_.whom_the_owner_waits_for([this](const Order& order) -> std::optional<std::uint32_t> {
+  return requests_.whom_the_owner_waits_for([this](const OperationId& order) -> std::optional<std::uint32_t> {
     const auto operation = find(order);
     const auto place = operation == nullptr ? std::nullopt : operation->plan.missing();
     if (!place) return std::nullopt;

@@ -40,13 +40,13 @@ class StreamLoop {
   class FromRank;
   /// What another rank has said.
   struct Said {
-    std::map<Order, Operation> begun{};  // operations that it has begun before this rank
-    bool waits_for_answer = false;       // an answer to it has not been sent yet: another kAsk gets no second one
+    std::map<OperationId, Operation> begun{};  // operations that it has begun before this rank
+    bool waits_for_answer = false;             // an answer to it has not been sent yet: another kAsk gets no second one
   };
 
   bool take_requests();
   void begin(const std::shared_ptr<StreamOperation>& operation);
-  std::shared_ptr<StreamOperation> find(const Order& order) const;
+  std::shared_ptr<StreamOperation> find(const OperationId& order) const;
   Result<void> begun_by(std::uint32_t rank, Among among, std::uint64_t number, const Operation& operation);
   void left_by(std::uint32_t rank, std::uint32_t stream);
   void send(StreamOperation& operation, const StreamPlan::Chunk& chunk);
@@ -63,7 +63,7 @@ class StreamLoop {
   StreamRequests& requests_;
   LateRankSearch search_;
   std::vector<Said> said_;  // by rank
-  std::map<Order, std::shared_ptr<StreamOperation>> running_;
+  std::map<OperationId, std::shared_ptr<StreamOperation>> running_;
   std::vector<std::uint64_t> begun_;  // by row: the number of the last operation that this rank has begun
   std::optional<Error> failing_;      // the error with which all operations are failing, or have failed
 };

@@ -11,8 +11,8 @@
 
 #include "reduce/kernels.hpp"
 #include "scratch_buffer.hpp"
-#include "stream/stream_order.hpp"
 #include "stream/stream_plan.hpp"
+#include "stream/stream_rows.hpp"
 
 namespace pharos::ml {
 
@@ -51,7 +51,7 @@ class ShortenedFloats {
 class StreamOperation final : public detail::Work {
  public:
   /// The team and `buffers` outlive the operation. `shortened` is set if its data travels as bfloat16.
-  StreamOperation(Among among_given, const Team& team_given, const Order& order_given, const detail::Step& step,
+  StreamOperation(Among among_given, const Team& team_given, const OperationId& order_given, const detail::Step& step,
                   const detail::Places& places, ScratchBuffers& buffers,
                   std::unique_ptr<ShortenedFloats> shortened = nullptr)
       : among{among_given},
@@ -75,7 +75,7 @@ class StreamOperation final : public detail::Work {
 
   const Among among;
   const Team& team;
-  const Order order;
+  const OperationId order;
   const Operation operation;  ///< The operation on which its ranks agree.
   StreamPlan plan;            ///< Its ranks are places in the team. Used on the backend's thread.
   bool ended = false;         ///< Under the mutex of StreamRequests.

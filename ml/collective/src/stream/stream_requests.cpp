@@ -36,7 +36,7 @@ Result<void> StreamRequests::wait_for(const StreamOperation& operation, TimePoin
   return {};
 }
 
-void StreamRequests::waits_for(const Order& order) {
+void StreamRequests::waits_for(const OperationId& order) {
   const std::lock_guard lock{mutex_};
   waiting_ = Waiting{.order = order};
 }
@@ -91,7 +91,7 @@ std::optional<StreamRequests::Taken> StreamRequests::take_new() {
 }
 
 std::optional<std::uint32_t> StreamRequests::whom_the_owner_waits_for(
-    const std::function<std::optional<std::uint32_t>(const Order&)>& missing) const {
+    const std::function<std::optional<std::uint32_t>(const OperationId&)>& missing) const {
   // The lock is held while `who` runs, because the objects that it uses may be destroyed after waits_no_more().
   const std::lock_guard lock{mutex_};
   if (!waiting_) return std::nullopt;

@@ -38,7 +38,7 @@ class StreamRequests {
   Result<void> wait_for(const StreamOperation& operation, TimePoint deadline);
   /// Says what the owner waits for until waits_no_more(): an operation, or something else, where `who` returns the rank
   /// that it waits for. `who` is called on the backend's thread.
-  void waits_for(const Order& order);
+  void waits_for(const OperationId& order);
   void waits_for(WhoIsMissing who);
   void waits_no_more();
   /// The owner has waited too long for `what`, such as "barrier, operation 7,".
@@ -58,7 +58,7 @@ class StreamRequests {
   std::optional<Taken> take_new();
   /// Returns the rank that the owner waits for; nullopt if there is none. `missing` finds it for an operation.
   std::optional<std::uint32_t> whom_the_owner_waits_for(
-      const std::function<std::optional<std::uint32_t>(const Order&)>& missing) const;
+      const std::function<std::optional<std::uint32_t>(const OperationId&)>& missing) const;
   void say_ended(StreamOperation& operation);
   /// All operations have failed. No operation's memory is in use any more.
   void say_failed(const Error& why);
@@ -68,7 +68,8 @@ class StreamRequests {
   void tell_owner();
 
   struct Waiting {
-    std::optional<Order> order{};  // the operation that the owner waits for; without it, `who` names the missing rank
+    std::optional<OperationId>
+        order{};  // the operation that the owner waits for; without it, `who` names the missing rank
     WhoIsMissing who{};
   };
 

@@ -31,10 +31,10 @@ struct Team {
 using Row = std::uint32_t;
 
 /// Identifies an operation of this rank.
-struct Order {
+struct OperationId {
   Row row = 0;
   std::uint64_t number = 0;  ///< Its number in the row, from 1.
-  auto operator<=>(const Order&) const = default;
+  auto operator<=>(const OperationId&) const = default;
 };
 
 /// The teams of a rank, and the rows in which it counts its operations. Does not change; any thread.
