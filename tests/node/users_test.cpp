@@ -22,6 +22,7 @@ class UsersTest : public JobsFixture {
     wire::ListRows list;
     list.table = table;
     list.node = node;
+    list.limit = 100;
     return list;
   }
   const Error& failure() const { return std::get<wire::Failure>(client_link->sent.back()).error; }
