@@ -86,7 +86,7 @@ class TransformerExample : public FitExamplesTest {
 TEST_F(TransformerExample, LearnsOnRanksThatHaveAPartOfItEach) {
   const auto& end = undisturbed();
   EXPECT_SAYS(end.output, "10.0 million parameters");
-  EXPECT_SAYS(end.output, "on 2 ranks:\nparameters, gradients and what the optimizer keeps are divided");
+  EXPECT_SAYS(end.output, "on 2 ranks:\nparameters, gradients and the optimizer's state are divided among them");
   EXPECT_SAYS(end.error, "blocks.7         1232960          4.70      2.35");
   EXPECT_SAYS(end.error, "step 20 of 20");
   EXPECT_SAYS(end.output, "at step 1, ");

@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -47,11 +46,7 @@ using Waiting = std::shared_ptr<SharedEnd>;
 class Keeper final : public FunctionPreHook {
  public:
   static void add(Node& node, Waiting end) {
-    const auto& hooks = node.pre_hooks();
-    const auto found =
-        std::ranges::find_if(hooks, [](const auto& hook) { return dynamic_cast<Keeper*>(hook.get()) != nullptr; });
-    if (found == hooks.end()) node.add_pre_hook(std::make_unique<Keeper>());
-    auto& keeper = dynamic_cast<Keeper&>(found == hooks.end() ? *node.pre_hooks().back() : **found);
+    Keeper& keeper = of(node);
     std::erase_if(keeper.ends_, [](const Waiting& each) { return *each == nullptr; });
     keeper.ends_.push_back(std::move(end));
   }
@@ -59,6 +54,17 @@ class Keeper final : public FunctionPreHook {
   variable_list operator()(const variable_list& gradients) override { return gradients; }
 
  private:
+  /// The node's Keeper, which is made when it is asked for.
+  static Keeper& of(Node& node) {
+    for (const auto& hook : node.pre_hooks()) {
+      if (auto* const keeper = dynamic_cast<Keeper*>(hook.get())) return *keeper;
+    }
+    auto made = std::make_unique<Keeper>();
+    Keeper& keeper = *made;
+    node.add_pre_hook(std::move(made));
+    return keeper;
+  }
+
   std::vector<Waiting> ends_;
 };
 
