@@ -61,7 +61,8 @@ void run(const std::string& folder, bool spreads, std::uint64_t save_every, std:
     if (moved_at == 0 && *each.metrics.find("attempt") == 1) moved_at = each.step;
   }
   std::printf("%s step once, with its sum\n", all_there ? "each" : "NOT each");
-  std::printf("moved before step %s\n", moved_at > kUnderWay ? "later ones" : std::to_string(moved_at).c_str());
+  std::printf("moved before step %s, %s\n", std::to_string(moved_at).c_str(),
+              moved_at > kUnderWay ? "under way" : "from an earlier one");
   for (const auto& each : result.interruptions) std::printf("again: %s\n", each.why.c_str());
 }
 
