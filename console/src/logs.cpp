@@ -54,7 +54,7 @@ struct Found {
   std::string silent;
 };
 
-Result<Found> find_logs(Asked& asked, const std::string& name) {
+Result<Found> find_logs(NodeConnection& asked, const std::string& name) {
   PHAROS_TRY(const wire::Rows nodes,
              rows_of(asked.ask(wire::ListRows{.table = "nodes", .filters = {}, .limit = kAllRows})));
   std::vector<wire::Message> questions;
@@ -80,7 +80,7 @@ Result<Found> find_logs(Asked& asked, const std::string& name) {
   return found;
 }
 
-Error not_found(Asked& asked, const std::string& name, const Found& found) {
+Error not_found(NodeConnection& asked, const std::string& name, const Found& found) {
   std::string text = "there is no log of \"" + name + "\"";
   // Else `name` is a node's id, and the rows are the logs of that node's processes.
   if (name == "head" || !found.rows.rows.empty()) {
@@ -95,7 +95,7 @@ Error not_found(Asked& asked, const std::string& name, const Found& found) {
 }
 
 /// Chooses the log named `name`; of an actor, the log of its newest process.
-Result<Log> choose(Asked& asked, const std::string& name) {
+Result<Log> choose(NodeConnection& asked, const std::string& name) {
   PHAROS_TRY(Found found, find_logs(asked, name));
   std::vector<Log> logs;
   for (const auto& row : found.rows.rows) logs.emplace_back(row);
@@ -114,7 +114,7 @@ Result<Log> choose(Asked& asked, const std::string& name) {
   return logs.front();
 }
 
-Result<wire::LogPart> read(Asked& asked, const Log& log, std::uint64_t from, std::uint32_t most) {
+Result<wire::LogPart> read(NodeConnection& asked, const Log& log, std::uint64_t from, std::uint32_t most) {
   PHAROS_TRY(wire::Message answer,
              asked.ask(wire::ReadLog{.node = log.node, .log = log.id, .from = from, .most = most}));
   auto* const part = std::get_if<wire::LogPart>(&answer);
@@ -123,7 +123,7 @@ Result<wire::LogPart> read(Asked& asked, const Log& log, std::uint64_t from, std
 }
 
 /// Returns the offset where the last `lines` lines begin.
-Result<std::uint64_t> begin_of_tail(Asked& asked, const Log& log, std::uint64_t lines) {
+Result<std::uint64_t> begin_of_tail(NodeConnection& asked, const Log& log, std::uint64_t lines) {
   PHAROS_TRY(const wire::LogPart end, read(asked, log, kEnd, 0));
   std::uint64_t until = end.size;
   bool is_last = true;  // the newline at the end of the log does not begin another line
@@ -140,7 +140,7 @@ Result<std::uint64_t> begin_of_tail(Asked& asked, const Log& log, std::uint64_t 
   return 0;
 }
 
-Result<void> print(Asked& asked, const Log& log, const LogsOptions& options) {
+Result<void> print(NodeConnection& asked, const Log& log, const LogsOptions& options) {
   std::uint64_t next = 0;
   if (options.tail) {
     const std::uint64_t lines = *options.tail;
@@ -166,7 +166,7 @@ Result<void> print_logs(const LogsOptions& options) {
     return Error{ErrorCode::kInvalidArgument, "--tail and --follow need the id of a log",
                  "pharos logs shows which there are."};
   }
-  PHAROS_TRY(Asked asked, Asked::connect(options.place));
+  PHAROS_TRY(NodeConnection asked, NodeConnection::connect(options.place));
   if (!options.id.empty()) {
     PHAROS_TRY(const Log log, choose(asked, options.id));
     return print(asked, log, options);

@@ -143,7 +143,7 @@ Result<std::string> address_of(const Place& place) {
   return std::move(addresses.front());
 }
 
-struct Asked::Connection {
+struct NodeConnection::Connection {
   std::string address;
   net::Reactor reactor;
   Silent owner;
@@ -165,11 +165,11 @@ struct Asked::Connection {
   }
 };
 
-Asked::Asked(std::unique_ptr<Connection> connection) : connection_{std::move(connection)} {}
-Asked::Asked(Asked&&) noexcept = default;
-Asked::~Asked() = default;
+NodeConnection::NodeConnection(std::unique_ptr<Connection> connection) : connection_{std::move(connection)} {}
+NodeConnection::NodeConnection(NodeConnection&&) noexcept = default;
+NodeConnection::~NodeConnection() = default;
 
-Result<Asked> Asked::connect(const Place& place) {
+Result<NodeConnection> NodeConnection::connect(const Place& place) {
   PHAROS_TRY(const std::string text, address_of(place));
   PHAROS_TRY(const net::Address address, net::parse_address(text));
   const auto named = address.unix_socket ? Result<void>{} : check_token_is_named(place);
@@ -182,10 +182,10 @@ Result<Asked> Asked::connect(const Place& place) {
   const auto link = net::SocketLink::make(connection->reactor, *std::move(socket), net::Descriptors::kRefused);
   connection->peer = net::Peer::make(connection->reactor, link, connection->owner);
   link->start(connection->peer);
-  return Asked{std::move(connection)};
+  return NodeConnection{std::move(connection)};
 }
 
-std::vector<Result<wire::Message>> Asked::ask_all(std::vector<wire::Message> questions) {
+std::vector<Result<wire::Message>> NodeConnection::ask_all(std::vector<wire::Message> questions) {
   constexpr std::size_t kAtOnce = 32;  // a node passes on at most twice as many
   std::vector<Result<wire::Message>> answers;
   for (std::size_t i = 0; i < questions.size(); ++i) answers.emplace_back(wire::Message{wire::Done{}});
@@ -201,14 +201,14 @@ std::vector<Result<wire::Message>> Asked::ask_all(std::vector<wire::Message> que
   return answers;
 }
 
-Result<wire::Message> Asked::ask(wire::Message question) {
+Result<wire::Message> NodeConnection::ask(wire::Message question) {
   std::vector<wire::Message> one;
   one.push_back(std::move(question));
   return std::move(ask_all(std::move(one)).front());
 }
 
 Result<wire::Message> ask(const Place& place, wire::Message question) {
-  PHAROS_TRY(Asked asked, Asked::connect(place));
+  PHAROS_TRY(NodeConnection asked, NodeConnection::connect(place));
   return asked.ask(std::move(question));
 }
 

@@ -39,11 +39,11 @@ Result<wire::Message> ask(const Place& place, wire::Message question);
 
 /// A connection to one node, which answers questions about itself and passes on questions about other nodes. For one
 /// thread. Each question fails after 10 seconds without an answer.
-class Asked {
+class NodeConnection {
  public:
-  static Result<Asked> connect(const Place& place);
-  Asked(Asked&&) noexcept;
-  ~Asked();
+  static Result<NodeConnection> connect(const Place& place);
+  NodeConnection(NodeConnection&&) noexcept;
+  ~NodeConnection();
 
   Result<wire::Message> ask(wire::Message question);
   /// Returns the answers in the order of the questions.
@@ -51,7 +51,7 @@ class Asked {
 
  private:
   struct Connection;
-  explicit Asked(std::unique_ptr<Connection> connection);
+  explicit NodeConnection(std::unique_ptr<Connection> connection);
   std::unique_ptr<Connection> connection_;
 };
 

@@ -4,7 +4,9 @@
 
 namespace pharos::console {
 
-/// Prints each row as a JSON object whose keys are the names of the columns.
+// These functions print to std::cout, whose state tells whether printing has failed.
+
+/// Prints a JSON array that has an object for each row. The keys of an object are the names of the columns.
 void print_json(const wire::Rows& rows);
 void print_table(const wire::Rows& rows);
 

@@ -51,7 +51,7 @@ Result<void> name_cluster(const Place& place) {
 
 Result<void> prepare(const RunOptions& options) {
   PHAROS_TRY_VOID(name_cluster(options.place));
-  PHAROS_TRY([[maybe_unused]] const Asked answers, Asked::connect(options.place));
+  PHAROS_TRY([[maybe_unused]] const NodeConnection answers, NodeConnection::connect(options.place));
   if (!options.folder.empty() && ::chdir(options.folder.c_str()) != 0) {
     return Error::from_errno("entering the folder " + options.folder, errno);
   }

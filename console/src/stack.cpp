@@ -22,7 +22,7 @@ struct StackOptions {
 };
 
 /// Returns the nodes of the cluster, and those that programs run for themselves.
-Result<std::set<NodeId>> all_nodes(Asked& asked) {
+Result<std::set<NodeId>> all_nodes(NodeConnection& asked) {
   std::set<NodeId> nodes;
   for (const auto& [table, column] : {std::pair{"nodes", "id"}, std::pair{"jobs", "node"}}) {
     PHAROS_TRY(const wire::Rows rows,
@@ -46,7 +46,7 @@ void print_process(const std::vector<std::string>& row) {
 }
 
 Result<void> print_stacks(const StackOptions& options) {
-  PHAROS_TRY(Asked asked, Asked::connect(options.place));
+  PHAROS_TRY(NodeConnection asked, NodeConnection::connect(options.place));
   PHAROS_TRY(std::set<NodeId> nodes, all_nodes(asked));
   std::vector<wire::Message> questions;
   const bool one_node =

@@ -15,10 +15,10 @@ namespace {
 /// before they could answer.
 Result<void> stop_nodes(const Place& place) {
   PHAROS_TRY(const auto addresses, addresses_of(place, Here::kStarted));
-  std::vector<Asked> nodes;
+  std::vector<NodeConnection> nodes;
   std::optional<Error> why;
   for (const std::string& address : addresses) {
-    auto asked = Asked::connect({.address = address, .token_file = place.token_file});
+    auto asked = NodeConnection::connect({.address = address, .token_file = place.token_file});
     if (asked) {
       nodes.push_back(*std::move(asked));
     } else {

@@ -12,7 +12,9 @@ namespace pharos::actors {
 
 /// The calls of one connection that are held back, in their order. They have no number yet. Calls that the present
 /// worker has returned, because it is about to end, are in front: as long as there are any, nothing may be sent to it.
-/// Owned by an OutgoingCalls, whose mutex guards it.
+/// Owned by an OutgoingCalls, whose mutex guards it. The owner limits the number and the bytes of the calls.
+/// End: the destructor drops the calls that are left, and their results would stay pending for ever. So the owner takes
+/// all calls first and fails them.
 class HeldCalls {
  public:
   bool empty() const { return calls_.empty(); }

@@ -12,7 +12,8 @@
 
 namespace pharos::actors {
 
-/// A connection to a node before the handshake.
+/// A connection to a node before the handshake. When the socket is closed, the program's own daemon ends, and after it
+/// the keeper.
 struct NodeConnection {
   Fd socket;
   net::Key key;
@@ -26,7 +27,8 @@ Result<NodeConnection> start_embedded_cluster(const RuntimeOptions& options);
 
 /// Joins the cluster at `options.address`. If the address is a Unix socket, connects to the node of this machine that
 /// listens there. If it is a TCP address, starts a node for this program alone, which joins the head at that address.
-/// kPermissionDenied if no token file is known for the cluster.
+/// kPermissionDenied if no token file is known for the cluster. The connection to a Unix socket is given up after 10
+/// seconds; the function blocks that long at most.
 Result<NodeConnection> join_cluster(const RuntimeOptions& options);
 
 /// Returns the path of the pharos executable: the file that PHAROS_DAEMON names, else `../bin/pharos` or `pharos` in

@@ -17,10 +17,12 @@ namespace pharos::actors {
 struct InheritedContext;
 
 /// The call of a user's function that a thread of a worker is running. An interface, because the worker decides what a
-/// wait inside the call does. Owned by the worker's code that runs the call.
+/// wait inside the call does. Owned by the worker's code that runs the call. Only the thread that is running the call
+/// uses it.
 class RunningCall {
  public:
-  /// Returns null in a driver, and in a thread that the user's code started.
+  /// Returns null in a thread that runs no call: in a driver, in a callback of then(), and in a thread that the user's
+  /// code started. The pointer is valid until the innermost Scope on this thread's stack ends.
   static RunningCall* of_this_thread();
   /// Returns the address above which this thread's stack belongs to the worker and not to the call; null if the thread
   /// runs no call.
@@ -42,13 +44,15 @@ class RunningCall {
     const InheritedContext* const outer_continues_;
   };
 
-  /// Returns when the cell is ready, at the deadline, or when the call has been cancelled.
+  /// Returns when the cell is ready, at the deadline, or when this call has been cancelled: then the cell is cancelled,
+  /// too. If no worker will soon take the task that makes the result, this thread runs the task.
   virtual void wait(detail::ResultCell& cell, async::Deadline deadline) = 0;
   /// Returns whether the call was asked to stop.
   virtual bool cancelled() const = 0;
   /// Returns whether the worker is to end, and waits for the call.
   virtual bool stopping() const = 0;
-  /// Ends the actor after this call. kFailedPrecondition if the process is no actor.
+  /// Ends the actor after this call. kFailedPrecondition if this call is a task, even one that runs in an actor's
+  /// process.
   virtual Result<void> exit_actor() = 0;
   virtual Context context() const = 0;
   /// Notes that the actor's group has made this call, and which place it gives the actor. kFailedPrecondition if the

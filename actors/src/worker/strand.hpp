@@ -15,7 +15,7 @@ namespace pharos::actors {
 /// The queue from which one worker runs the calls of its callers, one call at a time. The thread that brings a batch of
 /// calls runs it, and all batches that come meanwhile, so that a call needs no hand-off between threads. A thread that
 /// brings a batch while another one runs goes back to reading.
-/// Owned by CallServer. Any thread. It has no bound of its own: each runner counts its batches that wait here, and
+/// Owned by Workplace. Any thread. It has no bound of its own: each runner counts its batches that wait here, and
 /// stops reading at its own bound. stop() ends it; batches that wait then are never run, unless give_back_waiting()
 /// returns them to their callers.
 class Strand {

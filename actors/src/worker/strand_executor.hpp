@@ -10,7 +10,10 @@
 
 namespace pharos::actors {
 
-/// An Executor whose work takes its turn among a worker's calls. Owned by CallServer. Any thread.
+/// An Executor whose work takes its turn among a worker's calls. Owned by Workplace, as the strand is. Any thread.
+/// Failure: work that is posted after Strand::stop() runs only in Strand::run_posted().
+/// End: timers use this object, so the platform's executor must not run them after the destructor. In a worker process
+/// this object is never destroyed.
 class StrandExecutor final : public async::Executor {
  public:
   StrandExecutor(Platform& platform, Strand& strand);

@@ -13,8 +13,9 @@
 
 namespace pharos::ml {
 
-/// Collects the output of each rank, and appends it to logs/rank-0.log and so on in a training's folder. One thread
-/// calls it; output comes in on threads of the runtime. Stops listening when it is destroyed.
+/// Collects the output of each rank, and appends it to logs/rank-0.log and so on in a training's folder. Owned by
+/// Trainer::run(). One thread calls it; output comes in on the threads that an OutputListener runs on. The destructor
+/// stops listening, and drops what has not been written.
 class RankLogs {
  public:
   /// `name`: the name of the ranks' group. The actors have names like "training/0".

@@ -17,9 +17,11 @@
 namespace pharos::node {
 
 /// The head of this process, and its records. A head that cannot write any more is replaced by one that is made from
-/// what is durable; its nodes return to it as to another head.
+/// what is durable; the nodes return to the new head as to another head. Attempts to replace the head are repeated
+/// every half second until one succeeds or close() is called.
 /// Owned by Membership; on its strand. End: close(); then the executor has to run what is posted until closed() is
-/// true.
+/// true, and start() must have ended. Callbacks that use this object may be posted even then: the executor must run
+/// them before the destructor or not at all.
 class HeadHere {
  public:
   /// Opens the store of the records. It blocks, so it is not called on the strand.
@@ -28,10 +30,11 @@ class HeadHere {
   struct OwnNode {
     NodeId id;
     Head::NodeDescription description;
-    /// Takes a message of the head. It is posted: head and node hear each other only when the other's event is done.
+    /// Takes a message of the head. HeadHere posts this call to the executor: head and node hear each other only when
+    /// the other's event is done.
     std::function<void(wire::Message message)> hear;
   };
-  /// Callbacks to the owner.
+  /// Callbacks to the owner. HeadHere calls them on the strand, and may do so until closed() is true.
   struct Events {
     std::function<void()> started;  ///< a head was started from the records
     std::function<void()> failed;   ///< the head is gone, and connections of nodes to it make no sense any more
@@ -41,17 +44,21 @@ class HeadHere {
   HeadHere(async::Executor& executor, Host& host, OwnNode own_node, OpenRecords open_records, Events events);
   HeadHere(HeadHere&&) = delete;
 
-  /// Starts the head from its records. Fails if they cannot be opened or read.
+  /// Starts the head from its records. Fails if they cannot be opened or read, and with kCancelled after close().
+  /// closed() does not wait for this coroutine; the caller joins it.
   static async::Async<Result<void>> start(HeadHere* self);
 
-  /// nullptr while there is no head.
+  /// Returns nullptr while there is no head. The pointer is valid during the present event; later the head may have
+  /// been replaced.
   Head* head() { return head_.get(); }
   const Head* head() const { return head_.get(); }
-  /// nullptr if nothing outlives the head.
+  /// Returns nullptr if nothing outlives the head, before the first head has started, and while the head is being
+  /// replaced.
   const Records* records() const { return records_.get(); }
   /// Returns the head, or the reason why there is none, for a node that wants to join it.
   Result<Head*> find();
-  /// Takes a message of the own node.
+  /// Posts a message of the own node to the head. While there is no head the message is dropped; a question is refused
+  /// if the last attempt to replace the head has failed.
   void tell(wire::Message message);
 
   void close();

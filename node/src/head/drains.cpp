@@ -66,10 +66,9 @@ void Drains::look_later() {
 
 void Drains::go_on(NodeId node, TimePoint limit) {
   const bool over = events_.now() >= limit;
-  const bool has_actors = incarnations_.leave(node, over);
+  const bool has_actors = places_.leave(node, over);
   const auto* const known = placement_.fleet().find(node);
-  const bool busy =
-      has_actors || (known != nullptr && !known->tasks.empty()) || incarnations_.may_need_program_of(node);
+  const bool busy = has_actors || (known != nullptr && !known->tasks.empty()) || places_.may_need_program_of(node);
   if (busy && !over) return events_.tell(node, wire::DrainNode{node});
   if (!has_actors) events_.tell(node, wire::EndNode{});
 }

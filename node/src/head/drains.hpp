@@ -9,7 +9,7 @@
 #include <pharos/scheduler/placement.hpp>
 #include <pharos/wire/message.hpp>
 
-#include "head/actors/incarnations.hpp"
+#include "head/actors/actor_places.hpp"
 #include "head/effects.hpp"
 #include "head/events.hpp"
 #include "head/node_table.hpp"
@@ -24,12 +24,12 @@ namespace pharos::node::head {
 class Drains {
  public:
   Drains(Events& events, scheduler::Placement& placement, const NodeTable& nodes, const Recovery& recovery,
-         Incarnations& incarnations, Effects& effects)
+         ActorPlaces& places, Effects& effects)
       : events_{events},
         placement_{placement},
         nodes_{nodes},
         recovery_{recovery},
-        incarnations_{incarnations},
+        places_{places},
         effects_{effects} {}
 
   /// Answers a user who wants a node to drain.
@@ -53,7 +53,7 @@ class Drains {
   scheduler::Placement& placement_;
   const NodeTable& nodes_;
   const Recovery& recovery_;
-  Incarnations& incarnations_;
+  ActorPlaces& places_;
   Effects& effects_;
   std::map<NodeId, TimePoint> limits_;
 };

@@ -45,20 +45,20 @@ Head::Head(async::Executor& executor, NodeId own, Records* records)
       callers_{jobs_},
       groups_{events_, placement_, recovery_, *this},
       leases_{events_, fleet_, jobs_, nodes_, recovery_, numbers_},
-      incarnations_{events_,
-                    actors_,
-                    placement_,
-                    jobs_,
-                    recovery_,
-                    *this,
-                    [this](ActorId actor) { connections_.connect_again(actor); }},
-      actor_records_{events_, actors_, placement_, jobs_, recovery_, incarnations_},
-      connections_{events_, actors_, nodes_, incarnations_, numbers_, *this},
-      maker_{events_, actors_, groups_, recovery_, incarnations_, connections_, *this},
+      places_{events_,
+              actors_,
+              placement_,
+              jobs_,
+              recovery_,
+              *this,
+              [this](ActorId actor) { connections_.connect_again(actor); }},
+      actor_records_{events_, actors_, placement_, jobs_, recovery_, places_},
+      connections_{events_, actors_, nodes_, places_, numbers_, *this},
+      maker_{events_, actors_, groups_, recovery_, places_, connections_, *this},
       handles_{events_, actors_, jobs_, *this},
       early_{events_, actors_, recovery_},
-      drains_{events_, placement_, nodes_, recovery_, incarnations_, *this},
-      listing_{nodes_, jobs_, groups_, actors_, incarnations_, placement_} {}
+      drains_{events_, placement_, nodes_, recovery_, places_, *this},
+      listing_{nodes_, jobs_, groups_, actors_, places_, placement_} {}
 
 // ---- Nodes
 
@@ -106,14 +106,14 @@ void Head::lose_node(NodeId node, const std::string& reason, bool was_silent) {
   for (const JobId job : jobs_.lose_node(node)) end_job(job);
   jobs_.note_stopped_all(node);
   for (const CallerId caller : callers_.at(node)) end_caller(caller);
-  const auto lost = incarnations_.running().at(node);
+  const auto lost = places_.running().at(node);
   groups_.lose_node(node);
   apply(placement_.remove_node(node));
   leases_.lose_node(node);
   for (const auto& [actor, incarnation] : lost) {
-    if (!was_silent) incarnations_.keep_back_if_exclusive(actor);
+    if (!was_silent) places_.keep_back_if_exclusive(actor);
     tell_holders(actor, incarnation, reason);
-    incarnations_.note_ended({actor, incarnation, reason});
+    places_.note_ended({actor, incarnation, reason});
   }
   end_recovery_if_over();
 }
@@ -172,7 +172,7 @@ void Head::handle(NodeId from, wire::Message any) {
           [&](wire::StartActor& start) { start_actor(from, std::move(start)); },
           [&](const wire::BreakPromise& broken) { maker_.break_promise(broken); },
           [&](const wire::ActorConstructed& made) { note_constructed(made); },
-          [&](const wire::IncarnationEnded& ended) { incarnations_.note_ended(ended); },
+          [&](const wire::IncarnationEnded& ended) { places_.note_ended(ended); },
           [&](const wire::ConnectActor& it) { early_.ask(it.actor, [=, this] { connections_.connect(from, it); }); },
           [&](const wire::HoldActor& it) { early_.ask(it.actor, [=, this] { handles_.hold(it); }); },
           [&](const wire::KillActor& it) { early_.ask(it.actor, [=, this] { handles_.kill(it); }); },
@@ -243,21 +243,21 @@ void Head::list_for(NodeId from, const wire::ListRows& asked) {
 void Head::apply(const scheduler::ActorEffects& effects) {
   for (const auto& effect : effects) {
     std::visit(Overloaded{
-                   [&](const scheduler::StartIncarnation& start) { incarnations_.place(start); },
-                   [&](const scheduler::EndIncarnation& end) { incarnations_.end(end); },
+                   [&](const scheduler::StartIncarnation& start) { places_.place(start); },
+                   [&](const scheduler::EndIncarnation& end) { places_.end(end); },
                    [&](const scheduler::ActorReady& ready) { connections_.answer(ready); },
                    [&](const scheduler::ActorRefused& refused) { connections_.refuse(refused); },
                },
                effect);
   }
-  incarnations_.wait_for_restarts();
+  places_.wait_for_restarts();
 }
 
 void Head::apply(const scheduler::PlacementEffects& effects) {
   for (const auto& effect : effects) {
     std::visit(Overloaded{
-                   [&](const scheduler::Placed& placed) { incarnations_.note_placed(placed); },
-                   [&](const scheduler::Unplaceable& unplaceable) { incarnations_.refuse(unplaceable); },
+                   [&](const scheduler::Placed& placed) { places_.note_placed(placed); },
+                   [&](const scheduler::Unplaceable& unplaceable) { places_.refuse(unplaceable); },
                    [&](const scheduler::GroupPlaced& placed) { groups_.note_placed(placed); },
                    [&](const scheduler::GroupUnplaceable& unplaceable) { groups_.refuse(unplaceable); },
                    [&](const scheduler::BundleFreed& freed) { groups_.release(freed); },
@@ -273,11 +273,11 @@ void Head::complete_event() {
   std::unordered_set<ActorId> changed;
   const auto take_more = [this] {
     auto more = actors_.take_changed();
-    more.merge(incarnations_.take_changed());
+    more.merge(places_.take_changed());
     return more;
   };
   for (auto more = take_more(); !more.empty() || jobs_.has_maybe_over(); more = take_more()) {
-    for (const ActorId actor : more) incarnations_.forget_if_over(actor);
+    for (const ActorId actor : more) places_.forget_if_over(actor);
     end_jobs_without_driver();
     changed.merge(more);
   }
@@ -302,7 +302,7 @@ void Head::end_job(JobId job) {
   groups_.end_job(job);
   connections_.end_job(job);
   apply(actors_.job_ended(job));
-  incarnations_.forget_job(job);
+  places_.forget_job(job);
 }
 
 void Head::end_caller(CallerId caller) {
@@ -324,11 +324,11 @@ std::string Head::leftovers() const {
   count("jobs", jobs_.all().size());
   count("actors", actors_.size());
   count("requests that wait in the table", actors_.waiting());
-  count("makings", incarnations_.makings().size());
+  count("makings", places_.makings().size());
   count("actors that wait for resources", placement_.waiting());
-  count("unplaced", incarnations_.unplaced().size());
-  count("last ends", incarnations_.last_ends());
-  count("running", incarnations_.running().all().size());
+  count("unplaced", places_.unplaced().size());
+  count("last ends", places_.last_ends());
+  count("running", places_.running().all().size());
   count("requests", connections_.size());
   count("early", early_.size());
   count("lease requests", leases_.requested());
@@ -342,7 +342,7 @@ std::string Head::leftovers() const {
 
 std::string Head::check() const {
   std::string wrong = placement_.check();
-  const auto& running = incarnations_.running().all();
+  const auto& running = places_.running().all();
   for (const auto& [actor, each] : running) {
     const auto seat = placement_.seat_of(actor);
     if (!seat || seat->node != each.node) wrong += "actor " + to_string(actor) + " has no resources where it runs\n";

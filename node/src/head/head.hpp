@@ -15,16 +15,16 @@
 #include "head/actors/actor_connections.hpp"
 #include "head/actors/actor_handles.hpp"
 #include "head/actors/actor_maker.hpp"
+#include "head/actors/actor_places.hpp"
 #include "head/actors/actor_records.hpp"
 #include "head/actors/early_questions.hpp"
-#include "head/actors/incarnations.hpp"
 #include "head/caller_table.hpp"
 #include "head/drains.hpp"
 #include "head/effects.hpp"
 #include "head/events.hpp"
-#include "head/far_leases.hpp"
 #include "head/group_table.hpp"
 #include "head/job_table.hpp"
+#include "head/lease_broker.hpp"
 #include "head/listing.hpp"
 #include "head/node_table.hpp"
 #include "head/records.hpp"
@@ -133,8 +133,8 @@ class Head : private head::Effects {
   head::JobTable jobs_;
   head::CallerTable callers_;
   head::GroupTable groups_;
-  head::FarLeases leases_;
-  head::Incarnations incarnations_;
+  head::LeaseBroker leases_;
+  head::ActorPlaces places_;
   head::ActorRecords actor_records_;
   head::ActorConnections connections_;
   head::ActorMaker maker_;

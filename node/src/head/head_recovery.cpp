@@ -62,15 +62,15 @@ bool Head::restore_node(const wire::JoinCluster& join) {
 /// Resumes what the earlier head had begun: losses of nodes, placements and restarts.
 void Head::begin_again() {
   std::set<NodeId> lost;
-  for (const auto& [actor, running] : incarnations_.running().all()) lost.insert(running.node);
+  for (const auto& [actor, running] : places_.running().all()) lost.insert(running.node);
   for (const auto& [id, job] : jobs_.all()) {
     if (job.node) lost.insert(job.node);
   }
   for (const NodeId node : recovery_.expected()) lost.erase(node);
   for (const NodeId node : lost) lose_node(node, "its node was lost with the head");
   groups_.replace_all();
-  incarnations_.place_missing();
-  incarnations_.wait_for_restarts();
+  places_.place_missing();
+  places_.wait_for_restarts();
   events_.run_later(kReturnTime, [this] { give_up_the_overdue(); });
   end_recovery_if_over();
 }
@@ -106,7 +106,7 @@ void Head::take_report(NodeId from, wire::Report part) {
     early_.ask(hold.actor, [this, hold] { handles_.restore_hold(hold); });
   }
   groups_.take_report(from, *report);
-  incarnations_.take_report(from, *report);
+  places_.take_report(from, *report);
   leases_.take_report(from, *report);
   if (!drains_.contains(from)) apply(placement_.open_node(from));
   end_recovery_if_over();
@@ -119,7 +119,7 @@ void Head::end_recovery_if_over() {
   leases_.settle(is_there);
   apply(actors_.restored(is_there));
   jobs_.review_all();
-  incarnations_.place_unplaceable();
+  places_.place_unplaceable();
   for (auto& [from, message] : recovery_.take_put_off()) handle(from, std::move(message));
 }
 

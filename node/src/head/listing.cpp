@@ -85,7 +85,7 @@ wire::Rows Listing::list_nodes() const {
 }
 
 wire::Rows Listing::list_actors(std::size_t first) const {
-  WaitReasons reasons{placement_, incarnations_, groups_};
+  WaitReasons reasons{placement_, places_, groups_};
   wire::Rows all{
       {"id", "name", "namespace", "state", "node", "job", "incarnation", "restarts", "has", "why"}, {}, 0, 0};
   std::vector<std::pair<ActorId, const scheduler::ActorState*>> actors;
@@ -96,10 +96,10 @@ wire::Rows Listing::list_actors(std::size_t first) const {
     keep_first(actors, first, [](const auto& a, const auto& b) { return a.first < b.first; });
   }
   for (const auto& [actor, state] : actors) {
-    const wire::StartActor* const making = incarnations_.find_making(actor);
-    const auto* const running = incarnations_.running().find(actor);
+    const wire::StartActor* const making = places_.find_making(actor);
+    const auto* const running = places_.running().find(actor);
     std::string why = state->why ? state->why->message() : "";
-    if (incarnations_.unplaced().contains(actor) && making != nullptr) why = reasons.of_actor(*making);
+    if (places_.unplaced().contains(actor) && making != nullptr) why = reasons.of_actor(*making);
     all.rows.push_back({to_string(actor), state->spec.label, state->spec.name.empty() ? "" : state->spec.name_space,
                         state_of(state->describe()), running == nullptr ? "" : to_string(running->node),
                         to_string(state->spec.job), std::to_string(state->incarnation), std::to_string(state->restarts),
@@ -133,15 +133,15 @@ wire::Rows Listing::list_jobs() const {
 
 wire::Rows Listing::list_pending(std::size_t first) const {
   wire::Rows all{{"what", "why", "job"}, {}, 0, 0};
-  WaitReasons reasons{placement_, incarnations_, groups_};
+  WaitReasons reasons{placement_, places_, groups_};
   for (const auto& [id, group] : groups_.all()) {
     if (group.has_places() && group.unheld.empty()) continue;
     all.rows.push_back({"group \"" + group.label + '"', reasons.of_group(group), to_string(group.asker.job)});
   }
   list_waiting_tasks(all);
   std::vector<const wire::StartActor*> waiting;
-  for (const auto& [actor, incarnation] : incarnations_.unplaced()) {
-    waiting.push_back(incarnations_.find_making(actor));
+  for (const auto& [actor, incarnation] : places_.unplaced()) {
+    waiting.push_back(places_.find_making(actor));
   }
   if (first < waiting.size()) {
     all.matching = all.rows.size() + waiting.size();
@@ -172,17 +172,17 @@ void Listing::list_waiting_tasks(wire::Rows& to) const {
 
 wire::Inspected Listing::inspect(NodeId from, const wire::Asker& asker) const {
   wire::Inspected answer{.cluster = placement_.fleet().total().amounts(), .number = asker.number};
-  WaitReasons reasons{placement_, incarnations_, groups_};
-  for (const auto& [actor, making] : incarnations_.makings()) {
+  WaitReasons reasons{placement_, places_, groups_};
+  for (const auto& [actor, making] : places_.makings()) {
     if (making.asker.job != asker.job) continue;
-    const bool waits = incarnations_.unplaced().contains(actor);
+    const bool waits = places_.unplaced().contains(actor);
     if (answer.workers.size() >= (waits ? 2 * kInspectedMax : kInspectedMax)) continue;
     const auto* const state = actors_.look_at(actor);
     wire::InspectedWorker told{.actor = actor,
                                .label = making.label,
                                .state = state == nullptr ? "not known" : std::string{state->describe()}};
     if (waits) told.state = reasons.of_actor(making);
-    if (const auto* const running = incarnations_.running().find(actor)) {
+    if (const auto* const running = places_.running().find(actor)) {
       told.amounts = making.demand.amounts;
       if (running->node != from) told.elsewhere = describe_node(running->node, nodes_.address_of(running->node));
     }

@@ -8,7 +8,7 @@
 #include <pharos/scheduler/placement.hpp>
 #include <pharos/wire/message.hpp>
 
-#include "head/actors/incarnations.hpp"
+#include "head/actors/actor_places.hpp"
 #include "head/group_table.hpp"
 #include "head/job_table.hpp"
 #include "head/node_table.hpp"
@@ -20,13 +20,8 @@ namespace pharos::node::head {
 class Listing {
  public:
   Listing(const NodeTable& nodes, const JobTable& jobs, const GroupTable& groups, const scheduler::ActorTable& actors,
-          const Incarnations& incarnations, const scheduler::Placement& placement)
-      : nodes_{nodes},
-        jobs_{jobs},
-        groups_{groups},
-        actors_{actors},
-        incarnations_{incarnations},
-        placement_{placement} {}
+          const ActorPlaces& places, const scheduler::Placement& placement)
+      : nodes_{nodes}, jobs_{jobs}, groups_{groups}, actors_{actors}, places_{places}, placement_{placement} {}
 
   /// The number of records that this head and earlier ones have set aside.
   void note_set_aside(std::size_t records) { set_aside_ = records; }
@@ -49,7 +44,7 @@ class Listing {
   const JobTable& jobs_;
   const GroupTable& groups_;
   const scheduler::ActorTable& actors_;
-  const Incarnations& incarnations_;
+  const ActorPlaces& places_;
   const scheduler::Placement& placement_;
   std::size_t set_aside_ = 0;
 };

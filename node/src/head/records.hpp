@@ -26,7 +26,7 @@ namespace pharos::node {
 ///
 /// One write is under way at a time; changes that come meanwhile are in the next one. There is no bound: if the disk is
 /// slow, changes pile up in memory.
-/// Owned by Membership, and outlives the head. Everything is on the head's strand. End: close(); then the executor has
+/// Owned by HeadHere, and outlives the head. Everything is on the head's strand. End: close(); then the executor has
 /// to run what is posted until closed() is true.
 class Records {
  public:

@@ -64,7 +64,7 @@ std::string WaitReasons::describe_use(const scheduler::Demand& demand, JobId ask
   for (const ActorId holder : holders) {
     if (++told > kHoldersToldMax) break;
     text += told == 1 ? ", by " : ", ";
-    if (const wire::StartActor* const other = incarnations_.find_making(holder); other == nullptr) {
+    if (const wire::StartActor* const other = places_.find_making(holder); other == nullptr) {
       text += "an actor that ends";
     } else if (other->asker.job != asker) {
       text += "an actor of another program";

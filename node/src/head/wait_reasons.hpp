@@ -8,7 +8,7 @@
 #include <pharos/scheduler/placement.hpp>
 #include <pharos/wire/message.hpp>
 
-#include "head/actors/incarnations.hpp"
+#include "head/actors/actor_places.hpp"
 #include "head/group_table.hpp"
 
 namespace pharos::node::head {
@@ -17,8 +17,8 @@ namespace pharos::node::head {
 /// which explains each demand once. Made on the head's strand, and used within one event.
 class WaitReasons {
  public:
-  WaitReasons(const scheduler::Placement& placement, const Incarnations& incarnations, const GroupTable& groups)
-      : placement_{placement}, incarnations_{incarnations}, groups_{groups} {}
+  WaitReasons(const scheduler::Placement& placement, const ActorPlaces& places, const GroupTable& groups)
+      : placement_{placement}, places_{places}, groups_{groups} {}
 
   /// Says what an actor waits for: "it waits for 1 GPU: 1 of 1 GPUs are in use, by actor "a"".
   std::string of_actor(const wire::StartActor& making);
@@ -30,7 +30,7 @@ class WaitReasons {
   std::string describe_use(const scheduler::Demand& demand, JobId asker) const;
 
   const scheduler::Placement& placement_;
-  const Incarnations& incarnations_;
+  const ActorPlaces& places_;
   const GroupTable& groups_;
   std::map<std::pair<JobId, scheduler::Demand>, std::string> uses_;  // what is in use of the resources of a demand
 };

@@ -59,8 +59,8 @@ class TaskLeases {
 
   // ---- Requests that may be served elsewhere
 
-  /// Another node has granted a request that also waits here. Returns whether that worker is to be reached for a caller
-  /// of this node.
+  /// Another node has granted a request that also waits here. Returns true if a caller of this node waits
+  /// for it, and FarLeases has to connect to the worker.
   bool take_from_elsewhere(const wire::LeaseGranted& granted);
   /// The head has found no room for the request elsewhere.
   void found_no_room(scheduler::LeaseRequestId request) { elsewhere_.found_none(request); }

@@ -27,14 +27,15 @@ class Clients {
   /// Takes a connection whose other end has proved itself. Nothing else is known of it yet. `descriptors` says whether
   /// messages may bring descriptors.
   std::shared_ptr<net::Peer> add(Fd socket, net::Descriptors descriptors);
-  /// Says what a connection is for.
+  /// Says what a connection is for. The connection must still be here: set() would keep an ended connection for ever.
   void set(Client client);
-  /// Forgets a connection that this node closes.
+  /// Forgets a connection that this node closes. The caller closes the Peer. What when_gone() has set does not run.
   void erase(const net::Peer& peer) { clients_.erase(&peer); }
   /// Forgets a connection that has ended, and runs what when_gone() has set for it. nullopt: it was forgotten before.
   std::optional<Client> take_closed(const net::Peer& peer);
   /// Sets a callback that runs when this connection has ended.
   void when_gone(const net::Peer& peer, std::function<void()> then);
+  /// Closes all connections. The connections stay in this table, and what when_gone() has set does not run.
   void close();
 
   std::optional<Client> find(const net::Peer& peer) const;

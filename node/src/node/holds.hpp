@@ -10,8 +10,9 @@
 
 namespace pharos::node {
 
-/// Which caller of this node holds which actors, as the head counts it. A head that has started again is told.
-/// Follows what callers ask the head for, and what it answers. Owned by Questions. For one thread.
+/// Which caller of this node holds which actors, as the head counts the holds. A head that has started again gets
+/// list() in this node's report. The counts follow the questions that callers ask the head, and the head's answers.
+/// Owned by Questions; on the node's strand.
 class Holds {
  public:
   /// The caller asks the head for this.
@@ -19,7 +20,8 @@ class Holds {
   /// The head has answered the question of the caller. `found` is the actor of the answer; ActorId{} if the question
   /// was refused.
   void note_answered(CallerId caller, const wire::Message& question, ActorId found);
-  /// The caller has ended.
+  /// The caller has ended, and holds nothing. The owner must not note later questions and answers of this caller,
+  /// because they would add entries that nobody removes.
   void forget(CallerId caller);
 
   bool contains(CallerId caller, ActorId actor) const;

@@ -15,8 +15,9 @@ struct Messages {
   static constexpr bool kHas = (std::same_as<M, Ms> || ...);
 };
 
-// Who sends which control messages to a node. Whoever sends another one is refused. A new message has to be added to a
-// list here; then the node does not compile until it handles the message.
+// Who sends which control messages to a node. If a caller, or a process that has no job, sends a request that is in
+// none of its lists, the node refuses the request. The node ignores other messages that are in no list of their sender.
+// A new message has to be added to a list here; then the node does not compile until it handles the message.
 
 using FromHead =
     Messages<wire::ActorAlive, wire::ActorFound, wire::AddJob, wire::ClusterJoined, wire::Confirmed, wire::DrainNode,

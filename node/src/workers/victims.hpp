@@ -11,7 +11,7 @@ namespace pharos::node {
 
 /// A worker that could be killed because memory is short.
 struct Candidate {
-  bool idle = false;           ///< no caller has leased it
+  bool idle = false;           ///< the worker runs no actor, and no caller has leased the worker
   bool may_run_again = false;  ///< its task has a retry left, or its actor a restart
   TimePoint since;             ///< when it began with its task or actor
   ByteCount memory{};          ///< memory that its end would free
@@ -19,7 +19,7 @@ struct Candidate {
 
 /// Chooses the worker whose end costs least, and returns its index; nullopt if there are no candidates. An idle worker
 /// comes first, then one whose work can run again, then any other. Among equals the one that began last is chosen,
-/// because it has done the least work. A worker with hardly any memory, compared with the largest, is chosen only if
+/// because it has done the least work. A worker with less than 1/32 of the largest worker's memory is chosen only if
 /// there is no other.
 std::optional<std::size_t> choose_victim(std::span<const Candidate> candidates);
 

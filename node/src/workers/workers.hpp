@@ -25,7 +25,9 @@ namespace pharos::node {
 
 /// The workers of a node: forks of the zygotes of its jobs. A worker is here from the request to fork it until its end
 /// has been reported, once, by Owner::on_worker_ended().
-/// Owned by Node; on its strand. Its coroutines run in the node's background group.
+/// Owned by Node; on its strand. The coroutines of this class run in the node's background group.
+/// End: the destructor kills no worker. The end of a worker that is still connected when the node closes is not
+/// reported; the daemon kills the worker's process.
 class Workers {
  public:
   /// What workers need of the rest of the node. Called on the strand.
@@ -39,20 +41,24 @@ class Workers {
     /// A worker was killed by SIGKILL, but not by this node. Returns the reason if the kernel has killed it for memory,
     /// else "".
     virtual std::string why_kernel_killed() = 0;
-    /// The worker is gone, and forgotten here.
+    /// The worker is gone, and forgotten here. If its life is kFailed, the worker was never ready: then the caller of
+    /// start() reports the end of the incarnation.
     virtual void on_worker_ended(const Worker& worker, const std::string& reason) = 0;
   };
 
   Workers(Site& site, Clients& clients, JobOutput& output, Logs& logs, Owner& owner)
       : site_{site}, clients_{clients}, output_{output}, logs_{logs}, owner_{owner} {}
 
-  /// Starts a worker. Waits for the job's zygote if it is being loaded or started again. If the worker cannot be
-  /// started, kUnavailable, kWorkerDied or kRuntimeStopped say why, or the error with which the program is broken; its
-  /// end is not reported to the owner as that of an incarnation.
+  /// Starts a worker. Waits for the job's zygote if the zygote is being loaded or started again. If the worker cannot
+  /// be started, the error is kUnavailable, kWorkerDied, kRuntimeStopped, kCancelled (the node closes), an error of the
+  /// system, or the error with which the program is broken. The owner still hears the end of a process that was forked
+  /// in vain: see Owner::on_worker_ended().
   async::Async<Result<std::shared_ptr<Worker>>> start(std::shared_ptr<Job> job, ActorId actor, std::string label,
                                                       std::uint32_t incarnation, std::vector<std::string> gpus);
-  /// Tells a worker to end, after the call that runs if that ends within `grace`. It is killed if it takes much longer.
-  /// `moves`: the next incarnation of its actor starts elsewhere.
+  /// Tells a worker to end. The running call of an actor may finish within `grace`. With a `grace`, a worker that runs
+  /// tasks gives back the tasks that it has not begun, and lives on: a second end() without `grace` must follow when
+  /// the worker's lease is returned. A worker that lives longer than `grace` plus kStopTime is killed. A worker that
+  /// has not proved itself is killed at once. `moves`: the next incarnation of the actor starts elsewhere.
   void end(const std::shared_ptr<Worker>& worker, Duration grace = {}, bool moves = false);
   void kill(Worker& worker);
   void kill_all(const Job& job);

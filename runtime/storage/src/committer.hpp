@@ -27,8 +27,11 @@ namespace pharos::storage {
 /// again.
 ///
 /// Owned by the store, and destroyed before the database to which `commit` writes. Threads: coroutines on any executor
-/// may call write(). End: the destructor commits the batches that have come in. Bounds: `batches_max` batches with
-/// `bytes_max` bytes wait; a group has at most kGroupBytesMax, or one larger batch.
+/// may call write(). Failure: error().outcome() of write() tells whether the batch may have been written. A batch that
+/// still waits at its deadline is not written. End: the destructor commits the batches that have come in; a write()
+/// that begins later is a bug. Bounds: `batches_max` batches with `bytes_max` bytes wait. The next batch fails with
+/// kOverloaded, and a batch above `bytes_max` with kInvalidArgument. A group has at most kGroupBytesMax, or one larger
+/// batch.
 class Committer {
  public:
   /// Writes these batches in this order, all or none of them, and syncs. Called on the committer's thread.

@@ -28,7 +28,7 @@ TEST_F(HeadConnections, WhoHasLostTheConnectionIsAnsweredWhenTheNextIncarnationI
   told(1);
   connections_.connect(NodeId{1}, {ActorId{50}, 1, asker(9)});
   EXPECT_EQ(told(1), Names{});
-  incarnations_.note_ended({ActorId{50}, 1, "it crashed"});
+  places_.note_ended({ActorId{50}, 1, "it crashed"});
   apply(actors_.incarnation_started(ActorId{50}, 2));
   const auto alive = last_told<wire::ActorAlive>(1);
   EXPECT_EQ(alive.incarnation, 2u);

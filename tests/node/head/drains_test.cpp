@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 class HeadDrains : public HeadActorParts {
  protected:
-  Drains drains_{events_, placement_, nodes_, recovery_, incarnations_, *this};
+  Drains drains_{events_, placement_, nodes_, recovery_, places_, *this};
 };
 
 TEST_F(HeadDrains, AnEmptyNodeIsToldToEnd) {
@@ -48,7 +48,7 @@ TEST_F(HeadDrains, AnActorLeavesBeforeItsNodeEnds) {
   EXPECT_EQ(told(2), Names{"DrainNode"});
   executor_.advance(800ms);
   EXPECT_EQ(told(2), (Names{"DrainNode", "DrainNode", "DrainNode", "EndIncarnation"}));
-  incarnations_.note_ended({ActorId{50}, 1, "it was killed"});
+  places_.note_ended({ActorId{50}, 1, "it was killed"});
   executor_.advance(200ms);
   EXPECT_EQ(told(2), Names{"EndNode"});
 }

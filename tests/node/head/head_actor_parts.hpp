@@ -10,8 +10,8 @@
 #include "head/actors/actor_connections.hpp"
 #include "head/actors/actor_handles.hpp"
 #include "head/actors/actor_maker.hpp"
+#include "head/actors/actor_places.hpp"
 #include "head/actors/actor_records.hpp"
-#include "head/actors/incarnations.hpp"
 #include "head/group_table.hpp"
 #include "head/job_table.hpp"
 #include "head_parts.hpp"
@@ -50,8 +50,8 @@ class HeadActorParts : public HeadParts, protected Effects {
   void apply(const scheduler::ActorEffects& effects) override {
     for (const auto& effect : effects) {
       std::visit(Overloaded{
-                     [&](const scheduler::StartIncarnation& start) { incarnations_.place(start); },
-                     [&](const scheduler::EndIncarnation& end) { incarnations_.end(end); },
+                     [&](const scheduler::StartIncarnation& start) { places_.place(start); },
+                     [&](const scheduler::EndIncarnation& end) { places_.end(end); },
                      [&](const scheduler::ActorReady& ready) { connections_.answer(ready); },
                      [&](const scheduler::ActorRefused& refused) { connections_.refuse(refused); },
                  },
@@ -60,8 +60,8 @@ class HeadActorParts : public HeadParts, protected Effects {
   }
   void apply(const scheduler::PlacementEffects& effects) override {
     for (const auto& effect : effects) {
-      if (const auto* const placed = std::get_if<scheduler::Placed>(&effect)) incarnations_.note_placed(*placed);
-      if (const auto* const nowhere = std::get_if<scheduler::Unplaceable>(&effect)) incarnations_.refuse(*nowhere);
+      if (const auto* const placed = std::get_if<scheduler::Placed>(&effect)) places_.note_placed(*placed);
+      if (const auto* const nowhere = std::get_if<scheduler::Unplaceable>(&effect)) places_.refuse(*nowhere);
     }
   }
 
@@ -71,16 +71,16 @@ class HeadActorParts : public HeadParts, protected Effects {
   JobTable jobs_{events_};
   GroupTable groups_{events_, placement_, recovery_, *this};
   RequestNumbers numbers_{0};
-  Incarnations incarnations_{events_,
-                             actors_,
-                             placement_,
-                             jobs_,
-                             recovery_,
-                             *this,
-                             [this](ActorId actor) { connections_.connect_again(actor); }};
-  ActorRecords records_{events_, actors_, placement_, jobs_, recovery_, incarnations_};
-  ActorConnections connections_{events_, actors_, nodes_, incarnations_, numbers_, *this};
-  ActorMaker maker_{events_, actors_, groups_, recovery_, incarnations_, connections_, *this};
+  ActorPlaces places_{events_,
+                      actors_,
+                      placement_,
+                      jobs_,
+                      recovery_,
+                      *this,
+                      [this](ActorId actor) { connections_.connect_again(actor); }};
+  ActorRecords records_{events_, actors_, placement_, jobs_, recovery_, places_};
+  ActorConnections connections_{events_, actors_, nodes_, places_, numbers_, *this};
+  ActorMaker maker_{events_, actors_, groups_, recovery_, places_, connections_, *this};
   ActorHandles handles_{events_, actors_, jobs_, *this};
 };
 

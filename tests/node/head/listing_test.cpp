@@ -20,7 +20,7 @@ class HeadListing : public HeadActorParts {
     for (const auto& row : rows->rows) cells.push_back(row.at(static_cast<std::size_t>(at)));
     return cells;
   }
-  Listing listing_{nodes_, jobs_, groups_, actors_, incarnations_, placement_};
+  Listing listing_{nodes_, jobs_, groups_, actors_, places_, placement_};
 };
 
 TEST_F(HeadListing, NodesAreAliveOrDrainOrAreSilent) {

@@ -16,7 +16,8 @@ struct RuntimeOptions {
   /// in the log says so.
   std::string address{};
   /// The file with the cluster's token: 32 bytes, mode 0600. If empty, PHAROS_TOKEN_FILE is used, else the file "token"
-  /// in the folder of the node's socket. A cluster of the program's own needs none.
+  /// in the folder of the node's socket. A program that joins at HOST:PORT has no such folder: the Runtime throws
+  /// PermissionDenied if neither this option nor the variable names a file. A cluster of the program's own needs none.
   std::string token_file{};
   /// Address at which the program's own cluster listens besides its Unix socket: "127.0.0.1:7000". Empty for none.
   std::string listen{};

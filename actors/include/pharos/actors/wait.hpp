@@ -15,7 +15,8 @@
 /// Waiting for several results at once.
 namespace pharos {
 
-/// When a wait for several results ends: with enough results, or at the deadline, whichever comes first.
+/// When a wait for several results ends: with enough results, at the deadline, or when the call that waits is
+/// cancelled, whichever comes first.
 struct WaitOptions {
   std::size_t count = 1;  ///< the wait ends when this many results are ready
   Deadline deadline = Deadline::never();
@@ -36,7 +37,8 @@ class PHAROS_API ReadyQueue {
   void add(CellHandle cell);
   /// Number of cells that are ready and have not been taken.
   std::size_t ready() const;
-  /// Waits until `count` cells are ready, or for the deadline, and takes all that are ready.
+  /// Waits until `count` cells are ready, until the deadline, or until the call that waits is cancelled. Takes all
+  /// cells that are ready. `count` is at most the number of cells in the queue.
   std::vector<CellHandle> take(const WaitOptions& options);
 
  private:
@@ -65,7 +67,8 @@ class RefSet {
   bool empty() const { return size_ == 0; }
 
   /// Waits for `count` results, or for all that are left if these are fewer, but no longer than the deadline. Takes and
-  /// returns all that are ready, in the order in which they came. A result that is an error is ready, too.
+  /// returns all that are ready, in the order in which they came. A result that is an error is ready, too. In a call
+  /// that is cancelled it returns early, perhaps without a result, so a loop must ask cancelled().
   std::vector<Ref<T>> wait(WaitOptions options = {}) {
     options.count = std::min(options.count, size_);
     std::vector<Ref<T>> ready;
@@ -88,7 +91,8 @@ struct Waited {
 
 /// Waits for some of the results: `wait(refs, {.count = 2, .deadline = …})`. Both lists of the answer are in the order
 /// of `refs`. A result that is an error is ready, too. Any thread may call it. A list that is not needed afterwards is
-/// moved in. To take the results of a long list one by one, use a RefSet, which costs less.
+/// moved in. In a call that is cancelled it returns early, with the results that are ready. To take the results of a
+/// long list one by one, use a RefSet, which costs less.
 template <class T>
 Waited<T> wait(std::vector<Ref<T>> refs, const WaitOptions& options = {}) {
   const std::size_t count = std::min(options.count, refs.size());
@@ -179,7 +183,7 @@ Ref<std::tuple<T...>> when_all(const Ref<T>&... refs) {
 }
 
 /// Returns a Ref of the index of the result that is ready first, be it a value or an error. Any thread. Throws
-/// InvalidArgument if the list is empty.
+/// InvalidArgument if the list is empty. cancel() of the returned Ref does not cancel the calls.
 template <class T>
 Ref<std::size_t> when_any(const std::vector<Ref<T>>& refs) {
   const std::vector<detail::CellHandle> cells = detail::cells_of(refs);

@@ -16,7 +16,9 @@ struct WorkerOutput {
 };
 /// A function that gets the output of workers before it is shown, whether or not equal lines are folded. It runs on the
 /// thread that reads from the node: one of the Runtime's, or one of the program's that waits in get(). So it must
-/// return soon, and must not wait for results. Calls never overlap.
+/// return soon, must not wait for results, and must not throw. Calls never overlap. The program owns the function (see
+/// Runtime::listen_to_output()). One call may still run when the program gives up its shared_ptr, so the function must
+/// own what it uses.
 using OutputListener = std::function<void(const WorkerOutput& output)>;
 
 }  // namespace pharos

@@ -12,7 +12,8 @@
 namespace pharos::ml {
 
 /// The error with which all ranks of a machine fail, in memory that they share. The first rank that fails writes it
-/// down. Each rank has a SharedFailure of its own over that memory. Any thread.
+/// down. The Meeting of each rank owns a SharedFailure over that memory. One thread at a time, because read() asks the
+/// Neighbours.
 class SharedFailure {
  public:
   static constexpr std::size_t kTextMax = 480;
@@ -28,7 +29,8 @@ class SharedFailure {
 
   /// Makes `why` the error, unless a rank has failed before. Returns whether it did.
   bool write(const Error& why);
-  /// Returns the error; nullopt if no rank has failed. Waits for a rank that is just writing it.
+  /// Returns the error; nullopt if no rank has failed. Waits up to 1 second for a rank that is just writing the error.
+  /// Returns kActorDied if that rank has died, and kUnavailable if it has not written the error by then.
   std::optional<Error> read() const;
   /// Returns whether a rank has failed, even if it has not written its error yet.
   bool is_there() const { return shared_.state.load(std::memory_order_acquire) != 0; }

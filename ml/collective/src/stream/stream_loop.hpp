@@ -31,7 +31,8 @@ class StreamLoop {
   StreamLoop(StreamLoop&&) = delete;
   ~StreamLoop();
 
-  /// Called once, before run().
+  /// Called once, by the owner, before the backend's thread begins with run(). Fails with the error of errno if the
+  /// sockets cannot be watched.
   Result<void> start();
   /// Returns after StreamRequests::close(), when the other ranks have been told that this one leaves.
   void run();

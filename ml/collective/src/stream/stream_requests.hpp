@@ -18,7 +18,8 @@
 namespace pharos::ml {
 
 /// What the owner of a StreamBackend asks of the backend's thread, and what the thread tells the owner. The first group
-/// of functions is called by the owner, and the second one by the backend's thread.
+/// of functions is called by the owner, and the second one by the backend's thread. Owned by StreamBackend, which calls
+/// close() and joins the thread before it destroys this object.
 class StreamRequests {
  public:
   using WhoIsMissing = std::function<std::optional<std::uint32_t>()>;
@@ -37,7 +38,8 @@ class StreamRequests {
   /// rank that is late, and waits on: the thread then soon makes all operations fail.
   Result<void> wait_for(const StreamOperation& operation, TimePoint deadline);
   /// Says what the owner waits for until waits_no_more(): an operation, or something else, where `who` returns the rank
-  /// that it waits for. `who` is called on the backend's thread.
+  /// that it waits for. `who` is called on the backend's thread, and not after waits_no_more() has returned. This
+  /// object is locked during the call, so `who` must not call this object.
   void waits_for(const OperationId& order);
   void waits_for(WhoIsMissing who);
   void waits_no_more();

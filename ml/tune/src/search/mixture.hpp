@@ -27,7 +27,8 @@ struct Term {
 /// Computes the logarithm of a mixture's density at several points, one of `sums` for each point: the logarithm of the
 /// weighted sum of the kernels' densities. A kernel's density is e to the power of its `logs` plus its terms. `terms`
 /// has the terms of the first point, then those of the second point, and so on; each point has as many, one for each
-/// dimension in the same order.
+/// dimension in the same order. `weights` and `logs` have one element for each kernel. No size is checked. The
+/// logarithm is minus infinity at a point where every density is zero.
 void log_sums(std::span<const double> weights, std::span<const double> logs, std::span<const Term> terms,
               std::span<double> sums);
 

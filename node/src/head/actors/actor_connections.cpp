@@ -21,7 +21,7 @@ scheduler::ActorRequestId ActorConnections::expect_answer(NodeId from, const wir
 
 void ActorConnections::connect(NodeId from, const wire::ConnectActor& connect) {
   const auto request = expect_answer(from, connect.asker);
-  const auto* const seen = incarnations_.running().find(connect.actor, connect.seen);
+  const auto* const seen = places_.running().find(connect.actor, connect.seen);
   if (seen == nullptr) return effects_.apply(actors_.connect(request, connect.actor));
   lost_[connect.actor].push_back(request);
   if (nodes_.is_silent(seen->node)) return;
@@ -31,7 +31,7 @@ void ActorConnections::connect(NodeId from, const wire::ConnectActor& connect) {
 }
 
 void ActorConnections::connect_again_if_running(ActorId actor, std::uint32_t incarnation) {
-  const auto* const running = incarnations_.running().find(actor, incarnation);
+  const auto* const running = places_.running().find(actor, incarnation);
   if (running != nullptr && !nodes_.is_silent(running->node)) connect_again(actor);
 }
 
@@ -44,7 +44,7 @@ void ActorConnections::connect_again(ActorId actor) {
 }
 
 void ActorConnections::connect_again_at(NodeId node) {
-  for (const auto& [actor, incarnation] : incarnations_.running().at(node)) {
+  for (const auto& [actor, incarnation] : places_.running().at(node)) {
     connect_again_if_running(actor, incarnation);
   }
 }
@@ -52,14 +52,14 @@ void ActorConnections::connect_again_at(NodeId node) {
 void ActorConnections::answer(const scheduler::ActorReady& ready) {
   const auto asked = requests_.extract(ready.request);
   if (asked.empty()) return;
-  const auto* const running = incarnations_.running().find(ready.actor, ready.incarnation);
+  const auto* const running = places_.running().find(ready.actor, ready.incarnation);
   PHAROS_CHECK(running != nullptr, ready.actor);  // ActorTable hears of its end in the same step
-  const auto* const last_end = incarnations_.find_last_end(ready.actor);
-  events_.tell(asked.mapped().node,
-               wire::ActorAlive{asked.mapped().asker.number, ready.actor, ready.incarnation, running->node,
-                                incarnations_.find_making(ready.actor)->max_task_retries,
-                                last_end == nullptr ? "" : last_end->reason, nodes_.address_of(running->node),
-                                last_end != nullptr && last_end->out_of_memory});
+  const auto* const last_end = places_.find_last_end(ready.actor);
+  events_.tell(
+      asked.mapped().node,
+      wire::ActorAlive{asked.mapped().asker.number, ready.actor, ready.incarnation, running->node,
+                       places_.find_making(ready.actor)->max_task_retries, last_end == nullptr ? "" : last_end->reason,
+                       nodes_.address_of(running->node), last_end != nullptr && last_end->out_of_memory});
 }
 
 void ActorConnections::refuse(const scheduler::ActorRefused& refused) {

@@ -8,7 +8,7 @@
 #include <pharos/scheduler/actor_table.hpp>
 #include <pharos/wire/message.hpp>
 
-#include "head/actors/incarnations.hpp"
+#include "head/actors/actor_places.hpp"
 #include "head/effects.hpp"
 #include "head/events.hpp"
 #include "head/node_table.hpp"
@@ -22,14 +22,9 @@ namespace pharos::node::head {
 /// Owned by Head; on its strand.
 class ActorConnections {
  public:
-  ActorConnections(Events& events, scheduler::ActorTable& actors, const NodeTable& nodes,
-                   const Incarnations& incarnations, RequestNumbers& numbers, Effects& effects)
-      : events_{events},
-        actors_{actors},
-        nodes_{nodes},
-        incarnations_{incarnations},
-        numbers_{numbers},
-        effects_{effects} {}
+  ActorConnections(Events& events, scheduler::ActorTable& actors, const NodeTable& nodes, const ActorPlaces& places,
+                   RequestNumbers& numbers, Effects& effects)
+      : events_{events}, actors_{actors}, nodes_{nodes}, places_{places}, numbers_{numbers}, effects_{effects} {}
 
   /// Returns the id of a new request, which ActorTable is to answer.
   scheduler::ActorRequestId expect_answer(NodeId from, const wire::Asker& asker);
@@ -58,7 +53,7 @@ class ActorConnections {
   Events& events_;
   scheduler::ActorTable& actors_;
   const NodeTable& nodes_;
-  const Incarnations& incarnations_;
+  const ActorPlaces& places_;
   RequestNumbers& numbers_;
   Effects& effects_;
   std::unordered_map<scheduler::ActorRequestId, Request> requests_;

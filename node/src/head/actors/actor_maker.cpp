@@ -46,7 +46,7 @@ bool ActorMaker::start(NodeId from, wire::StartActor start) {
   const scheduler::ActorSpec spec = spec_of(start);
   const CallerId creator = start.asker.caller;
   const auto request = connections_.expect_answer(from, start.asker);
-  incarnations_.keep_making(actor, std::move(start));
+  places_.keep_making(actor, std::move(start));
   effects_.apply(actors_.create(request, actor, spec, creator));
   return true;
 }

@@ -5,7 +5,7 @@
 #include <pharos/wire/message.hpp>
 
 #include "head/actors/actor_connections.hpp"
-#include "head/actors/incarnations.hpp"
+#include "head/actors/actor_places.hpp"
 #include "head/effects.hpp"
 #include "head/events.hpp"
 #include "head/group_table.hpp"
@@ -19,12 +19,12 @@ namespace pharos::node::head {
 class ActorMaker {
  public:
   ActorMaker(Events& events, scheduler::ActorTable& actors, const GroupTable& groups, Recovery& recovery,
-             Incarnations& incarnations, ActorConnections& connections, Effects& effects)
+             ActorPlaces& places, ActorConnections& connections, Effects& effects)
       : events_{events},
         actors_{actors},
         groups_{groups},
         recovery_{recovery},
-        incarnations_{incarnations},
+        places_{places},
         connections_{connections},
         effects_{effects} {}
 
@@ -38,7 +38,7 @@ class ActorMaker {
   scheduler::ActorTable& actors_;
   const GroupTable& groups_;
   Recovery& recovery_;
-  Incarnations& incarnations_;
+  ActorPlaces& places_;
   ActorConnections& connections_;
   Effects& effects_;
 };

@@ -77,11 +77,11 @@ std::optional<wire::ActorLife> ActorRecords::life_record(ActorId actor) const {
     record.label = state->spec.label;
     record.job = state->spec.job;
   }
-  if (const auto* const last_end = incarnations_.find_last_end(actor)) {
+  if (const auto* const last_end = places_.find_last_end(actor)) {
     record.last_end = last_end->reason;
     record.out_of_memory = last_end->out_of_memory;
   }
-  const auto* const running = incarnations_.running().find(actor, life.incarnation);
+  const auto* const running = places_.running().find(actor, life.incarnation);
   if (const auto seat = placement_.seat_of(actor); life.has_process && running != nullptr) {
     // An actor that was restored at a node which is gone has no seat.
     record.has = seat ? share_of(seat->node, *seat->allotment) : wire::NodeResources{running->node, {}, {}};
@@ -109,11 +109,11 @@ bool ActorRecords::restore(const wire::ActorLife* life, const wire::StartActor* 
     placement_.give_back(actor);  // has no effects: nothing is placed before all is restored
     return false;
   }
-  if (making != nullptr && !lived.over) incarnations_.restore_making(actor, *making);
-  if (lived.waits) incarnations_.keep_back_if_exclusive(actor);
-  if (is_placed) incarnations_.restore_running(actor, lived.incarnation, life->has.node);
+  if (making != nullptr && !lived.over) places_.restore_making(actor, *making);
+  if (lived.waits) places_.keep_back_if_exclusive(actor);
+  if (is_placed) places_.restore_running(actor, lived.incarnation, life->has.node);
   if (life != nullptr && !life->last_end.empty()) {
-    incarnations_.restore_last_end(actor, life->last_end, life->out_of_memory);
+    places_.restore_last_end(actor, life->last_end, life->out_of_memory);
   }
   return true;
 }

@@ -9,7 +9,7 @@
 #include <pharos/scheduler/placement.hpp>
 #include <pharos/wire/message.hpp>
 
-#include "head/actors/incarnations.hpp"
+#include "head/actors/actor_places.hpp"
 #include "head/events.hpp"
 #include "head/job_table.hpp"
 #include "head/recovery.hpp"
@@ -22,13 +22,8 @@ namespace pharos::node::head {
 class ActorRecords {
  public:
   ActorRecords(Events& events, scheduler::ActorTable& actors, scheduler::Placement& placement, const JobTable& jobs,
-               const Recovery& recovery, Incarnations& incarnations)
-      : events_{events},
-        actors_{actors},
-        placement_{placement},
-        jobs_{jobs},
-        recovery_{recovery},
-        incarnations_{incarnations} {}
+               const Recovery& recovery, ActorPlaces& places)
+      : events_{events}, actors_{actors}, placement_{placement}, jobs_{jobs}, recovery_{recovery}, places_{places} {}
 
   /// Records the life of an actor that has changed, or erases what is recorded of an actor that is forgotten.
   void write(ActorId actor);
@@ -46,7 +41,7 @@ class ActorRecords {
   scheduler::Placement& placement_;
   const JobTable& jobs_;
   const Recovery& recovery_;
-  Incarnations& incarnations_;
+  ActorPlaces& places_;
 };
 
 }  // namespace pharos::node::head

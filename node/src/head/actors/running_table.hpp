@@ -12,7 +12,7 @@
 namespace pharos::node::head {
 
 /// The incarnations whose processes run or are being started, by actor and by node.
-/// Owned by Incarnations; on its strand.
+/// Owned by ActorPlaces; on its strand.
 class RunningTable {
  public:
   struct Running {

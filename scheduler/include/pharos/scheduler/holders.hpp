@@ -13,8 +13,8 @@ namespace pharos::scheduler {
 
 /// What callers have of actors: how often each caller holds each actor, and which actors it has promised to create. A
 /// caller's number of holds may be negative for a while, because a release may come before the hold that it undoes; the
-/// caller counts as a holder then. Callers that have ended hold nothing any more, and what still comes from them is
-/// ignored: the last kEndedMax of them are remembered.
+/// caller counts as a holder then. Callers that have ended hold nothing any more, and later holds by them are ignored:
+/// the last kEndedMax of them are remembered.
 /// Owned by ActorTable, and not thread-safe.
 class Holders {
  public:
@@ -24,15 +24,17 @@ class Holders {
   /// early release belongs to a hold that has not arrived yet. The entry goes with the caller, or when add() brings the
   /// number to zero again.
   void take(ActorId actor, CallerId caller);
-  /// Adds `count`, which may be negative, to the caller's holds. Returns whether the caller is no holder any more.
+  /// Adds `count`, which may be negative, to the caller's holds. Returns whether the caller was a holder and is none
+  /// now.
   bool add(ActorId actor, CallerId caller, std::int64_t count);
-  /// Sets the number of holds. Returns whether the caller is no holder any more.
+  /// Sets the number of holds. Returns whether the caller was a holder and is none now.
   bool set(ActorId actor, CallerId caller, std::int64_t count);
   bool is_held(ActorId actor) const { return holds_.contains(actor); }
   std::vector<CallerId> of(ActorId actor) const;
   /// Nobody holds the actor any more.
   void release_all(ActorId actor);
 
+  /// The creator must not have ended: see has_ended().
   void promise(ActorId actor, CallerId creator) { promised_[creator].insert(actor); }
   void end_promise(ActorId actor, CallerId creator);
   std::unordered_set<ActorId> promised_by(CallerId creator) const;

@@ -75,7 +75,7 @@ inline constexpr DType kDTypeOf = detail::DTypeOf<std::remove_cv_t<T>>::kDType;
 inline float to_float(BFloat16 from) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(from.bits) << 16);
 }
-/// Rounds to the nearest number, and ties to even. NaN stays NaN.
+/// Rounds to the nearest number, and ties to even. Too large numbers become infinite, and NaN stays NaN.
 inline BFloat16 to_bfloat16(float from) {
   const auto bits = std::bit_cast<std::uint32_t>(from);
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;

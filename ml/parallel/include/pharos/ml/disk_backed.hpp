@@ -15,8 +15,8 @@ namespace pharos::ml {
 ///   ml::Sharded sharded = ml::fully_shard(*net, ranks);
 ///   disk.reset();
 ///
-/// It acts on the tensors of all threads of the process, of which only one at a time may have a DiskBacked. Making a
-/// tensor throws Exhausted when the disk is full. Tensors may outlive it.
+/// It acts on the tensors of all threads. A process has one DiskBacked at a time. While a thread makes or destroys it,
+/// no other thread may make tensors. Making a tensor throws Exhausted when the disk is full. Tensors may outlive it.
 class PHAROS_API DiskBacked {
  public:
   /// Throws FailedPrecondition if the folder cannot take files, if its file system is memory itself (tmpfs), or if the

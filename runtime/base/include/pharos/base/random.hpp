@@ -10,7 +10,8 @@ namespace pharos {
 /// gives none. Any thread.
 void fill_random(std::span<std::byte> bytes);
 
-/// Returns an unpredictable number that is never zero, so that it can be the value of an Id.
+/// Returns an unpredictable number that is never zero, so that it can be the value of an Id. Threads and failure are
+/// those of fill_random().
 std::uint64_t random_u64();
 
 }  // namespace pharos

@@ -11,13 +11,14 @@
 /// or non-blocking. Any thread may call these functions, but only one at a time per socket and direction.
 namespace pharos::net {
 
-/// Sends all bytes. Fails with kDeadlineExceeded after the deadline, and with the error of errno.
+/// Sends all bytes. Fails with kDeadlineExceeded after the deadline, and with the error of errno; some of the bytes may
+/// have been sent then. There is no SIGPIPE if the peer has closed the connection.
 Result<void> send_all(int socket, std::span<const std::byte> bytes, async::Deadline deadline);
 /// Fills `bytes` from the socket. Fails with kUnavailable if the peer closes the connection before, with
 /// kDeadlineExceeded after the deadline, and with the error of errno.
 Result<void> receive_all(int socket, std::span<std::byte> bytes, async::Deadline deadline);
-/// Receives the bytes that are available, without waiting. Returns 0 if no byte is available, and kUnavailable if the
-/// peer has closed the connection.
+/// Receives the bytes that are available, without waiting. Returns 0 if no byte is available. Fails with kUnavailable
+/// if the peer has closed the connection or `bytes` is empty, and with the error of errno.
 Result<std::size_t> receive_some(int socket, std::span<std::byte> bytes);
 
 struct SocketPair {

@@ -24,11 +24,12 @@ PHAROS_API std::string_view to_string(CodecFailure failure);
 /// a malicious sender. A longer linked list must travel as a vector.
 inline constexpr std::uint16_t kNestingMax = 256;
 
-/// The largest encoded value, not counting shared Bytes. EncodedTooLarge is thrown before memory is allocated for more.
-/// The limit of one message is lower.
+/// The largest encoded value in an Encoder without a LargeRoom, not counting shared Bytes. The Encoder throws
+/// EncodedTooLarge before it allocates memory for more. A LargeRoom sets its own limit. The limit of one message is
+/// lower.
 inline constexpr std::size_t kEncodedBytesMax = std::size_t{2} << 30;
 
-/// Thrown when a value has more than kEncodedBytesMax bytes.
+/// Thrown when a value has more than kEncodedBytesMax bytes and its Encoder has no LargeRoom.
 class PHAROS_API EncodedTooLarge : public std::length_error {
  public:
   explicit EncodedTooLarge(std::size_t bytes);
@@ -50,7 +51,8 @@ class Bytes;
 class LargeRoom {
  public:
   /// Provides memory for a value of `bytes` bytes. `longest` is the size of the longest single write. Returns null if
-  /// there is no memory; the implementation then knows the reason.
+  /// there is no memory; the implementation then knows the reason. The memory stays in place until the next call of
+  /// make(), or until the owner takes the value out of the room.
   virtual std::byte* make(std::size_t bytes, std::size_t longest) = 0;
   /// Copies at least kLargeWriteMin bytes to a place in that memory.
   virtual void write(std::byte* to, const void* from, std::size_t count) = 0;
@@ -65,7 +67,8 @@ class LargeRoom {
 /// The surroundings that the codecs of handles (Ref, Actor) need. Defined in the module actors.
 class CodecContext;
 
-/// Counts one level of nesting in an Encoder or Decoder during its own lifetime.
+/// Counts one level of nesting in an Encoder or Decoder during its own lifetime. When there are more than kNestingMax
+/// levels, the coder only records kTooDeep. So code that encodes must ask failed() before it goes deeper.
 template <class Coder>
 class Nested {
  public:

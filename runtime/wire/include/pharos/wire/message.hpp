@@ -87,14 +87,15 @@ struct WorkerResources {
   Amounts amounts;
   std::vector<std::string> gpus;  ///< names as in CUDA_VISIBLE_DEVICES
 };
-/// Caller to node, which passes it on to the head if need be. Answered by WorkerReady.
+/// Caller to node, answered by WorkerReady. Also node to head, and head to the node that it chooses, answered by
+/// LeaseGranted or Refused.
 struct LeaseWorker {
   Demand demand;
   Asker asker{};
   bool nested = false;    ///< the caller is itself a worker; its node fills this in
   bool only_now = false;  ///< between nodes: refused with kOverloaded unless there is room at this moment
 };
-/// Caller to node.
+/// Caller to node; for a worker of another node also to the head, and on to that node.
 struct ReturnLease {
   WorkerId worker;
   CallerId caller{};    ///< the caller's node fills this in
@@ -126,7 +127,7 @@ struct StartActor {
   bool leaves = false;     ///< if its node drains, the actor is stopped with notice, not moved
 };
 /// Caller to node, which tells the head. Answered by ActorFound.
-/// Announces an actor that will be started later. Its name is taken at once, and other callers may get handles.
+/// Announces an actor whose arguments are not complete yet, or whose name may be taken (get_if_exists). Its name is taken at once, and other callers may get handles.
 struct PromiseActor {
   ActorId actor;
   std::string label{};

@@ -1,4 +1,4 @@
-#include "head/actors/incarnations.hpp"
+#include "head/actors/actor_places.hpp"
 
 #include <chrono>
 #include <optional>
@@ -10,64 +10,64 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class HeadIncarnations : public HeadActorParts {};
+class ActorPlacesTest : public HeadActorParts {};
 
-TEST_F(HeadIncarnations, TheNodeLearnsTheProgramAndThenStartsTheIncarnation) {
+TEST_F(ActorPlacesTest, TheNodeLearnsTheProgramAndThenStartsTheIncarnation) {
   maker_.start(NodeId{1}, making(50));
   EXPECT_EQ(told(2), (Names{"AddJob", "StartIncarnation"}));
-  EXPECT_EQ(incarnations_.running().find(ActorId{50})->node, NodeId{2});
+  EXPECT_EQ(places_.running().find(ActorId{50})->node, NodeId{2});
 }
 
-TEST_F(HeadIncarnations, AnIncarnationWithoutRoomWaitsAndStartsWhenTheOtherHasEnded) {
+TEST_F(ActorPlacesTest, AnIncarnationWithoutRoomWaitsAndStartsWhenTheOtherHasEnded) {
   start_alive(making(50, "cpu=4"));
   maker_.start(NodeId{1}, making(51, "cpu=4"));
-  EXPECT_EQ(incarnations_.unplaced().size(), 1u);
+  EXPECT_EQ(places_.unplaced().size(), 1u);
   told(2);
-  incarnations_.note_ended({ActorId{50}, 1, "it crashed"});
+  places_.note_ended({ActorId{50}, 1, "it crashed"});
   EXPECT_EQ(last_told<wire::StartIncarnation>(2).actor, ActorId{51});
-  EXPECT_TRUE(incarnations_.unplaced().empty());
+  EXPECT_TRUE(places_.unplaced().empty());
 }
 
-TEST_F(HeadIncarnations, TheEndOfAnOlderIncarnationChangesNothing) {
+TEST_F(ActorPlacesTest, TheEndOfAnOlderIncarnationChangesNothing) {
   wire::StartActor start = making(50);
   start.max_restarts = 1;
   start_alive(std::move(start));
-  incarnations_.note_ended({ActorId{50}, 1, "it crashed"});
-  ASSERT_NE(incarnations_.running().find(ActorId{50}, 2), nullptr);
-  incarnations_.note_ended({ActorId{50}, 1, "it crashed"});
-  EXPECT_NE(incarnations_.running().find(ActorId{50}, 2), nullptr);
-  EXPECT_EQ(incarnations_.find_last_end(ActorId{50})->reason, "it crashed");
+  places_.note_ended({ActorId{50}, 1, "it crashed"});
+  ASSERT_NE(places_.running().find(ActorId{50}, 2), nullptr);
+  places_.note_ended({ActorId{50}, 1, "it crashed"});
+  EXPECT_NE(places_.running().find(ActorId{50}, 2), nullptr);
+  EXPECT_EQ(places_.find_last_end(ActorId{50})->reason, "it crashed");
 }
 
-TEST_F(HeadIncarnations, AnActorThatNoNodeCouldRunEnds) {
+TEST_F(ActorPlacesTest, AnActorThatNoNodeCouldRunEnds) {
   maker_.start(NodeId{1}, making(50, "cpu=5"));
   EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kInvalidArgument);
   EXPECT_FALSE(actors_.lives(ActorId{50}));
 }
 
-TEST_F(HeadIncarnations, DuringARecoveryAnActorThatNoKnownNodeCouldRunWaits) {
+TEST_F(ActorPlacesTest, DuringARecoveryAnActorThatNoKnownNodeCouldRunWaits) {
   recovery_.begin();
   maker_.start(NodeId{1}, making(50, "cpu=5", 3));
   EXPECT_TRUE(actors_.lives(ActorId{50}));
   add_node(3);
   apply(placement_.add_node(NodeId{3}, *scheduler::Resources::parse("cpu=8")));
-  incarnations_.place_unplaceable();
+  places_.place_unplaceable();
   EXPECT_EQ(told(3), (Names{"AddJob", "StartIncarnation"}));
 }
 
-TEST_F(HeadIncarnations, AnActorThatIsOverIsForgottenAlsoWhileItWaitsForRoom) {
+TEST_F(ActorPlacesTest, AnActorThatIsOverIsForgottenAlsoWhileItWaitsForRoom) {
   start_alive(making(50, "cpu=4"));
   maker_.start(NodeId{1}, making(51, "cpu=4"));
   apply(actors_.kill(ActorId{51}, ""));
-  incarnations_.forget_if_over(ActorId{51});
-  EXPECT_TRUE(incarnations_.unplaced().empty());
-  incarnations_.forget_if_over(ActorId{51});
-  EXPECT_EQ(incarnations_.find_making(ActorId{51}), nullptr);
-  incarnations_.forget_if_over(ActorId{50});  // this one lives
-  EXPECT_NE(incarnations_.find_making(ActorId{50}), nullptr);
+  places_.forget_if_over(ActorId{51});
+  EXPECT_TRUE(places_.unplaced().empty());
+  places_.forget_if_over(ActorId{51});
+  EXPECT_EQ(places_.find_making(ActorId{51}), nullptr);
+  places_.forget_if_over(ActorId{50});  // this one lives
+  EXPECT_NE(places_.find_making(ActorId{50}), nullptr);
 }
 
-TEST_F(HeadIncarnations, ADrainMovesWhatMayRestartStopsWhatLeavesAndEndsTheRestAtTheLimit) {
+TEST_F(ActorPlacesTest, ADrainMovesWhatMayRestartStopsWhatLeavesAndEndsTheRestAtTheLimit) {
   wire::StartActor moves = making(50);
   moves.max_restarts = 1;
   start_alive(std::move(moves));
@@ -76,25 +76,25 @@ TEST_F(HeadIncarnations, ADrainMovesWhatMayRestartStopsWhatLeavesAndEndsTheRestA
   start_alive(std::move(leaves));
   start_alive(making(52));
   told(2);
-  EXPECT_TRUE(incarnations_.leave(NodeId{2}, false));
+  EXPECT_TRUE(places_.leave(NodeId{2}, false));
   EXPECT_EQ(told(2), (Names{"EndIncarnation", "EndIncarnation"}));
   EXPECT_TRUE(actors_.lives(ActorId{52}));
-  EXPECT_TRUE(incarnations_.leave(NodeId{2}, true));
+  EXPECT_TRUE(places_.leave(NodeId{2}, true));
   EXPECT_FALSE(actors_.lives(ActorId{52}));
-  EXPECT_FALSE(incarnations_.leave(NodeId{1}, true));
+  EXPECT_FALSE(places_.leave(NodeId{1}, true));
 }
 
-TEST_F(HeadIncarnations, AnExclusiveActorOfALostNodeIsKeptBack) {
+TEST_F(ActorPlacesTest, AnExclusiveActorOfALostNodeIsKeptBack) {
   wire::StartActor start = making(50);
   start.exclusive = true;
   start.max_restarts = 1;
   start_alive(std::move(start));
-  incarnations_.keep_back_if_exclusive(ActorId{50});
-  incarnations_.note_ended({ActorId{50}, 1, "its node was lost"});
-  EXPECT_EQ(actors_.next_tick(), events_.now() + Incarnations::kExclusiveTime);
+  places_.keep_back_if_exclusive(ActorId{50});
+  places_.note_ended({ActorId{50}, 1, "its node was lost"});
+  EXPECT_EQ(actors_.next_tick(), events_.now() + ActorPlaces::kExclusiveTime);
 }
 
-TEST_F(HeadIncarnations, AReportEndsWhatIsOverAndStartsWhatTheNodeWasNeverTold) {
+TEST_F(ActorPlacesTest, AReportEndsWhatIsOverAndStartsWhatTheNodeWasNeverTold) {
   recovery_.begin();
   recovery_.expect(NodeId{2}, "10.0.0.2", events_.now() + 10s);
   const scheduler::Resources one{demand("cpu=1").amounts};
@@ -106,11 +106,11 @@ TEST_F(HeadIncarnations, AReportEndsWhatIsOverAndStartsWhatTheNodeWasNeverTold) 
   recovery_.await_report(NodeId{2});
   wire::Report report;
   report.incarnations = {{ActorId{49}, 1, true}};
-  incarnations_.take_report(NodeId{2}, report);
+  places_.take_report(NodeId{2}, report);
   EXPECT_EQ(told(2), (Names{"EndIncarnation", "AddJob", "StartIncarnation"}));
 }
 
-TEST_F(HeadIncarnations, RecordsThatDoNotFitEachOtherRestoreNothing) {
+TEST_F(ActorPlacesTest, RecordsThatDoNotFitEachOtherRestoreNothing) {
   const wire::StartActor start = making(50);
   const wire::ActorLife life{.actor = ActorId{50}, .incarnation = 1};
   EXPECT_FALSE(records_.restore(nullptr, &start, nullptr));

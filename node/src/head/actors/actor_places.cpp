@@ -1,4 +1,4 @@
-#include "head/actors/incarnations.hpp"
+#include "head/actors/actor_places.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -14,8 +14,8 @@ constexpr Duration kMoveTime = std::chrono::seconds{30};  // for the call that a
 
 }  // namespace
 
-Incarnations::Incarnations(Events& events, scheduler::ActorTable& actors, scheduler::Placement& placement,
-                           JobTable& jobs, const Recovery& recovery, Effects& effects, WhenGone when_gone)
+ActorPlaces::ActorPlaces(Events& events, scheduler::ActorTable& actors, scheduler::Placement& placement, JobTable& jobs,
+                         const Recovery& recovery, Effects& effects, WhenGone when_gone)
     : events_{events},
       actors_{actors},
       placement_{placement},
@@ -24,7 +24,7 @@ Incarnations::Incarnations(Events& events, scheduler::ActorTable& actors, schedu
       effects_{effects},
       when_gone_{std::move(when_gone)} {}
 
-void Incarnations::keep_making(ActorId actor, wire::StartActor making) {
+void ActorPlaces::keep_making(ActorId actor, wire::StartActor making) {
   const auto [kept, is_new] = makings_.try_emplace(actor, std::move(making));
   if (is_new) events_.put(actor_key(actor), kept->second);
   changed_.insert(actor);  // if ActorTable refuses the actor, the end of the event forgets what was kept
@@ -32,7 +32,7 @@ void Incarnations::keep_making(ActorId actor, wire::StartActor making) {
 
 // ---- Effects of ActorTable and Placement
 
-void Incarnations::wait_for_restarts() {
+void ActorPlaces::wait_for_restarts() {
   const auto next = actors_.next_tick();
   if (!next || *next >= next_restart_) return;
   next_restart_ = *next;
@@ -42,11 +42,11 @@ void Incarnations::wait_for_restarts() {
   });
 }
 
-void Incarnations::place(const scheduler::StartIncarnation& start) {
+void ActorPlaces::place(const scheduler::StartIncarnation& start) {
   place(start.actor, start.incarnation);
 }
 
-void Incarnations::place(ActorId actor, std::uint32_t incarnation) {
+void ActorPlaces::place(ActorId actor, std::uint32_t incarnation) {
   const wire::StartActor& making = makings_.at(actor);
   const JobTable::Job& job = *jobs_.find(making.asker.job);
   if (job.stopping) return;
@@ -60,7 +60,7 @@ void Incarnations::place(ActorId actor, std::uint32_t incarnation) {
       placement_.place(actor, making.label, demand_of(making.demand), preference_of(making.demand, job.node)));
 }
 
-void Incarnations::note_placed(const scheduler::Placed& placed) {
+void ActorPlaces::note_placed(const scheduler::Placed& placed) {
   const wire::StartActor& making = makings_.at(placed.actor);
   const std::uint32_t incarnation = unplaced_.extract(placed.actor).mapped();
   if (jobs_.find(making.asker.job)->stopping) return effects_.apply(placement_.give_back(placed.actor));
@@ -71,7 +71,7 @@ void Incarnations::note_placed(const scheduler::Placed& placed) {
   if (is_back) start(placed.actor);
 }
 
-void Incarnations::start(ActorId actor) {
+void ActorPlaces::start(ActorId actor) {
   const wire::StartActor& making = makings_.at(actor);
   const auto seat = placement_.seat_of(actor);
   PHAROS_CHECK(seat, actor);
@@ -94,13 +94,13 @@ void Incarnations::start(ActorId actor) {
   events_.tell(seat->node, std::move(start));
 }
 
-void Incarnations::refuse(const scheduler::Unplaceable& unplaceable) {
+void ActorPlaces::refuse(const scheduler::Unplaceable& unplaceable) {
   if (recovery_.is_under_way()) return unplaceable_yet_.push_back(unplaceable.actor);
   const std::uint32_t incarnation = unplaced_.at(unplaceable.actor);
   effects_.apply(actors_.constructor_failed(unplaceable.actor, incarnation, unplaceable.why));
 }
 
-void Incarnations::end(const scheduler::EndIncarnation& end) {
+void ActorPlaces::end(const scheduler::EndIncarnation& end) {
   if (const auto* const running = running_.find(end.actor, end.incarnation)) {
     const auto grace = std::chrono::duration_cast<std::chrono::milliseconds>(end.grace).count();
     return events_.tell(running->node, wire::EndIncarnation{end.actor, end.incarnation, end.kill,
@@ -115,7 +115,7 @@ void Incarnations::end(const scheduler::EndIncarnation& end) {
 
 // ---- Events
 
-void Incarnations::note_ended(const wire::IncarnationEnded& ended) {
+void ActorPlaces::note_ended(const wire::IncarnationEnded& ended) {
   const ActorId actor = ended.actor;
   if (!running_.remove(actor, ended.incarnation)) return;
   changed_.insert(actor);
@@ -125,12 +125,12 @@ void Incarnations::note_ended(const wire::IncarnationEnded& ended) {
   when_gone_(actor);
 }
 
-void Incarnations::keep_back_if_exclusive(ActorId actor) {
+void ActorPlaces::keep_back_if_exclusive(ActorId actor) {
   const wire::StartActor* const making = find_making(actor);
   if (making != nullptr && making->exclusive) actors_.keep_back(actor, events_.now() + kExclusiveTime);
 }
 
-void Incarnations::forget_if_over(ActorId actor) {
+void ActorPlaces::forget_if_over(ActorId actor) {
   if (actors_.lives(actor)) return;
   // The actor is over, so it must not wait for resources any longer.
   if (const auto unplaced = unplaced_.find(actor); unplaced != unplaced_.end()) {
@@ -141,7 +141,7 @@ void Incarnations::forget_if_over(ActorId actor) {
   if (const auto* const state = actors_.look_at(actor)) jobs_.note_actor_over(state->spec.job);
 }
 
-void Incarnations::forget_job(JobId job) {
+void ActorPlaces::forget_job(JobId job) {
   std::erase_if(makings_, [&](const auto& entry) {
     if (entry.second.asker.job != job) return false;
     last_ends_.erase(entry.first);
@@ -149,7 +149,7 @@ void Incarnations::forget_job(JobId job) {
   });
 }
 
-bool Incarnations::leave(NodeId node, bool over) {
+bool ActorPlaces::leave(NodeId node, bool over) {
   const auto there = running_.at(node);
   for (const auto& [actor, incarnation] : there) {
     const wire::StartActor* const making = find_making(actor);
@@ -168,15 +168,15 @@ bool Incarnations::leave(NodeId node, bool over) {
 
 // ---- Recovery
 
-void Incarnations::restore_running(ActorId actor, std::uint32_t incarnation, NodeId node) {
+void ActorPlaces::restore_running(ActorId actor, std::uint32_t incarnation, NodeId node) {
   running_.add(actor, {incarnation, node, true});
 }
 
-void Incarnations::restore_last_end(ActorId actor, std::string reason, bool out_of_memory) {
+void ActorPlaces::restore_last_end(ActorId actor, std::string reason, bool out_of_memory) {
   last_ends_.emplace(actor, wire::IncarnationEnded{actor, 0, std::move(reason), out_of_memory});
 }
 
-void Incarnations::place_missing() {
+void ActorPlaces::place_missing() {
   std::vector<ActorId> missing;
   for (const auto& [actor, making] : makings_) {
     if (actors_.lives(actor) && actors_.look_at(actor)->has_process() && running_.find(actor) == nullptr &&
@@ -188,9 +188,9 @@ void Incarnations::place_missing() {
   for (const ActorId actor : missing) place(actor, actors_.look_at(actor)->incarnation);
 }
 
-// Incarnations that the node has and that do not run there any more are over, and end. Incarnations that the node does
+// ActorPlaces that the node has and that do not run there any more are over, and end. ActorPlaces that the node does
 // not have were never told to it, and are told now.
-void Incarnations::take_report(NodeId from, const wire::Report& report) {
+void ActorPlaces::take_report(NodeId from, const wire::Report& report) {
   for (const auto& [actor, incarnation, constructed] : report.incarnations) {
     const auto* const running = running_.find(actor, incarnation);
     const bool is_there = running != nullptr && running->node == from;
@@ -211,7 +211,7 @@ void Incarnations::take_report(NodeId from, const wire::Report& report) {
   }
 }
 
-void Incarnations::place_unplaceable() {
+void ActorPlaces::place_unplaceable() {
   for (const ActorId actor : std::exchange(unplaceable_yet_, {})) {
     if (const auto unplaced = unplaced_.find(actor); unplaced != unplaced_.end()) place(actor, unplaced->second);
   }
@@ -219,17 +219,17 @@ void Incarnations::place_unplaceable() {
 
 // ---- State
 
-const wire::StartActor* Incarnations::find_making(ActorId actor) const {
+const wire::StartActor* ActorPlaces::find_making(ActorId actor) const {
   const auto found = makings_.find(actor);
   return found == makings_.end() ? nullptr : &found->second;
 }
 
-const wire::IncarnationEnded* Incarnations::find_last_end(ActorId actor) const {
+const wire::IncarnationEnded* ActorPlaces::find_last_end(ActorId actor) const {
   const auto found = last_ends_.find(actor);
   return found == last_ends_.end() ? nullptr : &found->second;
 }
 
-bool Incarnations::may_need_program_of(NodeId node) const {
+bool ActorPlaces::may_need_program_of(NodeId node) const {
   return std::any_of(makings_.begin(), makings_.end(), [&](const auto& entry) {
     const JobTable::Job& job = *jobs_.find(entry.second.asker.job);
     const auto* const state = actors_.look_at(entry.first);

@@ -25,7 +25,7 @@ namespace pharos::node::head {
 /// when an incarnation has to start or end. This class gets a place for it from Placement, tells the node, and reports
 /// to ActorTable how it has ended.
 /// Owned by Head; on its strand.
-class Incarnations {
+class ActorPlaces {
  public:
   /// After this time without word from the head the process of an exclusive actor has ended by itself, whatever has
   /// happened to its node.
@@ -34,8 +34,8 @@ class Incarnations {
   /// Is called when an incarnation has ended, after ActorTable has heard of it.
   using WhenGone = std::function<void(ActorId)>;
 
-  Incarnations(Events& events, scheduler::ActorTable& actors, scheduler::Placement& placement, JobTable& jobs,
-               const Recovery& recovery, Effects& effects, WhenGone when_gone);
+  ActorPlaces(Events& events, scheduler::ActorTable& actors, scheduler::Placement& placement, JobTable& jobs,
+              const Recovery& recovery, Effects& effects, WhenGone when_gone);
 
   /// Keeps and records how the actor is made, unless that is known.
   void keep_making(ActorId actor, wire::StartActor making);
@@ -80,7 +80,7 @@ class Incarnations {
   /// How to make the actors that live or will live again.
   const std::unordered_map<ActorId, wire::StartActor>& makings() const { return makings_; }
   const RunningTable& running() const { return running_; }
-  /// Incarnations that wait for resources.
+  /// ActorPlaces that wait for resources.
   const std::unordered_map<ActorId, std::uint32_t>& unplaced() const { return unplaced_; }
   /// How the actor's last incarnation ended; nullptr if none has.
   const wire::IncarnationEnded* find_last_end(ActorId actor) const;

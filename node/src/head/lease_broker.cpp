@@ -1,4 +1,4 @@
-#include "head/far_leases.hpp"
+#include "head/lease_broker.hpp"
 
 #include <unordered_set>
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace pharos::node::head {
 
-void FarLeases::request(NodeId from, const wire::LeaseWorker& lease) {
+void LeaseBroker::request(NodeId from, const wire::LeaseWorker& lease) {
   if (!jobs_.admit(from, lease.asker)) return;
   const auto demand = checked(lease.demand);
   const auto node = demand ? node_for(*demand, lease, from) : demand.error();
@@ -22,7 +22,7 @@ void FarLeases::request(NodeId from, const wire::LeaseWorker& lease) {
                           lease.demand, {lease.asker.job, lease.asker.caller, number}, lease.nested, lease.only_now});
 }
 
-Result<NodeId> FarLeases::node_for(const scheduler::Demand& demand, const wire::LeaseWorker& lease, NodeId from) {
+Result<NodeId> LeaseBroker::node_for(const scheduler::Demand& demand, const wire::LeaseWorker& lease, NodeId from) {
   if (!lease.only_now) return tasks_.find_node(demand, preference_of(lease.demand, from), "a task");
   const auto node = tasks_.take_room(demand, lease.demand.near, from);
   if (!node) return Error{ErrorCode::kOverloaded, "no other node has room for it now"};
@@ -30,7 +30,7 @@ Result<NodeId> FarLeases::node_for(const scheduler::Demand& demand, const wire::
 }
 
 // A request that is not known here any more has been ended at the worker's node, so nothing is left to do.
-void FarLeases::grant(NodeId from, const wire::LeaseGranted& granted) {
+void LeaseBroker::grant(NodeId from, const wire::LeaseGranted& granted) {
   const auto asked = requests_.extract(granted.number);
   if (asked.empty()) return;
   Lease& lease = asked.mapped();
@@ -48,14 +48,14 @@ void FarLeases::grant(NodeId from, const wire::LeaseGranted& granted) {
   leases_.insert_or_assign(granted.worker, lease);
 }
 
-void FarLeases::refuse(wire::Refused refused) {
+void LeaseBroker::refuse(wire::Refused refused) {
   const auto asked = requests_.extract(refused.number);
   if (asked.empty()) return;
   tasks_.count_leases(asked.mapped().at, -1);
   events_.tell(asked.mapped().asked_from, wire::Refused{asked.mapped().asker.number, std::move(refused.why)});
 }
 
-void FarLeases::note_worker_ended(const wire::WorkerEnded& ended) {
+void LeaseBroker::note_worker_ended(const wire::WorkerEnded& ended) {
   borrowed_.erase(ended.worker);  // the worker's node may not have reported this lease yet
   const auto found = leases_.extract(ended.worker);
   if (found.empty()) return;
@@ -63,7 +63,7 @@ void FarLeases::note_worker_ended(const wire::WorkerEnded& ended) {
   events_.tell(found.mapped().asked_from, ended);
 }
 
-void FarLeases::end(WorkerId worker, bool broken) {
+void LeaseBroker::end(WorkerId worker, bool broken) {
   borrowed_.erase(worker);  // the worker's node may not have reported this lease yet
   const auto found = leases_.extract(worker);
   if (found.empty()) return;
@@ -72,7 +72,7 @@ void FarLeases::end(WorkerId worker, bool broken) {
   events_.tell(lease.at, wire::ReturnLease{worker, lease.asker.caller, broken});
 }
 
-void FarLeases::recall(const wire::RecallLeases& recalled) {
+void LeaseBroker::recall(const wire::RecallLeases& recalled) {
   // One caller has leased all of these workers, so the first lease that is known tells where the message goes.
   for (const WorkerId worker : recalled.workers) {
     const auto lease = leases_.find(worker);
@@ -82,7 +82,7 @@ void FarLeases::recall(const wire::RecallLeases& recalled) {
   }
 }
 
-void FarLeases::end_caller(CallerId caller) {
+void LeaseBroker::end_caller(CallerId caller) {
   std::unordered_set<NodeId> nodes;
   const auto ends = [&](const auto& entry) {
     if (entry.second.asker.caller != caller) return false;
@@ -95,7 +95,7 @@ void FarLeases::end_caller(CallerId caller) {
   for (const NodeId node : nodes) events_.tell(node, wire::EndCaller{caller});
 }
 
-void FarLeases::end_job(JobId job) {
+void LeaseBroker::end_job(JobId job) {
   const auto ends = [&](const auto& entry) {
     if (entry.second.asker.job != job) return false;
     tasks_.count_leases(entry.second.at, -1);
@@ -105,7 +105,7 @@ void FarLeases::end_job(JobId job) {
   std::erase_if(leases_, ends);
 }
 
-void FarLeases::lose_node(NodeId node) {
+void LeaseBroker::lose_node(NodeId node) {
   std::erase_if(borrowed_, [node](const auto& entry) { return entry.second == node; });
   std::vector<Lease> again;
   std::erase_if(requests_, [&](const auto& entry) {
@@ -129,11 +129,11 @@ void FarLeases::lose_node(NodeId node) {
   for (const Lease& lease : again) request_again(lease);
 }
 
-void FarLeases::request_again(const Lease& lease) {
+void LeaseBroker::request_again(const Lease& lease) {
   request(lease.asked_from, wire::LeaseWorker{lease.demand, lease.asker, lease.nested, lease.only_now});
 }
 
-void FarLeases::take_report(NodeId from, const wire::Report& report) {
+void LeaseBroker::take_report(NodeId from, const wire::Report& report) {
   for (const auto& [worker, caller, job] : report.lent) {
     if (!jobs_.contains(job)) continue;
     leases_.insert_or_assign(worker, Lease{from, {}, {job, caller, 0}, {}, false, false});
@@ -142,7 +142,7 @@ void FarLeases::take_report(NodeId from, const wire::Report& report) {
   for (const WorkerId worker : report.borrowed) borrowed_.insert_or_assign(worker, from);
 }
 
-void FarLeases::settle(const std::function<bool(CallerId)>& is_there) {
+void LeaseBroker::settle(const std::function<bool(CallerId)>& is_there) {
   std::vector<WorkerId> unknown;
   for (auto& [worker, lease] : leases_) {
     if (lease.asked_from) continue;

@@ -20,10 +20,10 @@ namespace pharos::node::head {
 /// Leases of one node's workers to callers of another node. The head chooses the worker's node, asks it, and passes its
 /// answer on to the caller's node. It remembers each lease until the worker is returned or one of the two nodes is
 /// lost. Owned by Head; on its strand.
-class FarLeases {
+class LeaseBroker {
  public:
-  FarLeases(Events& events, scheduler::Fleet& fleet, JobTable& jobs, const NodeTable& nodes, Recovery& recovery,
-            RequestNumbers& numbers)
+  LeaseBroker(Events& events, scheduler::Fleet& fleet, JobTable& jobs, const NodeTable& nodes, Recovery& recovery,
+              RequestNumbers& numbers)
       : events_{events}, tasks_{fleet}, jobs_{jobs}, nodes_{nodes}, recovery_{recovery}, numbers_{numbers} {}
 
   /// The node says what it has given to tasks.

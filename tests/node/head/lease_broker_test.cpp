@@ -1,4 +1,4 @@
-#include "head/far_leases.hpp"
+#include "head/lease_broker.hpp"
 
 #include <pharos/scheduler/placement.hpp>
 
@@ -8,9 +8,9 @@ namespace pharos::node::head {
 namespace {
 
 /// A caller at node 1, which has no resources; nodes 2 and 3 have one CPU each.
-class HeadFarLeases : public HeadParts {
+class LeaseBrokerTest : public HeadParts {
  protected:
-  HeadFarLeases() {
+  LeaseBrokerTest() {
     for (const std::uint64_t node : {1, 2, 3}) add_node(node);
     for (const std::uint64_t node : {2, 3}) placement_.add_node(NodeId{node}, *scheduler::Resources::parse("cpu=1"));
     jobs_.add(NodeId{1}, wire::AddJob{JobId{7}, {}, {}, {}});
@@ -42,10 +42,10 @@ class HeadFarLeases : public HeadParts {
   scheduler::Placement placement_{fleet_};
   JobTable jobs_{events_};
   RequestNumbers numbers_{100};
-  FarLeases leases_{events_, fleet_, jobs_, nodes_, recovery_, numbers_};
+  LeaseBroker leases_{events_, fleet_, jobs_, nodes_, recovery_, numbers_};
 };
 
-TEST_F(HeadFarLeases, TheWorkersNodeLearnsTheProgramAndItsAnswerGoesToTheCallersNode) {
+TEST_F(LeaseBrokerTest, TheWorkersNodeLearnsTheProgramAndItsAnswerGoesToTheCallersNode) {
   request(5);
   const std::uint64_t node = asked_node();
   EXPECT_EQ(told(node), (Names{"AddJob", "LeaseWorker"}));
@@ -55,32 +55,32 @@ TEST_F(HeadFarLeases, TheWorkersNodeLearnsTheProgramAndItsAnswerGoesToTheCallers
   EXPECT_EQ(granted.address, "10.0.0." + std::to_string(node));
 }
 
-TEST_F(HeadFarLeases, WhatNoNodeCouldHaveIsRefused) {
+TEST_F(LeaseBrokerTest, WhatNoNodeCouldHaveIsRefused) {
   request(5, "cpu=2");
   EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(leases_.requested(), 0u);
 }
 
-TEST_F(HeadFarLeases, DuringARecoveryARequestThatNoNodeCouldServeIsPutOff) {
+TEST_F(LeaseBrokerTest, DuringARecoveryARequestThatNoNodeCouldServeIsPutOff) {
   recovery_.begin();
   request(5, "cpu=2");
   EXPECT_EQ(told(1), Names{});
   EXPECT_EQ(recovery_.take_put_off().size(), 1u);
 }
 
-TEST_F(HeadFarLeases, ARequestForRoomNowIsRefusedWhenThereIsNone) {
+TEST_F(LeaseBrokerTest, ARequestForRoomNowIsRefusedWhenThereIsNone) {
   request(5, "cpu=2", true);
   EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kOverloaded);
 }
 
-TEST_F(HeadFarLeases, ARefusalGoesToTheCallersNodeUnderItsOwnNumber) {
+TEST_F(LeaseBrokerTest, ARefusalGoesToTheCallersNodeUnderItsOwnNumber) {
   request(5);
   leases_.refuse({101, Error{ErrorCode::kOverloaded, "full"}});
   EXPECT_EQ(last_told<wire::Refused>(1).number, 5u);
   EXPECT_EQ(leases_.requested(), 0u);
 }
 
-TEST_F(HeadFarLeases, AReturnedWorkerGoesBackToItsNodeOnce) {
+TEST_F(LeaseBrokerTest, AReturnedWorkerGoesBackToItsNodeOnce) {
   const std::uint64_t node = lease();
   leases_.take_back({WorkerId{30}, CallerId{70}});
   EXPECT_EQ(told(node), Names{"ReturnLease"});
@@ -88,14 +88,14 @@ TEST_F(HeadFarLeases, AReturnedWorkerGoesBackToItsNodeOnce) {
   EXPECT_EQ(told(node), Names{});
 }
 
-TEST_F(HeadFarLeases, ARecallGoesToTheNodeThatHasLeasedTheWorkers) {
+TEST_F(LeaseBrokerTest, ARecallGoesToTheNodeThatHasLeasedTheWorkers) {
   lease();
   told(1);
   leases_.recall({{WorkerId{29}, WorkerId{30}}, 1});
   EXPECT_EQ(told(1), Names{"RecallLeases"});
 }
 
-TEST_F(HeadFarLeases, WhenTheWorkersNodeIsLostTheCallerHearsOfIt) {
+TEST_F(LeaseBrokerTest, WhenTheWorkersNodeIsLostTheCallerHearsOfIt) {
   const std::uint64_t node = lease();
   told(1);
   leases_.lose_node(NodeId{node});
@@ -103,7 +103,7 @@ TEST_F(HeadFarLeases, WhenTheWorkersNodeIsLostTheCallerHearsOfIt) {
   EXPECT_EQ(leases_.granted(), 0u);
 }
 
-TEST_F(HeadFarLeases, ARequestThatWaitedAtALostNodeIsMadeAgainAtAnother) {
+TEST_F(LeaseBrokerTest, ARequestThatWaitedAtALostNodeIsMadeAgainAtAnother) {
   request(5);
   const std::uint64_t node = asked_node();
   told(node);
@@ -112,14 +112,14 @@ TEST_F(HeadFarLeases, ARequestThatWaitedAtALostNodeIsMadeAgainAtAnother) {
   EXPECT_EQ(last_told<wire::LeaseWorker>(5 - node).asker.number, 102u);
 }
 
-TEST_F(HeadFarLeases, WhenTheCallersNodeIsLostItsWorkersAreReturned) {
+TEST_F(LeaseBrokerTest, WhenTheCallersNodeIsLostItsWorkersAreReturned) {
   const std::uint64_t node = lease();
   told(node);
   leases_.lose_node(NodeId{1});
   EXPECT_EQ(told(node), Names{"ReturnLease"});
 }
 
-TEST_F(HeadFarLeases, NodesHearOfTheEndOfACallerWhoseWorkersTheyLend) {
+TEST_F(LeaseBrokerTest, NodesHearOfTheEndOfACallerWhoseWorkersTheyLend) {
   const std::uint64_t node = lease();
   told(node);
   leases_.end_caller(CallerId{70});
@@ -127,7 +127,7 @@ TEST_F(HeadFarLeases, NodesHearOfTheEndOfACallerWhoseWorkersTheyLend) {
   EXPECT_EQ(leases_.granted(), 0u);
 }
 
-TEST_F(HeadFarLeases, AfterARecoveryOnlyLeasesThatBothNodesHaveReportedGoOn) {
+TEST_F(LeaseBrokerTest, AfterARecoveryOnlyLeasesThatBothNodesHaveReportedGoOn) {
   wire::Report owner;
   owner.lent = {{WorkerId{30}, CallerId{70}, JobId{7}}, {WorkerId{31}, CallerId{70}, JobId{7}}};
   leases_.take_report(NodeId{2}, owner);
