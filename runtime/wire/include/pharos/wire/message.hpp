@@ -127,7 +127,8 @@ struct StartActor {
   bool leaves = false;     ///< if its node drains, the actor is stopped with notice, not moved
 };
 /// Caller to node, which tells the head. Answered by ActorFound.
-/// Announces an actor whose arguments are not complete yet, or whose name may be taken (get_if_exists). Its name is taken at once, and other callers may get handles.
+/// Announces an actor whose arguments are not complete yet, or whose name may be taken (get_if_exists). Its name is
+/// taken at once, and other callers may get handles.
 struct PromiseActor {
   ActorId actor;
   std::string label{};
