@@ -1,5 +1,5 @@
 // Processes that know the cluster's token send what they may not send: each control message, with random valid fields.
-// Live heads, nodes and workers refuse or ignore it and go on serving a program that calls actors all the time. A seed
+// Live heads and nodes refuse or ignore it and go on serving a program that calls actors all the time. A seed
 // is printed, and PHAROS_TEST_SEED repeats its messages.
 
 #include <fcntl.h>
@@ -84,9 +84,6 @@ class Intruder final : public net::Peer::Owner {
     const std::size_t before = beats_;
     say(wire::Beat{reactor_.now(), 0});
     return wait_until([&] { return beats_ > before || !open_; }, 10s);
-  }
-  bool ends_within(Duration time) {
-    return wait_until([&] { return !open_; }, time);
   }
 
  private:
@@ -266,31 +263,6 @@ TEST_F(NonsenseTest, BeforeItHasJoinedANodeCanSayNothing) {
     EXPECT_TRUE(node->open()) << wire::name_of(each);
   }
   EXPECT_EQ(rows_of("nodes").rows.size(), 3U);
-  expect_that_nothing_has_happened();
-}
-
-TEST_F(NonsenseTest, AWorkerRefusesWhatOnlyItsNodeMaySay) {
-  const auto actors = rows_of("actors");
-  ASSERT_EQ(actors.rows.size(), 2U);
-  const auto nodes = rows_of("nodes");
-  const auto messages = wire::RandomMessages{seed_}.one_of_each();
-  for (const auto& actor : actors.rows) {
-    const auto its =
-        std::find_if(nodes.rows.begin(), nodes.rows.end(), [&](const auto& each) { return each.at(0) == actor.at(4); });
-    ASSERT_NE(its, nodes.rows.end()) << actor.at(4);
-    for (const wire::Message& each : messages) {
-      SCOPED_TRACE("seed " + std::to_string(seed_) + ": " + std::string{wire::name_of(each)});
-      const Introduction introduction{.purpose = Introduction::Purpose::kServeCaller,
-                                      .incarnation = static_cast<std::uint32_t>(std::stoul(actor.at(6))),
-                                      .caller = ++last_node_,
-                                      .actor = std::stoull(actor.at(0), nullptr, 16)};
-      const auto caller = as_node(its->at(1) == "the head's" ? address_ : its->at(1), introduction);
-      if (wire::descriptors_of(each) != 0) continue;
-      caller->say(each);
-      // The worker refuses the frame as a call that it cannot run. Such a reply ends a connection for control messages.
-      EXPECT_TRUE(caller->ends_within(5s)) << "the worker has not refused it";
-    }
-  }
   expect_that_nothing_has_happened();
 }
 
