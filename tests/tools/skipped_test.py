@@ -30,12 +30,12 @@ class SkippedTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         (self.folder / "list.txt").write_text("# no test\n\nDisk.*: needs root\n")
 
-    def entry(self, output: str, **properties: str) -> str:
-        """Returns the lines of CTestTestfile.cmake for a test `entry` that prints this."""
-        (self.folder / "output").write_text(output)
-        lines = f'add_test(entry "cat" "{self.folder}/output")\n'
+    def entry(self, output: str, named: str = "entry", **properties: str) -> str:
+        """Returns the lines of CTestTestfile.cmake for a test that prints this."""
+        (self.folder / named).write_text(output)
+        lines = f'add_test({named} "cat" "{self.folder}/{named}")\n'
         for name, value in properties.items():
-            lines += f'set_tests_properties(entry PROPERTIES {name} "{value}")\n'
+            lines += f'set_tests_properties({named} PROPERTIES {name} "{value}")\n'
         return lines
 
     def run_tests(self, tests: str) -> None:
@@ -65,6 +65,16 @@ class SkippedTest(unittest.TestCase):
         run = self.check()
         self.assertEqual(run.returncode, 0, run.stdout)
         self.assertIn("Disk.HasNoRoom: mounting needs root", run.stdout)
+
+    def test_each_entry_of_a_run_is_read(self):
+        outputs = [SKIPS, SKIPS.replace("HasNoRoom", "IsFull"), SKIPS.replace("HasNoRoom", "IsSlow")]
+        entries = [self.entry(output, f"entry_{number}", SKIP_REGULAR_EXPRESSION="needs root")
+                   for number, output in enumerate(outputs)]
+        self.run_tests("".join(entries))
+        run = self.check()
+        self.assertEqual(run.returncode, 0, run.stdout)
+        for name in ("HasNoRoom", "IsFull", "IsSlow"):
+            self.assertIn(f"Disk.{name}: mounting needs root", run.stdout)
 
     def test_an_unlisted_test_is_refused_unless_the_caller_allows_all(self):
         (self.folder / "list.txt").write_text("")
