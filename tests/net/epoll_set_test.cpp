@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -5,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <pharos/net/epoll_set.hpp>
 
@@ -80,6 +82,21 @@ TEST_F(EpollSetTest, ADescriptorThatIsNotRegisteredCanBeChangedAndRemovedWithout
   set_.unwatch(-1);
   signal(stranger);
   EXPECT_EQ(next(), std::nullopt);
+}
+
+TEST_F(EpollSetTest, AfterAForkTheOtherEndSeesTheEndAndAnOwnerClosesNoOtherFile) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  const Fd from{ends[0]};
+  Fd to{ends[1]};
+  set_.watch(to.get(), EPOLLOUT, std::make_shared<Ignores>());
+  set_.abandon_after_fork();
+  char byte = 0;
+  EXPECT_EQ(::read(from.get(), &byte, 1), 0) << "the end that was watched is still open";
+  std::vector<Fd> later;
+  for (int i = 0; i < 5; ++i) later.push_back(event());
+  to.reset();
+  for (const Fd& each : later) EXPECT_NE(::fcntl(each.get(), F_GETFD), -1) << "another file was closed";
 }
 
 TEST_F(EpollSetTest, TheOwnersDescriptorsHaveTheirOwnTokens) {

@@ -28,6 +28,14 @@ int* volatile nowhere = nullptr;
   return count;
 }
 
+#if defined(__x86_64__)
+/// Crashes with a stack pointer that leads to nowhere, so that a walk along the stack crashes, too.
+[[noreturn, gnu::noinline]] void crash_on_a_broken_stack() {
+  asm volatile("xor %%eax, %%eax\n\tmov $64, %%rsp\n\tmov %%rsp, %%rbp\n\tmovl $1, (%%rax)" ::: "rax", "memory");
+  __builtin_unreachable();
+}
+#endif
+
 RunningFunction some_function() {
   return {"_Z3addii", nullptr};
 }
@@ -108,6 +116,23 @@ TEST(CrashTest, ACrashIsWrittenDownAndItsSignalStillKills) {
   EXPECT_NE(report.find("#0 pharos::process::(anonymous namespace)::write_to_nowhere()"), std::string::npos) << report;
   EXPECT_NE(std::string{record.headline}.find("write_to_nowhere()"), std::string::npos) << record.headline;
 }
+
+#if defined(__x86_64__)
+TEST(CrashTest, ACrashOnABrokenStackIsReportedWithoutTheStack) {
+  const auto page = CrashPage::make();
+  ASSERT_TRUE(page.ok());
+  const int status = status_of(*page, &crash_on_a_broken_stack, &some_function);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGSEGV);
+  CrashRecord& record = page->record();
+  ASSERT_EQ(record.state.load(), CrashRecord::kWritten);
+  describe_crash(record, {&as_it_is, true});
+  const std::string report = record.report;
+  EXPECT_TRUE(report.starts_with("*** SIGSEGV at address 0")) << report;
+  EXPECT_NE(report.find("in a call of _Z3addii"), std::string::npos) << report;
+  EXPECT_NE(report.find("no frame of its stack could be read"), std::string::npos) << report;
+}
+#endif
 
 TEST(CrashTest, WhatWasSentKillsToo) {
   const auto page = CrashPage::make();

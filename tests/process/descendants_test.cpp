@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 
@@ -69,6 +71,28 @@ TEST(Descendants, AKillReachesThoseThatAreStartedMeanwhile) {
     }
     if (!kill_descendants(soon()).ok()) return 2;
     return descendants().empty() ? 0 : 3;
+  });
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Descendants, AKillThatCannotReadWhomToKillIsAnError) {
+  const int status = in_a_child([] {
+    become_subreaper();
+    if (::fork() == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (;;) ::pause();
+    }
+    rlimit before{};
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    rlimit none = before;
+    none.rlim_cur = 0;
+    ::setrlimit(RLIMIT_NOFILE, &none);
+    const auto blind = kill_descendants(soon());
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    if (blind.ok()) return 1;
+    if (blind.error().code() != ErrorCode::kExhausted) return 2;
+    if (!kill_descendants(soon()).ok()) return 3;
+    return descendants().empty() ? 0 : 4;
   });
   EXPECT_EQ(status, 0);
 }

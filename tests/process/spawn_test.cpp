@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <sstream>
 #include <vector>
@@ -141,6 +142,22 @@ TEST_F(SpawnTest, WhatCannotStartIsAnErrorThatNamesIt) {
   closed.moved = {{1'000'000, 5}};
   EXPECT_FALSE(spawn(closed).ok());
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child that could not start is reaped";
+}
+
+TEST_F(SpawnTest, WhatCannotStartLeavesTheReasonInErrno) {
+  const auto errno_of = [](const Program& program) {
+    errno = 0;
+    const auto none = spawn(program);
+    const int why = errno;
+    EXPECT_FALSE(none.ok());
+    return why;
+  };
+  Program missing = child();
+  missing.path = (folder_.path() / "missing").string();
+  EXPECT_EQ(errno_of(missing), ENOENT);
+  Program closed = child();
+  closed.moved = {{1'000'000, 5}};
+  EXPECT_EQ(errno_of(closed), EBADF);
 }
 
 TEST_F(SpawnTest, ByDescriptorItRunsWhatWasOpenedThoughTheFileWasReplacedOrDeleted) {

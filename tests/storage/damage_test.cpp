@@ -4,6 +4,7 @@
 
 #include "store_test.hpp"
 #include "temporary_folder.hpp"
+#include "unprivileged.hpp"
 
 // A store is recovered after a crash. A store whose files were changed on disk is refused, and the error names the
 // file.
@@ -161,6 +162,29 @@ TEST_F(DamageTest, AFileThatIsGoneIsNoticedAndNeverReplacedByAnEmptyStore) {
     expect_refused(open_rocksdb(copy()), stem);
     expect_refused(open_rocksdb(copy()), stem);  // nor does a second try succeed
   }
+}
+
+TEST_F(DamageTest, AFileThatCannotBeReadIsNotSaidToBeMissing) {
+  make_log();
+  const auto expect_not_read = [&](ErrorCode code, const std::string& name) {
+    SCOPED_TRACE(name);
+    const auto opened = open_rocksdb(copy());
+    ASSERT_FALSE(opened.ok());
+    EXPECT_EQ(opened.error().code(), code) << opened.error().to_string();
+    EXPECT_NE(opened.error().message().find(name), std::string::npos) << opened.error().to_string();
+  };
+  for (const std::string& name : {std::string{"CURRENT"}, name_of("MANIFEST-")}) {
+    fresh_copy();
+    fs::remove(copy() / name);
+    fs::create_symlink(name, copy() / name);  // a link to itself
+    expect_not_read(ErrorCode::kUnavailable, name);
+  }
+  fresh_copy();
+  for (const fs::path& folder : {folder_.path(), copy()}) fs::permissions(folder, fs::perms::all);
+  for (const auto& entry : fs::directory_iterator{copy()}) fs::permissions(entry.path(), fs::perms::all);
+  fs::permissions(copy() / "CURRENT", fs::perms::none);
+  const Unprivileged unprivileged;
+  expect_not_read(ErrorCode::kPermissionDenied, "CURRENT");
 }
 
 TEST_F(DamageTest, AWriteAheadLogThatIsGoneIsNoticed) {

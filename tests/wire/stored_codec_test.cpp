@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <pharos/wire/id_codec.hpp>
+#include <pharos/wire/shared_span.hpp>
 #include <pharos/wire/stored_codec.hpp>
 
 namespace pharos {
@@ -47,6 +48,15 @@ class Hidden {
   std::map<std::string, double> rates_;
 };
 
+struct Samples {
+  int rate = 0;
+  SharedSpan<float> values;
+};
+struct SamplesInVector {
+  int rate = 0;
+  std::vector<float> values;
+};
+
 const Settings kSettings{"fast", {{"a", 1.5}}};
 
 template <class T>
@@ -60,6 +70,19 @@ TEST(StoredValues, ComeBack) {
   EXPECT_EQ(*from_bytes<ActorId>(*to_bytes(ActorId{4})), ActorId{4});
   EXPECT_EQ(**from_bytes<std::unique_ptr<int>>(*to_bytes(std::make_unique<int>(3))), 3);
   EXPECT_EQ(*from_bytes<Bytes>(*to_bytes(Bytes{std::string(10'000, 'x')})), Bytes{std::string(10'000, 'x')});
+}
+
+TEST(StoredValues, ASharedSpanIsStoredAsAVectorIs) {
+  for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{100'000}}) {
+    const std::vector<float> values(count, 1.5F);
+    const auto bytes = *to_bytes(Samples{8, SharedSpan<float>{values}});
+    EXPECT_EQ(bytes, *to_bytes(SamplesInVector{8, values}));
+    EXPECT_EQ(from_bytes<SamplesInVector>(bytes)->values, values);
+    const Samples back = *from_bytes<Samples>(bytes);
+    EXPECT_EQ(back.rate, 8);
+    EXPECT_EQ((std::vector<float>{back.values.begin(), back.values.end()}), values);
+    EXPECT_EQ(error_from<SharedSpan<int>>(*to_bytes(SharedSpan<float>{values})).code(), ErrorCode::kInvalidArgument);
+  }
 }
 
 TEST(StoredValues, OfAnotherTypeAreRefused) {

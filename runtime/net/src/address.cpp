@@ -215,24 +215,27 @@ Address address_of(const sockaddr_in& name) {
   return Address{.unix_socket = false, .place = host, .port = ntohs(name.sin_port)};
 }
 
+// Called after the system call that asked for the name. Only sockets of TCP have an Address.
+Result<Address> address_or_error(bool known, const sockaddr_in& name, const char* asking) {
+  if (!known) return Error::from_errno(asking, errno);
+  if (name.sin_family != AF_INET) return Error::from_errno(asking, EAFNOSUPPORT);
+  return address_of(name);
+}
+
 }  // namespace
 
 Result<Address> bound_address(int socket) {
   sockaddr_in name{};
   socklen_t size = sizeof name;
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &size) != 0 || name.sin_family != AF_INET) {
-    return Error::from_errno("asking where a socket listens", errno);
-  }
-  return address_of(name);
+  const bool known = ::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &size) == 0;
+  return address_or_error(known, name, "asking where a socket listens");
 }
 
 Result<Address> far_address(int socket) {
   sockaddr_in name{};
   socklen_t size = sizeof name;
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&name), &size) != 0 || name.sin_family != AF_INET) {
-    return Error::from_errno("asking who is at the other end of a socket", errno);
-  }
-  return address_of(name);
+  const bool known = ::getpeername(socket, reinterpret_cast<sockaddr*>(&name), &size) == 0;
+  return address_or_error(known, name, "asking who is at the other end of a socket");
 }
 
 Result<Fd> connect_to(const Address& address, async::Deadline deadline) {

@@ -1,7 +1,10 @@
+#include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <mutex>
 #include <utility>
 
 #include <pharos/base/check.hpp>
@@ -85,10 +88,12 @@ std::shared_ptr<Watcher> EpollSet::find(std::uint64_t token) {
 }
 
 void EpollSet::abandon_after_fork() {
-  for (const Slot& slot : slots_) {
-    if (slot.fd >= 0) ::close(slot.fd);
-  }
   epoll_.reset();
+  // The numbers stay taken, because their owners may still use and close them: by then they would be other files.
+  const Fd nobody{::eventfd(0, EFD_CLOEXEC)};
+  for (const Slot& slot : slots_) {
+    if (slot.fd >= 0 && ::dup3(nobody.get(), slot.fd, O_CLOEXEC) < 0) ::close(slot.fd);
+  }
 }
 
 }  // namespace pharos::net

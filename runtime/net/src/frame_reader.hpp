@@ -13,8 +13,9 @@
 namespace pharos::net {
 
 /// The bytes and descriptors that have come from a socket, until they make complete frames.
-/// Owned by the link of the socket. Only one thread may use it at a time. Memory: a header is checked before memory is
-/// allocated for its payload, and a large payload gets memory only as its bytes arrive.
+/// Owned by the link of the socket. Only one thread may use it at a time. The batches of frames that it has passed on
+/// may outlive it; its destructor closes the descriptors that no frame has taken. Memory: a header is checked before
+/// memory is allocated for its payload, and a large payload gets memory only as its bytes arrive.
 class FrameReader {
  public:
   /// The most descriptors of one frame, and of those that are received before their frame is complete.
@@ -28,9 +29,10 @@ class FrameReader {
     ssize_t bytes;       ///< as from recv(): 0 at the end of the stream, and -1 with errno set
     bool had_room_left;  ///< there was room for more bytes
   };
-  /// Reads once from the socket, without waiting.
+  /// Reads once from the socket, without waiting. Keeps the bytes for deliver().
   Received receive(int socket);
-  /// Passes the complete frames to the handler. Returns an error if the peer has sent what is no frame.
+  /// Passes the complete frames to the handler, if there are any. Returns kCorrupt if the peer has sent what is no
+  /// frame, or more than kDescriptorsMax descriptors. The complete frames in front of the fault are then dropped.
   std::optional<Error> deliver(Link::Handler& handler);
 
  private:

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 
+#include <pharos/base/mutex.hpp>
 #include <pharos/net/socket_link.hpp>
 
 #include "frame_reader.hpp"
@@ -34,7 +35,10 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
 
   void start(const std::shared_ptr<Handler>& handler) override {
     handler_ = handler;
+    const std::lock_guard lock{send_mutex_};
     reactor_.watch(socket_.get(), EPOLLIN, shared_from_this());
+    // Frames that were sent before may have filled the socket. Its events could not be watched then.
+    if (blocked_) reactor_.change(socket_.get(), EPOLLIN | EPOLLOUT);
   }
 
   bool send(FrameHeader header, std::span<const std::byte> payload, std::vector<Fd> descriptors) override {
@@ -226,7 +230,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   }
 
   // Called with writing_ set by this thread. Writes until the queue is empty or the peer accepts no more.
-  void write_out(std::unique_lock<std::mutex>& lock) {
+  void write_out(std::unique_lock<Mutex>& lock) {
     for (;;) {
       if (written_ == writing_out_.size()) {
         writing_out_.clear();
@@ -318,7 +322,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   std::atomic<bool> ended_ = false;  // the peer sends no more: the socket must be read to its end
   FrameReader reader_;
 
-  std::mutex send_mutex_;
+  Mutex send_mutex_;
   std::vector<std::byte> waiting_;
   std::deque<Attachment> attachments_;
   std::optional<Error> given_up_;

@@ -9,7 +9,8 @@
 
 /// The system calls that every call of an actor makes, without the C library's wrappers. The wrappers support thread
 /// cancellation, which Pharos does not use, and cost as much as all other work of Pharos for a frame. With the thread
-/// sanitizer the wrappers are used, because the sanitizer intercepts them.
+/// sanitizer the wrappers are used, because the sanitizer intercepts them. As with the wrappers, a failure is -1 and
+/// errno, EINTR included.
 namespace pharos::net {
 
 #if defined(__SANITIZE_THREAD__)

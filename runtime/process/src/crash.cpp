@@ -79,8 +79,9 @@ void on_crash(int signal, siginfo_t* about, void* context) {
     record.thread = own_thread();
     const RunningFunction running = running_here();
     copy_text(record.function, running.name);
-    record.stack.write(*static_cast<ucontext_t*>(context), running.frame);
+    // Before the walk along the stack, which may end this process: then the rest of the record makes a report, too.
     record.state.store(CrashRecord::kWritten);
+    record.stack.write(*static_cast<ucontext_t*>(context), running.frame);
   } else if (record.thread != own_thread()) {
     // The crash of another thread is being recorded, and will end the process.
     for (;;) ::pause();
@@ -208,7 +209,7 @@ void describe_crash(CrashRecord& record, const CrashReader& reader) {
   const std::vector<Frame> frames = frames_of(record, reader.with_symbols);
   std::string report = "*** " + describe_signal(record) + ", in thread " + std::to_string(record.thread);
   report += record.function[0] == '\0' ? ", outside of calls" : ", in a call of " + reader.readable(record.function);
-  report += "\n" + describe_frames(frames);
+  report += "\n" + (frames.empty() ? std::string{"  no frame of its stack could be read\n"} : describe_frames(frames));
   if (record.stack.deeper) report += "  and more\n";
   std::string headline = record.terminated_by[0] == '\0' ? "" : std::string{", after throwing "} + record.terminated_by;
   const auto user = std::find_if(frames.begin(), frames.end(), [](const Frame& each) { return !each.of_runtime(); });

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -13,15 +14,23 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include <pharos/process/descendants.hpp>
 
 namespace pharos::process {
 namespace {
 
-pid_t parent_of(const char* pid) {
+Error unreadable(const std::string& path, int why) {
+  return Error::from_errno("reading " + path + " to find the processes below " + std::to_string(::getpid()), why,
+                           "Look for them with ps, and end them by hand.");
+}
+
+/// Returns 0 if the process has ended or is hidden.
+Result<pid_t> parent_of(const char* pid) {
   const std::string path = std::string{"/proc/"} + pid + "/stat";
   const std::unique_ptr<FILE, int (*)(FILE*)> file{std::fopen(path.c_str(), "re"), &std::fclose};
+  if (file == nullptr && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) return unreadable(path, errno);
   if (file == nullptr) return 0;
   char text[512];
   const std::size_t size = std::fread(text, 1, sizeof text - 1, file.get());
@@ -33,21 +42,14 @@ pid_t parent_of(const char* pid) {
   return static_cast<pid_t>(std::strtol(after_name + 4, nullptr, 10));
 }
 
-}  // namespace
-
-void become_subreaper() {
-  PHAROS_CHECK(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
-}
-
-std::vector<pid_t> descendants() {
+Result<std::vector<pid_t>> find_descendants() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder{::opendir("/proc"), &::closedir};
-  if (folder == nullptr) return {};
+  if (folder == nullptr) return unreadable("/proc", errno);
   std::unordered_multimap<pid_t, pid_t> children;
   while (const dirent* const entry = ::readdir(folder.get())) {
     if (std::isdigit(static_cast<unsigned char>(entry->d_name[0])) == 0) continue;
-    if (const pid_t parent = parent_of(entry->d_name); parent != 0) {
-      children.emplace(parent, static_cast<pid_t>(std::atoi(entry->d_name)));
-    }
+    PHAROS_TRY(const pid_t parent, parent_of(entry->d_name));
+    if (parent != 0) children.emplace(parent, static_cast<pid_t>(std::atoi(entry->d_name)));
   }
   std::vector<pid_t> found;
   std::vector<pid_t> open{::getpid()};
@@ -62,9 +64,20 @@ std::vector<pid_t> descendants() {
   return found;
 }
 
+}  // namespace
+
+void become_subreaper() {
+  PHAROS_CHECK(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+}
+
+std::vector<pid_t> descendants() {
+  auto found = find_descendants();
+  return found ? *std::move(found) : std::vector<pid_t>{};
+}
+
 Result<void> kill_descendants(async::Deadline deadline) {
   for (;;) {
-    const std::vector<pid_t> found = descendants();
+    PHAROS_TRY(const std::vector<pid_t> found, find_descendants());
     if (found.empty()) return {};
     for (const pid_t pid : found) ::kill(pid, SIGKILL);
     // Children of dead processes have become children of this process, and are reaped here when they are dead.

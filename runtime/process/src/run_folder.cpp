@@ -83,6 +83,7 @@ void sweep_run_folders(const std::string& base) {
   for (const auto& entry : fs::directory_iterator{base, error}) {
     if (!entry.path().filename().string().starts_with(kRunPrefix)) continue;
     const Fd lock{::open((entry.path() / kLockName).c_str(), O_RDWR | O_CLOEXEC)};
+    if (!lock && errno != ENOENT) continue;  // the lock may be there and held, for example if descriptors are short
     // A folder without a lock is either being made at this moment, or its maker died before it made the lock. The age
     // of the folder tells the two cases apart.
     if (!lock) {

@@ -91,6 +91,12 @@ int run_child(void* argument) {
   return 127;
 }
 
+Error not_started(const Program& program, int why) {
+  Error failed = Error::from_errno("starting " + program.path, why);
+  errno = why;
+  return failed;
+}
+
 }  // namespace
 
 std::vector<std::string> own_environment() {
@@ -122,7 +128,7 @@ Result<pid_t> spawn(const Program& program) {
   constexpr std::size_t kStackBytes = 64 << 10;
   void* const stack =
       ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-  if (stack == MAP_FAILED) return Error::from_errno("starting " + program.path, errno);
+  if (stack == MAP_FAILED) return not_started(program, errno);
   // At the low end of the mapping; the child's stack begins at the high end.
   child.failed_with = new (stack) int{0};
   sigset_t all;
@@ -135,10 +141,10 @@ Result<pid_t> spawn(const Program& program) {
   const int failed_with = *child.failed_with;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::munmap(stack, kStackBytes);
-  if (pid < 0) return Error::from_errno("starting " + program.path, why);
+  if (pid < 0) return not_started(program, why);
   if (failed_with != 0) {
     ::waitpid(pid, nullptr, 0);
-    return Error::from_errno("starting " + program.path, failed_with);
+    return not_started(program, failed_with);
   }
   return pid;
 }

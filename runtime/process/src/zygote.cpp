@@ -139,10 +139,9 @@ class Zygote final : public net::Peer::Owner {
       while (!requests_.empty()) {
         ForkRequest request = std::move(requests_.front());
         requests_.pop_front();
-        errno = 0;
         auto crash = CrashPage::make();
         if (!crash) {
-          cannot_start(request.worker);
+          cannot_start(request.worker, errno);
         } else if (!cannot_fork_.empty()) {
           execute_worker(std::move(request), *std::move(crash));
         } else if (auto worker = fork_worker(std::move(request), *std::move(crash))) {
@@ -224,12 +223,11 @@ class Zygote final : public net::Peer::Owner {
     }
     program.environment.push_back(role_variable(InheritedRole::kWorker, kControl, kCrash));
     const auto pid = spawn(program);
-    if (!pid) log(LogLevel::kError, "cannot execute a worker", {kv("error", pid.error())});
-    report_start(request.worker, pid ? *pid : -1, std::move(crash));
+    if (!pid) return cannot_start(request.worker, errno);
+    report_start(request.worker, *pid, std::move(crash));
   }
 
-  void cannot_start(WorkerId worker) {
-    const int why = errno != 0 ? errno : EAGAIN;
+  void cannot_start(WorkerId worker, int why) {
     log(LogLevel::kError, "cannot start a worker", {kv("errno", why)});
     node_->send(wire::WorkerReaped{worker, -why, false});
   }
@@ -237,7 +235,11 @@ class Zygote final : public net::Peer::Owner {
   void report_start(WorkerId worker, pid_t pid, CrashPage crash) {
     // A child that has not been reaped keeps its process id, so pidfd_open() opens the right process.
     Fd handle{pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1};
-    if (!handle) return cannot_start(worker);
+    if (!handle) {
+      const int why = errno;
+      if (pid > 0) ::kill(pid, SIGKILL);  // nobody would know of it
+      return cannot_start(worker, why);
+    }
     crash.keep_from_children();
     workers_.insert_or_assign(pid, Child{worker, std::move(crash)});
     std::vector<Fd> descriptors;

@@ -23,18 +23,20 @@ namespace pharos::storage {
 ///
 /// 1. Batches are committed in the order in which they came in, in groups.
 /// 2. A batch is acknowledged only after the commit of its group has succeeded.
-/// 3. After a commit has failed, nothing is committed any more: every later batch fails until the store is opened
-/// again.
+/// 3. After a commit has failed, nothing is committed any more: every later batch fails with kFailedPrecondition until
+/// the store is opened again.
 ///
 /// Owned by the store, and destroyed before the database to which `commit` writes. Threads: coroutines on any executor
-/// may call write(). Failure: error().outcome() of write() tells whether the batch may have been written. A batch that
-/// still waits at its deadline is not written. End: the destructor commits the batches that have come in; a write()
-/// that begins later is a bug. Bounds: `batches_max` batches with `bytes_max` bytes wait. The next batch fails with
-/// kOverloaded, and a batch above `bytes_max` with kInvalidArgument. A group has at most kGroupBytesMax, or one larger
-/// batch.
+/// may call write(). Failure: the batches of a commit that fails get its error. error().outcome() of write() tells
+/// whether the batch may have been written. A batch that still waits at its deadline, or when its coroutine is
+/// cancelled, is not written; an empty batch succeeds at once. End: the destructor waits until the batches that have
+/// come in are committed; a write() that begins later aborts the process. Bounds: `batches_max` batches with
+/// `bytes_max` bytes wait. The next batch fails with kOverloaded, and a batch above `bytes_max` with kInvalidArgument.
+/// A group has at most kGroupBytesMax, or one larger batch.
 class Committer {
  public:
-  /// Writes these batches in this order, all or none of them, and syncs. Called on the committer's thread.
+  /// Writes these batches in this order, all or none of them, and syncs. Called on the committer's thread. Must not
+  /// throw.
   using Commit = async::UniqueFunction<Result<void>(std::span<const Batch* const>)>;
 
   /// A larger group would only delay the first batches in it.

@@ -1,5 +1,6 @@
 #include "file_check.hpp"
 
+#include <cerrno>
 #include <fstream>
 #include <string>
 #include <system_error>
@@ -37,22 +38,34 @@ Result<Files> list(const std::filesystem::path& folder) {
   return files;
 }
 
+Result<bool> is_there(const std::filesystem::path& file) {
+  std::error_code failed;
+  const bool exists = std::filesystem::exists(file, failed);
+  if (failed) return Error::from_errno("looking for " + file.string(), failed.value());
+  return exists;
+}
+
 }  // namespace
 
 Result<void> check_files(const std::filesystem::path& folder) {
   PHAROS_TRY(const Files files, list(folder));
-  std::ifstream current{folder / "CURRENT"};
-  if (!current) {
+  PHAROS_TRY(const bool has_current, is_there(folder / "CURRENT"));
+  if (!has_current) {
     if (files.logs.empty() && !files.has_tables) return {};
     return missing(folder / "CURRENT");
   }
+  std::ifstream current{folder / "CURRENT"};
   std::string manifest;
   std::getline(current, manifest);
+  if (!current.is_open() || current.bad()) {
+    return Error::from_errno("reading " + (folder / "CURRENT").string(), errno);
+  }
   if (!manifest.starts_with("MANIFEST-")) {
     return Error{ErrorCode::kCorrupt, (folder / "CURRENT").string() + " does not name a manifest",
                  "Restore the folder from a copy; or move it away to start with an empty store."};
   }
-  if (!std::filesystem::exists(folder / manifest)) return missing(folder / manifest);
+  PHAROS_TRY(const bool has_manifest, is_there(folder / manifest));
+  if (!has_manifest) return missing(folder / manifest);
   if (files.logs.empty() && manifest != kFirstManifest) return missing(folder / "*.log");
   PHAROS_TRY_VOID(check_log(folder / manifest));
   for (const auto& log : files.logs) PHAROS_TRY_VOID(check_log(log));

@@ -29,8 +29,9 @@
 /// A whole record with a wrong checksum does not count as torn, because it may have been acknowledged.
 namespace pharos::storage {
 
-/// Returns kCorrupt with the file and the offset of the damage. Reads the whole file; the store's options limit its
-/// size.
+/// Succeeds for an intact log and for a torn tail, which it leaves in the file. Returns kCorrupt with the file and the
+/// offset of the damage, or the error of errno if the file cannot be read. Reads the whole file; the store's options
+/// limit its size.
 Result<void> check_log(const std::filesystem::path& file);
 
 }  // namespace pharos::storage

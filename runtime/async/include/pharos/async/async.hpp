@@ -34,7 +34,8 @@ struct Known {
   T await_resume() const noexcept { return value; }
 };
 
-/// Runs a child coroutine to its end, on the same Routine as the parent. Owns the child's frame.
+/// Runs a child coroutine to its end, on the same Routine as the parent, and returns its result or throws its
+/// exception. Owns the child's frame.
 template <class T>
 class ChildAwaiter {
  public:
@@ -50,6 +51,8 @@ class ChildAwaiter {
   Async<T> child_;
 };
 
+/// The promise in a coroutine's frame. It keeps an exception that leaves the coroutine until take(). Only the executor
+/// uses it once the coroutine has started.
 struct PromiseBase {
   struct FinalAwaiter {
     bool await_ready() const noexcept { return false; }
@@ -107,11 +110,13 @@ struct Promise<void> : PromiseBase {
 }  // namespace detail
 
 /// A coroutine that produces a T. It is lazy: it starts when a coroutine awaits it (`co_await f()`), on that
-/// coroutine's executor, or when an AsyncGroup spawns it. It can be awaited once, as an rvalue.
+/// coroutine's executor, when an AsyncGroup spawns it, or when a worker begins it as a call. It can be awaited once, as
+/// an rvalue: awaiting it again, or awaiting an Async that was moved from, aborts the process.
 ///
-/// Owned by its holder. An Async that was never started may be dropped. An Async that was started runs to its end, and
-/// destroying it earlier aborts the process: a deadline or AsyncGroup::cancel() ends single waits, never a coroutine.
-/// Threads: after the start it belongs to its executor, before that to its holder.
+/// Owned by its holder. An Async that was never started may be dropped: its body never runs, and its parameters are
+/// destroyed. An Async that was started runs to its end, and destroying it earlier aborts the process: a deadline or
+/// AsyncGroup::cancel() ends single waits, never a coroutine. Threads: after the start it belongs to its executor,
+/// before that to its holder.
 /// Failure: expected failures are returned, as an Async<Result<T>>; exceptions pass to the awaiting coroutine.
 /// Depth and length of a chain of awaits cost heap, not stack.
 ///

@@ -12,15 +12,16 @@
 namespace pharos::async {
 
 namespace detail {
+/// Stores the result of `work` in `*kept`, which must outlive this coroutine.
 template <class T>
 Async<void> keep(Async<T> work, std::optional<T>* kept) {
   kept->emplace(co_await std::move(work));
 }
 }  // namespace detail
 
-/// Runs `work` on the executor and blocks the calling thread, which must not be the executor's, until `work` has ended.
-/// For `main`, tests, and a user's get(). Returns the result of `work`, or throws its exception. Sets no deadline: only
-/// the deadlines inside `work` limit the time.
+/// Runs `work` on the executor and blocks the calling thread until `work` has ended. The calling thread must not be the
+/// executor's, because `work` could then never run. For `main`, tests, and a user's get(). Returns the result of
+/// `work`, or throws its exception. Sets no deadline: only the deadlines inside `work` limit the time.
 template <class T>
 T block_on(Executor& executor, Async<T> work) {
   std::exception_ptr thrown;

@@ -25,25 +25,29 @@ namespace pharos::async {
 
 /// Threads for blocking work (disk, fsync, a C library), so that no executor ever blocks.
 ///
-/// Created before all objects that use it, and outlives them. Threads: submit() may be called from any thread.
-/// Failure: kOverloaded when `queue_bound` jobs wait for a thread already. Failures of a job are the job's own matter.
-/// End: the destructor refuses the queued jobs, waits for the running jobs (so a job must end by itself), and joins
-/// its threads. Bounds: at most `threads` jobs run and `queue_bound` jobs wait.
+/// Owned by the object that submits the jobs, and outlives all objects that use it. Threads: submit() may be called
+/// from any thread.
+/// Failure: submit() fails with kOverloaded when `queue_bound` jobs wait for a thread already. Failures of a job are
+/// the job's own matter. The constructor aborts the process if `threads` or `queue_bound` is 0.
+/// End: the destructor first calls the queued jobs with kRefused. It then waits for the running jobs without a limit
+/// (so a job must end by itself), and joins its threads. A submit() after the destructor has begun aborts the process.
+/// Bounds: at most `threads` jobs run and `queue_bound` jobs wait.
 class PHAROS_API BlockingPool {
  public:
   enum class Turn {
     kRun,
     kRefused,  ///< the pool is being destroyed
   };
-  /// Called once: with kRun on a pool thread, or with kRefused on the thread that destroys the pool. Must not throw.
+  /// Called once: with kRun on a pool thread, or with kRefused on the thread that destroys the pool. An exception that
+  /// leaves a job ends the process.
   using Job = UniqueFunction<void(Turn)>;
 
   BlockingPool(std::size_t threads, std::size_t queue_bound);
   BlockingPool(BlockingPool&&) = delete;
   ~BlockingPool();
 
-  /// Queues a job. Fails with kOverloaded when the queue is full; the job is then never called. Coroutines use
-  /// run_blocking() instead.
+  /// Queues a job. Fails with kOverloaded when the queue is full; the job is then destroyed and never called.
+  /// Coroutines use run_blocking() instead.
   Result<void> submit(Job job);
 
  private:
@@ -68,7 +72,8 @@ struct ResultOf<Result<R>> {
   using Type = Result<R>;
 };
 
-/// One function that a coroutine runs on the pool. Coroutine and job share it, because either may end first.
+/// One function that a coroutine runs on the pool. Coroutine and job share it, because either may end first. The pool
+/// calls run(), and the coroutine calls the other members on its executor.
 template <class F>
 class BlockingCall {
  public:
@@ -138,10 +143,10 @@ Async<typename BlockingCall<F>::Outcome> run_on_pool(BlockingPool* pool, F funct
 /// Runs `function` on a thread of the pool, while the calling coroutine waits; the coroutine then continues on its own
 /// executor. Returns the function's result: an R as a Result<R>, a Result<R> as it is. An exception of the function is
 /// thrown to the awaiting coroutine.
-/// Fails with kOverloaded (the queue is full), kDeadlineExceeded or kCancelled. If error().outcome() is kNotStarted,
-/// the function never runs. If it is kUnknown, the function may still run without its caller, and its result is
-/// dropped: the function must therefore own the objects it uses, by value or by shared_ptr, or use objects that outlive
-/// the pool.
+/// Fails with kOverloaded (the queue is full), kDeadlineExceeded, or kCancelled (the coroutine's group is cancelled, or
+/// the pool is being destroyed). If error().outcome() is kNotStarted, the function never runs. If it is kUnknown, the
+/// function may still run without its caller, and its result or exception is dropped: the function must therefore own
+/// the objects it uses, by value or by shared_ptr, or use objects that outlive the pool.
 template <class F>
 auto run_blocking(BlockingPool& pool, F function, Deadline deadline) {
   return detail::run_on_pool<F>(&pool, std::move(function), deadline);

@@ -20,16 +20,19 @@ namespace pharos::async {
 /// A bounded queue between coroutines: senders wait while it is full, receivers while it is empty. Values, waiting
 /// senders and waiting receivers are each served first in, first out. Each value goes to one receiver.
 ///
-/// Owned by the object that closes it. The destructor closes it too; coroutines that wait in it may outlive it.
+/// Owned by the object that closes it. The destructor closes it too, and the values that are left are lost; coroutines
+/// that wait in it may outlive it.
 /// Threads: any thread may call every member. Coroutines continue on their own executors.
-/// Failure: kDeadlineExceeded and kCancelled, which leave the channel as it was. A value that was not sent is
-/// destroyed. End: after close(), sending fails with kCancelled. Receivers get the values that are left, and then
-/// kCancelled. A loop can therefore treat a closed channel and a cancelled group alike.
+/// Failure: kDeadlineExceeded and kCancelled, which leave the channel as it was. A call that need not wait succeeds
+/// even after its deadline. A coroutine whose group is cancelled gets kCancelled at once. A value that was not sent is
+/// destroyed.
+/// End: after close(), sending fails with kCancelled. Receivers get the values that are left, and then kCancelled. A
+/// loop can therefore treat a closed channel and a cancelled group alike.
 /// Bounds: `capacity` values, and one more for each sender that waits.
 template <class T>
 class Channel {
  public:
-  /// `capacity` is at least 1.
+  /// `capacity` is at least 1; 0 aborts the process.
   explicit Channel(std::size_t capacity) : state_{std::make_shared<State>(capacity)} {}
   Channel(Channel&&) = delete;
   ~Channel() { close(); }

@@ -22,10 +22,12 @@ namespace pharos::async {
 ///   PHAROS_CO_TRY(auto value, co_await reply.wait(deadline));
 ///
 /// All copies share one state, and the last copy frees it. A late complete(), after the waiter gave up, is therefore
-/// harmless.
+/// harmless. If the side that was to complete it drops its copies, nothing tells the waiter, who waits until the
+/// deadline.
 /// Threads: complete() and fail() may be called from any thread. wait() may run on any executor, and its coroutine
-/// continues there; only one wait at a time. Failure: wait() fails with kDeadlineExceeded, kCancelled, or the error
-/// that was given to fail(). After the first two the caller may wait again, and gets a value that came in between.
+/// continues there; a second wait at the same time aborts the process. Failure: wait() fails with kDeadlineExceeded,
+/// kCancelled, or the error that was given to fail(). After kDeadlineExceeded the caller may wait again, and gets a
+/// value that came in between. In a cancelled group each new wait fails with kCancelled, even if the value is there.
 /// Bounds: one value, one waiter.
 template <class T>
 class Completion {

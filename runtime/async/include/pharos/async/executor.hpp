@@ -21,8 +21,10 @@ using TimerId = Id<struct TimerTag>;
 /// Threads: any thread may call every member. Callbacks never run at the same time as each other, and never inside
 /// post(), run_at() or cancel(). A callback sees all memory writes that were made before its post().
 /// Order: posted callbacks run in the order in which they were posted; timers by time, then in the order of run_at().
-/// Failure: a callback must not throw. Bounds: the executor sets none. Code that posts on outside events (from a socket
-/// or a user's thread) must limit itself. A coroutine has at most one callback and one timer outstanding.
+/// Failure: no member fails. A callback must not throw, because no executor catches an exception. End: each executor
+/// says what its destructor does with work that has not run. Bounds: the executor sets none. Code that posts on outside
+/// events (from a socket or a user's thread) must limit itself. A coroutine has at most one callback and one timer
+/// outstanding.
 class PHAROS_API Executor : public Clock {
  public:
   ~Executor() override;

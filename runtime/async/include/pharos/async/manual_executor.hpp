@@ -10,13 +10,15 @@
 
 namespace pharos::async {
 
-/// An executor that runs callbacks only inside run_until_idle() and advance(), with its own simulated time. For tests
-/// and the simulator. The order is fixed: first the posted callbacks, first in first out; when none is left, the due
-/// timers, by time and then in the order of run_at(); only then does advance() move the time.
+/// An executor that runs callbacks only inside run_until_idle() and advance(), with its own simulated time. For tests.
+/// The order is fixed: first the posted callbacks, first in first out; when none is left, the due timers, by time and
+/// then in the order of run_at(); only then does advance() move the time.
 ///
-/// Owned by the test. Threads: one thread calls run_until_idle() and advance(), never from within a callback. Any
-/// thread may call the members of Executor, but callbacks that other threads post have no fixed order.
-/// End: callbacks and timers that have not run are destroyed.
+/// Owned by the test. Threads: one thread calls run_until_idle() and advance(). Any thread may call the members of
+/// Executor, but callbacks that other threads post have no fixed order.
+/// Failure: to call run_until_idle() or advance() within a callback, or after a callback has thrown, aborts the
+/// process.
+/// End: callbacks and timers that have not run are destroyed. The destructor must not be called from within a callback.
 class PHAROS_API ManualExecutor final : public Executor {
  public:
   ManualExecutor() = default;
@@ -30,11 +32,11 @@ class PHAROS_API ManualExecutor final : public Executor {
   /// Runs the posted callbacks and due timers, including those that the callbacks add. Returns how many ran.
   std::size_t run_until_idle();
 
-  /// Moves the time forward by `by`. Each timer on the way runs when now() is its own time. Returns how many callbacks
-  /// and timers ran.
+  /// Moves the time forward by `by`, which must not be negative. Each timer on the way runs when now() is its own time.
+  /// Returns how many callbacks and timers ran.
   std::size_t advance(Duration by);
 
-  /// The time of the earliest timer, to which the simulator jumps; nullopt if there is no timer.
+  /// The time of the earliest timer; nullopt if there is no timer.
   std::optional<TimePoint> next_timer() const;
 
  private:

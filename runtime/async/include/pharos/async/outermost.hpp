@@ -8,7 +8,9 @@
 namespace pharos::async::detail {
 
 /// The Routine of a coroutine that no other coroutine awaits. A derived class runs it and overrides ended(), which is
-/// called at the coroutine's end.
+/// called at the coroutine's end. Owned by an AsyncGroup, or by a call of a worker whose method is a coroutine.
+/// Threads: after start() only the executor uses it. End: the destructor destroys the coroutine, and aborts the process
+/// if the coroutine has started and not ended.
 class Outermost : public Routine {
  public:
   /// `cancelled` must outlive this object.

@@ -15,7 +15,9 @@ class Wait;
 /// tail call only with optimization and without sanitizers, and otherwise a chain of 100 000 awaits would overflow the
 /// stack.
 ///
-/// Owned by its AsyncGroup. Threads: all members belong to the executor, except cancelled(), which any thread may call.
+/// Owned by its AsyncGroup, or by a call of a worker. Threads: all members belong to the executor, except cancelled(),
+/// which any thread may call. End: the owner keeps it until ended(), because a waiting coroutine and its Wait refer to
+/// it.
 class PHAROS_API Routine {
  public:
   /// `cancelled` belongs to the group and must outlive the routine.

@@ -8,7 +8,8 @@
 namespace pharos::async {
 
 /// Waits for `duration`, by the clock of the coroutine's executor. Callbacks that are already posted run first, even
-/// for a duration of zero. Fails only with kCancelled, when the coroutine's group is cancelled.
+/// for a duration of zero. Fails only with kCancelled, when the coroutine's group is cancelled (at once if that has
+/// happened before).
 PHAROS_API Async<Result<void>> sleep(Duration duration);
 
 /// Waits until `when`, like sleep().

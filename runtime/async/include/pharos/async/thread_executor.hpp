@@ -14,10 +14,11 @@ namespace pharos::async {
 /// An executor with its own thread, by the machine's clock. For background work that waits for no descriptor, and for
 /// tests.
 ///
-/// Created before all objects that run on it, and outlives them. Threads: any thread may call it, and only its own
-/// thread runs callbacks. End: the destructor lets the posted callbacks run, with all callbacks that they post, drops
-/// the timers that are not due, and joins the thread. It must not be called from within a callback. Bounds: none, see
-/// Executor.
+/// Owned by the object whose work it runs, and outlives all objects that run on it. Threads: any thread may call it,
+/// and only its own thread runs callbacks. Failure: a callback that throws ends the process. The constructor throws
+/// std::system_error if the system gives no thread. End: the destructor lets the posted callbacks and the due timers
+/// run, with all callbacks that they post. It drops the timers that are not due, and joins the thread. A destructor
+/// call from within a callback aborts the process. Bounds: none, see Executor.
 class PHAROS_API ThreadExecutor final : public Executor {
  public:
   /// `name` is the thread's name in debuggers and top, cut to 15 characters.

@@ -10,9 +10,9 @@
 namespace pharos::async {
 
 /// The timers of one executor, ordered by time, then by the order of add(). It reads no clock: the time is passed in.
-/// Owned by its executor, which also locks it. Adding takes O(log n) and cancelling O(1) on average: most timers are
-/// deadlines, and most deadlines are cancelled long before they expire. After a cancel() or take_due() the heap holds
-/// at most twice as many entries as there are timers.
+/// Owned by its executor, which also locks it. The destructor destroys the work of all timers. Adding takes O(log n)
+/// and cancelling O(1) on average: most timers are deadlines, and most deadlines are cancelled long before they expire.
+/// After a cancel() or take_due() the heap holds at most twice as many entries as there are timers.
 class TimerQueue {
  public:
   TimerId add(TimePoint when, Callback work);

@@ -17,7 +17,8 @@ class UniqueFunction;
 
 /// A callable that can be moved but not copied, so that its captures can be move-only: a coroutine, a file, a
 /// unique_ptr. Captures of up to kInlineBytes are stored inside it without an allocation, unless their move may throw.
-/// Belongs to one thread at a time. Calling an empty one aborts the process.
+/// Belongs to one thread at a time. Calling an empty one, or one that was moved from, aborts the process. An exception
+/// of the callable passes to the caller.
 template <class R, class... Args>
 class UniqueFunction<R(Args...)> {
  public:

@@ -19,6 +19,9 @@
 /// 3. The event (on any thread), the timer and cancellation each try to claim() the Wait. The winner stores its result
 ///    and calls resume(), which posts to the coroutine's executor.
 ///
+/// Cancellation ends only waits that are parked. So a coroutine asks Routine::cancelled() before step 1, and makes no
+/// Wait if its group is cancelled. Only a join does not ask.
+///
 /// The Wait may be claimed between steps 1 and 2. That is safe: the resumption is posted to the executor, which runs it
 /// only after the coroutine has suspended. All holders share the Wait by shared_ptr, so that a late event or timer
 /// finds a Wait that has ended, not freed memory.
@@ -26,7 +29,9 @@ namespace pharos::async::detail {
 
 enum class WaitEnd : std::uint8_t { kPending, kReady, kDeadline, kCancelled };
 
-/// One wait of a coroutine, which exactly one of event, deadline and cancellation ends.
+/// One wait of a coroutine, which exactly one of event, deadline and cancellation ends. A Wait that nothing claims
+/// leaves its coroutine suspended for ever. The Routine outlives the wait, but not all holders of a Wait that has
+/// ended.
 class PHAROS_API Wait {
  public:
   explicit Wait(Routine& waiting) : waiting_{waiting} {}
@@ -47,7 +52,8 @@ class PHAROS_API Wait {
   std::atomic<WaitEnd> end_{WaitEnd::kPending};
 };
 
-/// The awaiter of `co_await suspend(…)`. Returns how the wait ended.
+/// The awaiter of `co_await suspend(…)`. Returns how the wait ended, and cancels the timer of the deadline. Lives in
+/// the frame of the coroutine that waits.
 class PHAROS_API Suspension {
  public:
   Suspension(std::shared_ptr<Wait> wait, Deadline deadline, bool cancellable)
@@ -78,8 +84,8 @@ class PHAROS_API Suspension {
   return {std::move(wait), deadline, false};
 }
 
-/// The error of a wait that ended by deadline or cancellation. `attempted` names the attempt: "receiving from a
-/// channel".
+/// The error of a wait that ended by deadline (kDeadlineExceeded) or cancellation (kCancelled); any other end aborts
+/// the process. `attempted` names the attempt: "receiving from a channel".
 PHAROS_API Error wait_error(WaitEnd end, std::string_view attempted);
 
 }  // namespace pharos::async::detail

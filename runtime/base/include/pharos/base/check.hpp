@@ -39,7 +39,7 @@ std::string print_all(const Values&... values) {
 }  // namespace pharos::detail
 
 /// Checks a condition that only a bug can break. If it is false, prints the condition and the values to standard error
-/// and aborts the process. Release builds check too.
+/// and aborts the process. Release builds check too. Any thread. The values are evaluated only when the check fails.
 #define PHAROS_CHECK(condition, ...)                                                                               \
   do {                                                                                                             \
     if (!(condition)) [[unlikely]]                                                                                 \

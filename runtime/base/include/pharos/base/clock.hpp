@@ -7,8 +7,9 @@ namespace pharos {
 using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
-/// A source of monotonic time: the machine's clock, or a clock that a test controls. Wall-clock time is for logs only.
-/// The owner keeps the clock alive longer than every object that uses it.
+/// A source of monotonic time: the machine's clock, an async::Executor, or a clock that a test controls. Wall-clock
+/// time is for logs only. The owner keeps the clock alive longer than every object that uses it. Any thread may call
+/// now(), except for a ManualClock.
 class Clock {
  public:
   virtual ~Clock() = default;

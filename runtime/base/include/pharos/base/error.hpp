@@ -51,7 +51,8 @@ PHAROS_API std::string_view to_string(Outcome outcome);
 /// between processes. An object that was moved from can only be assigned to or destroyed.
 class PHAROS_API Error {
  public:
-  /// An encoded exception of the user's function. The receiving process throws it again.
+  /// An encoded exception of the user's function. The receiving process throws it again. The code that fills it in
+  /// keeps to kBytesMax; a larger one is refused as kCorrupt by the receiving process.
   struct Thrown {
     static constexpr std::size_t kBytesMax = 16 << 10;
     std::string type;              ///< mangled name of the exception's type
@@ -65,7 +66,8 @@ class PHAROS_API Error {
   Error& operator=(Error&&) noexcept = default;
   ~Error() = default;
 
-  /// Makes an error from errno; the code follows from the number. `what` names the attempt: "binding 127.0.0.1:7000".
+  /// Makes an error from errno; the code follows from the number, and is kUnavailable for numbers without a closer
+  /// code. `what` names the attempt: "binding 127.0.0.1:7000".
   static Error from_errno(std::string what, int error_number, std::string remedy = {});
 
   ErrorCode code() const { return story_->code; }

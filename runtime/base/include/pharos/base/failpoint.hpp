@@ -13,13 +13,14 @@
 ///   inline constexpr Failpoint kSlotBegun{"slot_begun"};  ///< a new object has a slot, but may have no memory
 ///
 /// The code passes it with `failpoint(failpoints::kSlotBegun);`. A failpoint that no order names costs a load and a
-/// branch.
+/// branch. Tests give an order to their own process with order_failpoint(), and to a daemon with the variable
+/// PHAROS_FAILPOINT.
 ///
 /// Each process that acts at a failpoint adds its name to the file that the variable PHAROS_FAILPOINTS_REACHED names.
 /// `./test` fails if no test has let a process act at one of them. The tests are store_deaths_test.cpp,
 /// far_objects_test.cpp, head_deaths_test.cpp and run_command_test.cpp in tests/cluster,
-/// tests/collective/failpoints_test.cpp for ranks, tests/checkpoint/interrupted_test.cpp and tests/trainer for
-/// trainings, and tests/process/keeper_test.cpp.
+/// tests/collective/failpoints_test.cpp for ranks, interrupted_test.cpp and saving_test.cpp in tests/checkpoint,
+/// tests/trainer for trainings, and tests/process/keeper_test.cpp.
 namespace pharos {
 
 /// The identity of a failpoint: a hash of its name. A program and the libraries that it loads agree on it.
@@ -46,7 +47,8 @@ class Failpoint {
   FailpointId id_;
 };
 
-/// An order to do something at a failpoint. kStop sends SIGSTOP once; kFailOnce makes only one pass fail.
+/// An order to do something at a failpoint. kStop sends SIGSTOP once. kFail makes every later pass fail, and kFailOnce
+/// only one; both have an effect only where the code looks at the result of failpoint().
 struct FailpointOrder {
   enum class Action : std::uint8_t { kKill, kStop, kFail, kFailOnce };
 
@@ -58,7 +60,9 @@ struct FailpointOrder {
 /// Returns kInvalidArgument for any other text. Does not know which names there are: an order with another name has no
 /// effect.
 PHAROS_API Result<FailpointOrder> parse_failpoint(std::string_view text);
-/// Gives this process an order, which replaces the order before. An order with FailpointId::kNone cancels.
+/// Gives this process an order, which replaces the order before. An order with FailpointId::kNone cancels. Children
+/// that are forked inherit the order. Any thread, but a thread that passes the failpoint of the order before at the
+/// same moment may do what the new order says.
 PHAROS_API void order_failpoint(const FailpointOrder& order);
 
 namespace detail {

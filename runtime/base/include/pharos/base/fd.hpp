@@ -6,7 +6,8 @@
 
 namespace pharos {
 
-/// Owns an open file descriptor and closes it when destroyed or reset. Can be moved, not copied. Not thread-safe.
+/// Owns an open file descriptor and closes it when destroyed or reset; a failure of close() is ignored. get() of an
+/// empty one is -1. Can be moved, not copied. Not thread-safe.
 class Fd {
  public:
   Fd() = default;

@@ -23,9 +23,11 @@ LogField kv(std::string_view key, const T& value) {
   return {key, detail::print(value)};
 }
 
-/// Writes one event to standard error, with its details in fields: `log(LogLevel::kWarn, "worker lost",
-/// {kv("worker", id)})`. The environment variable PHAROS_LOG sets the lowest level that is written (debug, info, warn,
-/// error or off); the default is warn. An error is logged once, where it is handled. Pure cores do not log. Any thread.
+/// Writes one event to standard error, with its details in fields: `log(LogLevel::kWarn, "worker lost", {kv("worker",
+/// id)})`. The environment variable PHAROS_LOG sets the lowest level that is written (debug, info, warn, error or off);
+/// the default, also for any other value, is warn. The variable is read once. An error is logged once, where it is
+/// handled. Pure cores do not log. Any thread; threads write one after the other. A line that cannot be written is
+/// lost.
 void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields = {});
 
 /// Sets the name of this process in its log lines ("node", "zygote"). Any thread.

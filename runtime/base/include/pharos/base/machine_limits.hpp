@@ -10,9 +10,10 @@
 
 namespace pharos {
 
-/// How many CPUs and how much memory of its machine this process may use: all of the machine, or less if its cgroups
-/// or their parents (version 1 or 2) set a limit. The constructor finds the cgroups, and each call reads their files
-/// again. Any thread may call. Files that cannot be read count as "no limit".
+/// How many CPUs and how much memory of its machine this process may use: all of the machine, or less if its cgroups or
+/// their parents (version 1 or 2) set a limit. A plain value, made by the code that needs the numbers. The constructor
+/// finds the cgroups, and each call reads their files again. Any thread may call. Files that cannot be read count as
+/// "no limit".
 class PHAROS_API MachineLimits {
  public:
   /// The memory that is closest to full: either the machine's memory, or the limit of one of the cgroups.

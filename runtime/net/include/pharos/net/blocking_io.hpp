@@ -8,14 +8,15 @@
 #include <pharos/base/result.hpp>
 
 /// Blocking sends and receives, for threads that can wait: during start-up and handshakes. The socket may be blocking
-/// or non-blocking. Any thread may call these functions, but only one at a time per socket and direction.
+/// or non-blocking. Any thread may call these functions, but only one at a time per socket and direction. A call that
+/// need not wait succeeds even after its deadline. A failure does not close the socket.
 namespace pharos::net {
 
 /// Sends all bytes. Fails with kDeadlineExceeded after the deadline, and with the error of errno; some of the bytes may
-/// have been sent then. There is no SIGPIPE if the peer has closed the connection.
+/// have been sent then. If the peer has closed the connection, the error is kUnavailable, and there is no SIGPIPE.
 Result<void> send_all(int socket, std::span<const std::byte> bytes, async::Deadline deadline);
-/// Fills `bytes` from the socket. Fails with kUnavailable if the peer closes the connection before, with
-/// kDeadlineExceeded after the deadline, and with the error of errno.
+/// Fills `bytes` from the socket. Bytes that came before a failure are lost. Fails with kUnavailable if the peer closes
+/// the connection before, with kDeadlineExceeded after the deadline, and with the error of errno.
 Result<void> receive_all(int socket, std::span<std::byte> bytes, async::Deadline deadline);
 /// Receives the bytes that are available, without waiting. Returns 0 if no byte is available. Fails with kUnavailable
 /// if the peer has closed the connection or `bytes` is empty, and with the error of errno.

@@ -44,7 +44,8 @@ Key derive_key(const Key& token, Role role, std::uint64_t id);
 inline constexpr std::size_t kHelloBytes = 64;
 inline constexpr std::size_t kProofBytes = 32;
 
-/// The initiator's side of the handshake as a state machine without a socket. Belongs to one thread at a time.
+/// The initiator's side of the handshake as a state machine without a socket. Made by initiate(), for one handshake.
+/// Belongs to one thread at a time.
 class Initiator {
  public:
   Initiator(const Key& key, Identity self);
@@ -53,7 +54,8 @@ class Initiator {
   /// Checks the acceptor's answer and returns the proof to send. Fails with kPermissionDenied if the acceptor does not
   /// know the key, kUnsupported if it speaks another protocol version, and kCorrupt if it does not speak this protocol.
   Result<std::array<std::byte, kProofBytes>> answer(std::span<const std::byte, kHelloBytes + kProofBytes> answer);
-  /// The acceptor's identity, valid after answer() has succeeded.
+  /// The acceptor's identity, valid after answer() has succeeded. The acceptor may be of any role: the caller compares
+  /// it if that matters.
   Identity peer() const { return peer_; }
 
  private:
@@ -62,10 +64,12 @@ class Initiator {
   Identity peer_;
 };
 
-/// The acceptor's side of the handshake as a state machine without a socket. Belongs to one thread at a time.
+/// The acceptor's side of the handshake as a state machine without a socket. Made by accept(), for one handshake:
+/// answer() first, then finish(). Belongs to one thread at a time.
 class Acceptor {
  public:
-  /// Returns the key that this initiator must know, or nullopt if no such initiator is expected.
+  /// Returns the key that this initiator must know, or nullopt if no such initiator is expected. Called once at most,
+  /// inside answer().
   using KeyFor = async::UniqueFunction<std::optional<Key>(Identity)>;
 
   explicit Acceptor(Identity self) : self_{self} {}
@@ -90,18 +94,23 @@ class Acceptor {
 };
 
 /// Both sides of the handshake over a connected socket. They block the calling thread until the deadline at most. The
-/// errors are those of Initiator and Acceptor, those of blocking_io.hpp, and kDeadlineExceeded.
+/// errors are those of Initiator and Acceptor, those of blocking_io.hpp, and kDeadlineExceeded. A peer that is gone
+/// gives kUnavailable. The caller keeps the socket, and closes it after a failure. An acceptor that refuses still sends
+/// its answer first.
 Result<Identity> initiate(int socket, const Key& key, Identity self, async::Deadline deadline);
 Result<Identity> accept(int socket, Identity self, Acceptor::KeyFor key_for, async::Deadline deadline);
 
-/// Both sides of the handshake for a coroutine. The socket must be non-blocking, stay open meanwhile, and not be
-/// registered in the reactor.
+/// Both sides of the handshake for a coroutine of any executor. The socket must be non-blocking, stay open meanwhile,
+/// and not be registered in the reactor, which outlives the call. The errors are the same, and kCancelled. The sends
+/// never wait: a socket without room for them gives kDeadlineExceeded.
 async::Async<Result<Identity>> initiate(Reactor* reactor, int socket, Key key, Identity self, async::Deadline deadline);
 async::Async<Result<Identity>> accept(Reactor* reactor, int socket, Identity self, Acceptor::KeyFor key_for,
                                       async::Deadline deadline);
 
-/// Receives exactly as many bytes as `to` has, for a coroutine, under the same conditions. For a message of fixed size
-/// after the handshake: no later byte is read, because the socket may be handed to another process afterwards.
+/// Receives exactly as many bytes as `to` has, for a coroutine, under the same conditions. `to` must stay valid until
+/// the coroutine has ended. Fails with kUnavailable if the peer closes the connection before, kDeadlineExceeded or
+/// kCancelled. For a message of fixed size after the handshake: no later byte is read, because the socket may be handed
+/// to another process afterwards.
 async::Async<Result<void>> receive_exactly(Reactor* reactor, int socket, std::span<std::byte> to,
                                            async::Deadline deadline);
 

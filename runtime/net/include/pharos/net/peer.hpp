@@ -19,25 +19,30 @@
 
 namespace pharos::net {
 
-/// A control message and the file descriptors that came with it.
+/// A control message and the file descriptors that came with it. A value; the descriptors close with it unless they are
+/// moved out.
 struct Parcel {
   wire::Message message;
   std::vector<Fd> descriptors;
 };
 
 /// The process at the other end of a control link. Sends messages and requests to this process, and passes the messages
-/// and requests that arrive to an Owner. Made after the handshake; shared by its owner and the requests under way.
+/// and requests that arrive to an Owner. Made after the handshake; shared by its owner and the requests under way. The
+/// executor outlives it.
 /// Threads: any thread may call send(), respond() and queued(). request() and close() must run on the executor, and the
 /// Owner is called there too. The link calls the members of Handler on its own threads.
 /// Both sides number their messages, so that a message which arrives twice is delivered once.
-/// Failure: the end of the link, or a malformed message, ends the peer. Every request under way then fails (with
-/// kUnavailable when the other process closed the connection), and the owner is told once.
+/// Failure: the end of the link, or a malformed message (kCorrupt), ends the peer. Every request under way then fails
+/// (with kUnavailable when the other process closed the connection or died), and the owner is told once. Later calls of
+/// send() and respond() return false, and later requests fail with kUnavailable.
+/// End: close(), or the end of the link. The destructor alone does not close the link.
 /// Bounds: while `kUntakenMax` bytes of messages wait for the executor, nothing is read, so that the sender must queue.
 class Peer final : public Link::Handler, public std::enable_shared_from_this<Peer> {
  public:
   static constexpr std::size_t kUntakenMax = std::size_t{1} << 20;
 
-  /// The receiver of messages and requests. It must outlive the Peer, or call close() before it is destroyed.
+  /// The receiver of messages and requests. The Peer keeps a reference to it until close() or on_peer_closed(), so it
+  /// must live until then. Its functions must not throw.
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -49,18 +54,23 @@ class Peer final : public Link::Handler, public std::enable_shared_from_this<Pee
   /// Makes a Peer. The caller must then start the link with the Peer as its handler.
   static std::shared_ptr<Peer> make(async::Executor& executor, std::shared_ptr<Link> link, Owner& owner);
 
-  /// Sends a message without an answer. Returns false if the link is closed or the message is too large.
+  /// Sends a message without an answer. Returns false if the link is closed or the message is too large; after true the
+  /// message can still be lost with the link. A number of descriptors that does not fit the message aborts the process,
+  /// here and below.
   bool send(const wire::Message& message, std::vector<Fd> descriptors = {});
-  /// Answers a request. If the answer is too large, sends an error instead. Returns false if the link is closed.
+  /// Answers a request. If the answer is too large, sends the error kInvalidArgument instead. Returns false if the link
+  /// is closed.
   bool respond(std::uint64_t request, const wire::Message& message, std::vector<Fd> descriptors = {});
   bool respond(std::uint64_t request, Error error) { return respond(request, wire::Failure{std::move(error)}); }
 
   /// Sends a request and waits for the answer. A wire::Failure of the other process is returned as an error. Other
   /// errors: kInvalidArgument if the message is too large, kDeadlineExceeded, kCancelled, and the error that ended the
-  /// link. For these, error().outcome() tells whether the request was sent.
+  /// link. For these, error().outcome() tells whether the request was sent: kNotStarted or kUnknown. An answer that
+  /// comes too late is dropped. The Peer must live until the coroutine has started; the coroutine then keeps it alive.
   async::Async<Result<Parcel>> request(wire::Message message, std::vector<Fd> descriptors, async::Deadline deadline);
 
-  /// Closes the link from this side. Requests under way fail with kUnavailable, and the owner gets no more calls.
+  /// Closes the link from this side. Requests under way fail with kUnavailable, and the owner gets no more calls,
+  /// on_peer_closed() included.
   void close();
 
   std::size_t queued() const { return link_->queued(); }

@@ -33,8 +33,11 @@ namespace pharos::net {
 /// As an Executor the reactor is a strand: posted work and timers run one after the other, on any thread that polls.
 ///
 /// Owned by the object that composes the process; outlives every descriptor that is registered in it.
-/// Threads: any thread may call every member, except abandon_after_fork(). Failure: a failed system call is a bug and
-/// aborts the process. Bounds: none, see Executor.
+/// Threads: any thread may call every member, except abandon_after_fork(). Watchers are called outside of the strand,
+/// on any thread that polls. Failure: a failed system call is a bug and aborts the process. Watchers and posted work
+/// must not throw: poll_one() does not catch exceptions.
+/// End: no thread may be inside poll_one() when the reactor is destroyed. The destructor destroys posted work and
+/// timers that have not run. Bounds: none, see Executor.
 class Reactor final : public async::Executor {
  public:
   using Watcher = net::Watcher;
@@ -47,13 +50,15 @@ class Reactor final : public async::Executor {
   Reactor();
   ~Reactor() override;
 
-  /// Registers a descriptor. `events` is EPOLLIN, EPOLLOUT or both. The caller still owns the descriptor.
+  /// Registers a descriptor, which must not be registered already. `events` is EPOLLIN, EPOLLOUT or both. The caller
+  /// still owns the descriptor. The reactor keeps the watcher alive until unwatch().
   void watch(int fd, std::uint32_t events, std::shared_ptr<Watcher> watcher) {
     set_.watch(fd, events, std::move(watcher));
   }
   /// Changes the events of a registered descriptor. Does nothing if the descriptor is not registered.
   void change(int fd, std::uint32_t events) { set_.change(fd, events); }
-  /// Removes a descriptor. No on_ready() begins after unwatch() returns, but one that has begun may still be running.
+  /// Removes a descriptor; does nothing if the descriptor is not registered. Call this before closing the descriptor.
+  /// An on_ready() may still be running, or may begin once more on a thread that found the watcher before.
   void unwatch(int fd) { set_.unwatch(fd); }
 
   /// Waits for one event until the deadline at most, and handles it: runs the watcher, then posted work and due timers.
@@ -77,8 +82,9 @@ class Reactor final : public async::Executor {
   const void* begin_detour();
   void end_detour(const void* left);
 
-  /// For a child process after a fork: closes the child's copies of all descriptors, so that peers see when the parent
-  /// closes its own. Afterwards the reactor can only be destroyed.
+  /// For the only thread of a child process after a fork: closes the child's copies of all descriptors, so that peers
+  /// see when the parent closes its own. The numbers of watched descriptors lead to nobody then, and stay taken until
+  /// their owners close them. Afterwards the reactor can only be destroyed.
   void abandon_after_fork();
 
  private:

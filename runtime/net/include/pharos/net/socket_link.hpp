@@ -13,8 +13,9 @@ enum class Descriptors : std::uint8_t {
   kAccepted,  ///< for control links over a Unix socket
 };
 
-/// A Link over a connected stream socket, Unix or TCP. Owns the socket, and reads from it once start() is called. The
-/// reactor must outlive the link.
+/// A Link over a connected stream socket, Unix or TCP. Owns the socket, and reads from it once start() is called. From
+/// then on the reactor keeps the link alive until close() or an error. The socket is shut down at once then, and its
+/// descriptor is closed with the last reference. The reactor must outlive the link.
 class SocketLink : public Link {
  public:
   static std::shared_ptr<SocketLink> make(Reactor& reactor, Fd socket, Descriptors descriptors);

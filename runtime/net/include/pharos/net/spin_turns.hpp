@@ -12,7 +12,7 @@ namespace pharos::net {
 /// the set meanwhile.
 /// A thread whose spin has found an event is hot: other threads stay out for kHotTime, unless a callback holds the hot
 /// thread up for longer than kTakeOverTime. After spins without an event the next spins are skipped, more and more.
-/// Owned by Reactor. Any thread may call; no call waits.
+/// Owned by Reactor. Any thread may call; no call waits or fails.
 class SpinTurns {
  public:
   /// Returns whether threads that are not hot have to stay out of the set at this time.

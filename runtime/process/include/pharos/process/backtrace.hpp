@@ -17,11 +17,13 @@ struct StackAddress {
 };
 
 /// Captures the calling thread's stack, innermost function first, starting with the caller of capture_stack(). In a
-/// signal handler the capture continues into the interrupted code. Takes no lock and no memory. Returns the number of
-/// addresses, at most the size of `to`.
+/// signal handler the capture continues into the interrupted code. Takes no lock and no memory, except that the first
+/// call in a process may load the unwinder. A broken stack may make the call crash or not end. Returns the number of
+/// addresses, at most the size of `to`. Any thread.
 std::size_t capture_stack(std::span<StackAddress> to);
 
-/// A code address as an offset in a loaded file. Another process may have the same file loaded at another address.
+/// A code address as an offset in a loaded file. `module` is valid as long as the file is loaded. Another process may
+/// have the same file loaded at another address.
 struct ModulePlace {
   const char* module = nullptr;  ///< path of the file; "" for the program itself; null if no code is at the address
   std::uintptr_t offset = 0;     ///< offset in the file; the address itself if `module` is null
@@ -46,9 +48,10 @@ struct Frame {
   bool of_runtime() const;
 };
 
-/// Finds the functions at an address, innermost first. The first call reads the symbols of all loaded files, which
-/// takes milliseconds, or a second if many files are loaded. Never fails: without symbols it returns file and offset.
-/// Any thread, but not in a signal handler.
+/// Finds the functions at an address, innermost first; at least one frame. The first call reads the symbols of all
+/// loaded files, which takes milliseconds, or a second if many files are loaded. It keeps them until the process ends,
+/// and files that are loaded later have no names. Never fails: without symbols it returns file and offset. Any thread,
+/// but not in a signal handler.
 std::vector<Frame> symbolize(std::uintptr_t address);
 /// The same for a place in a file. Returns no function names if this process has not loaded the file.
 std::vector<Frame> symbolize(const ModulePlace& place);

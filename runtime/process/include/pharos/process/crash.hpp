@@ -17,7 +17,9 @@
 namespace pharos::process {
 
 /// The data of one crash. It has fixed sizes and no pointers, because a signal handler writes it and another process
-/// reads it.
+/// reads it. Part of a CrashPage. The reader waits for the end of the process, and then uses the other members if
+/// `state` is kWritten or higher. The stack is written last, after kWritten. If the stack is so broken that the handler
+/// itself crashes, or takes longer than 2 s, the record has none of its frames, or only some.
 struct CrashRecord {
   enum State : std::uint32_t { kNone, kBegun, kWritten, kDescribed };
   std::atomic<std::uint32_t> state = kNone;
@@ -36,8 +38,10 @@ struct CrashRecord {
   char report[32 << 10] = {};
 };
 
-/// Shared memory for the records of one process, mapped by that process and by the process that started it. The object
-/// owns the mapping and the descriptor. Not thread-safe.
+/// Shared memory for the records of one process, mapped by that process and by the process that started it. The zygote
+/// makes one for each worker. The object owns the mapping and the descriptor; its destructor unmaps and closes. Not
+/// thread-safe. make() and receive() fail with the error of errno. An object that was moved from or released has no
+/// records.
 class CrashPage {
  public:
   static Result<CrashPage> make();
@@ -55,7 +59,8 @@ class CrashPage {
   CrashRecord& record() const { return records_->crash; }
   StackRecord& stacks() const { return records_->stacks; }
   int descriptor() const { return memory_.get(); }
-  /// Closes the descriptor, and keeps the mapping out of the children that are forked from now on.
+  /// Closes the descriptor, after which descriptor() is -1, and keeps the mapping out of the children that are forked
+  /// from now on.
   void keep_from_children();
   /// Lets the children that are forked from now on inherit the mapping.
   void give_to_children();
@@ -72,7 +77,7 @@ class CrashPage {
   Fd memory_;
 };
 
-/// The user's function that a thread runs.
+/// The user's function that a thread runs. The pointers stay valid while the thread runs the function.
 struct RunningFunction {
   const char* name = nullptr;  ///< mangled name; null if the thread runs no call
   /// Outer stack frames, beyond this address, belong to the worker and are not about the user's code. Null if unknown.
@@ -80,12 +85,14 @@ struct RunningFunction {
 };
 
 /// Installs handlers that record SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT and std::terminate before they end this
-/// process. Signals that the program already handles or ignores are left alone. `running` is called in a signal
-/// handler. To be called once, while no other thread runs. `record` must stay valid until the process ends.
+/// process. Signals that the program already handles or ignores are left alone. Only the first crash is recorded; other
+/// threads that crash meanwhile wait for the end of the process, which comes after 2 s at most. `running` is called in
+/// a signal handler of the crashing thread, so it must take no lock and no memory. A worker calls this once, when it
+/// begins and no other thread runs. `record` must stay valid until the process ends.
 void record_crashes(CrashRecord* record, RunningFunction (*running)());
 
 /// Gives the calling thread a stack for signal handlers, so that its crashes are recorded even after a stack overflow.
-/// The stack stays until the thread ends.
+/// The stack stays until the thread ends. Does nothing if the thread has one already, or if no memory is left.
 void prepare_thread_for_crashes();
 
 /// How describe_crash() finds names.
@@ -93,8 +100,10 @@ struct CrashReader {
   std::string (*readable)(const char* mangled);  ///< makes the name of a user's function readable
   bool with_symbols = true;
 };
-/// Fills `headline` (", in Model::step(int) at model.cpp:31") and `report` (several lines). Finds the names in the
-/// files that the calling process has loaded.
+/// Fills `headline` (", in Model::step(int) at model.cpp:31") and `report` (several lines, cut off at the size of the
+/// record), and then sets the state kDescribed. Finds the names in the files that the calling process has loaded, which
+/// may take seconds or crash: the zygote calls it in a child, and without symbols in itself. Call it only when the
+/// record is written, and its process has ended.
 void describe_crash(CrashRecord& record, const CrashReader& reader);
 
 }  // namespace pharos::process

@@ -10,14 +10,17 @@
 namespace pharos::process {
 
 /// Makes this process a subreaper: orphaned descendants become its children, even after setsid() and double forks.
+/// Aborts the process if the kernel refuses.
 void become_subreaper();
 
-/// Returns all descendants of this process (children, their children and so on) in no order. Empty if /proc cannot be
-/// read.
+/// Returns all descendants of this process (children, their children and so on) in no order, zombies included. Empty if
+/// /proc cannot be read. Any thread.
 std::vector<pid_t> descendants();
 
 /// Kills and reaps all descendants, including those that they start meanwhile. For a subreaper with one thread, which
-/// must not wait for a child in another way. Fails with kDeadlineExceeded if processes do not end in time.
+/// must not wait for a child in another way. Blocks the thread. Fails with kDeadlineExceeded if processes do not end in
+/// time; they may end later. Fails with the error of errno if /proc cannot be read, for example because no descriptor
+/// is left.
 Result<void> kill_descendants(async::Deadline deadline);
 
 }  // namespace pharos::process

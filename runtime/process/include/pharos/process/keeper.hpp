@@ -14,10 +14,14 @@ struct Kept {
 };
 
 /// Makes this process a keeper, the process that cleans up after a daemon. The keeper forks the daemon, waits until the
-/// daemon has ended in any way, kills the descendants that are left, and removes the run folder. It passes SIGTERM,
-/// SIGINT and SIGHUP on to the daemon as SIGTERM. Returns the exit status for the keeper: that of the daemon, or 128
-/// plus the number of the signal that killed the daemon. In the daemon, `daemon` runs and its result is the exit
-/// status.
+/// daemon has ended in any way, kills the descendants that are left (for 8 s at most; the log says if some do not end),
+/// and removes the run folder. It passes SIGTERM, SIGINT and SIGHUP on to the daemon as SIGTERM; under nohup it ignores
+/// SIGHUP. Returns the exit status for the keeper: that of the daemon, or 128 plus the number of the signal that killed
+/// the daemon. In the daemon, `daemon` runs and its result is the exit status; the daemon ends by _exit(), and `daemon`
+/// must not throw.
+///
+/// The keeper closes all descriptors of this process above 2, except its own pipe, and keeps its handlers of the
+/// signals after the call. Aborts the process if the system gives no pipe or process.
 ///
 /// Keeper and daemon are both subreapers, one inside the other. If the keeper is killed, the daemon still has all
 /// processes of the run below it, cleans up in the same way, and ends. If the daemon is killed, the keeper has them.

@@ -12,8 +12,9 @@ void offer_to_out_of_memory_killer();
 /// Returns whether this process ignores the signal, as it does SIGHUP under nohup.
 bool ignores(int signal);
 
-/// Sets signals to the state that a program expects at its start. No signal is blocked, and SIGCHLD, SIGPIPE, SIGINT,
-/// SIGTERM, SIGHUP and SIGQUIT have their default action.
+/// Sets signals to the state that a program expects at its start. No signal is blocked in the calling thread, and
+/// SIGCHLD, SIGPIPE, SIGINT, SIGTERM, SIGHUP and SIGQUIT have their default action. For a process with one thread, such
+/// as a child after a fork.
 void reset_signals();
 
 }  // namespace pharos::process

@@ -12,7 +12,9 @@
 namespace pharos::process {
 
 /// A program to start. The new process has the descriptors in `moved` and this process's standard input, output and
-/// error; all other descriptors are closed.
+/// error; all other descriptors are closed. SIGCHLD, SIGPIPE, SIGINT, SIGTERM, SIGHUP and SIGQUIT have their default
+/// action there, and no signal is blocked. The Program owns `executable` only; the descriptors in `moved` must be open
+/// during spawn(), which closes none of them here.
 struct Program {
   std::string path;                        ///< file to execute if `executable` is empty; also named in errors
   Fd executable;                           ///< if open, executed instead, because the file at `path` may be replaced
@@ -23,8 +25,10 @@ struct Program {
   bool new_session = false;                ///< start a session without a terminal, and so without Ctrl-C
 };
 
-/// Starts a program and returns its process id. Safe in a process with threads. Returns the error of errno if the
-/// program cannot be executed. The caller must reap the process.
+/// Starts a program and returns its process id. Blocks until the new process executes the program. Safe in a process
+/// with threads. Returns the error of errno, and sets errno, if the process cannot be made, its working folder cannot
+/// be entered, or the program cannot be executed. More than 16 entries in `moved` abort the process. The caller must
+/// reap the process.
 Result<pid_t> spawn(const Program& program);
 
 /// Returns a copy of this process's environment for Program::environment.

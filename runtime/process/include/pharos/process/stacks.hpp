@@ -14,7 +14,8 @@
 /// memory that the process shares with its zygote, and a child of the zygote reads them.
 namespace pharos::process {
 
-/// The requested stacks of one process. It has fixed sizes and no pointers, because two processes share it.
+/// The requested stacks of one process. It has fixed sizes and no pointers, because two processes share it. Part of a
+/// CrashPage. The asking process serves one request at a time: a new request overwrites the answers of the one before.
 struct StackRecord {
   static constexpr std::size_t kThreadsMax = 64;
 
@@ -32,7 +33,7 @@ struct StackRecord {
 };
 
 /// Installs the handler of stack_signal(), with which this process answers. The handler takes no lock and no memory,
-/// and interrupted system calls are restarted where the kernel can do that. If the program has a handler for the
+/// and interrupted system calls are restarted where the kernel can do that. If the program handles or ignores the
 /// signal, the process does not answer. To be called once, while no other thread runs. `record` must stay valid until
 /// the process ends.
 void answer_stack_questions(StackRecord* record);
@@ -45,12 +46,14 @@ int stack_signal();
 /// nothing.
 void leave_stack_walk();
 
-/// Asks all threads of a process that has not been reaped. Sends no signal to threads that are stopped, block the
-/// signal, or have no handler for it.
+/// Asks all threads of a process that has not been reaped, and does not wait for the answers. Sends no signal to
+/// threads that are stopped, block the signal, or have no handler for it. Reports no failure: describe_stacks()
+/// explains the threads without an answer.
 void ask_for_stacks(StackRecord& record, pid_t process);
 
 /// Waits for the answers, 2 s at most, and fills `text`: for each thread its name and its functions, innermost first,
-/// or the probable reason why it has not answered. Finds the names in the files that the calling process has loaded.
+/// or the probable reason why it has not answered. Finds the names in the files that the calling process has loaded,
+/// which may take seconds or crash: the zygote calls it in a child. Cuts `text` off at its size.
 void describe_stacks(StackRecord& record, pid_t process);
 
 }  // namespace pharos::process

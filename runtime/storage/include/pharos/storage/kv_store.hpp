@@ -15,6 +15,7 @@
 
 namespace pharos::storage {
 
+/// One pair of a store. A plain value.
 struct KeyValue {
   std::string key;
   std::string value;
@@ -27,7 +28,7 @@ struct KeyValue {
 /// No call blocks the executor, and the coroutine continues on its own executor. A read that starts after a write() has
 /// succeeded sees the write; no read sees a write before the write is durable.
 /// Failure: kOverloaded (too many calls at once), kDeadlineExceeded, kCancelled, and the errors of the backend. If a
-/// write fails, error().outcome() tells whether the write may have happened.
+/// write fails, error().outcome() tells whether the write may have happened: after kUnknown it may also happen later.
 /// Bounds: each call keeps its arguments in memory; the backend limits the number of calls.
 class KvStore {
  public:
@@ -50,7 +51,7 @@ class KvStore {
   virtual async::Async<Result<void>> write(Batch batch, Deadline deadline) = 0;
 
   /// Returns the free space on the store's disk, from the file system, without waiting. Returns the largest number if
-  /// the store has no disk.
+  /// the store has no disk, and 0 if the file system does not answer.
   virtual ByteCount free_space() const { return ByteCount{std::numeric_limits<std::uint64_t>::max()}; }
 
  protected:

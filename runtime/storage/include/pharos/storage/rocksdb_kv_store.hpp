@@ -10,7 +10,8 @@
 
 namespace pharos::storage {
 
-/// The bounds of a store. A call beyond a bound fails with kOverloaded.
+/// The bounds of a store. A call beyond a bound fails with kOverloaded. The process aborts if a bound of the reads is
+/// 0.
 struct RocksDbOptions {
   /// Number of writes that may wait for the disk, not counting the writes that are being synced.
   std::size_t queued_writes_max = 8192;
@@ -28,13 +29,14 @@ struct RocksDbOptions {
 /// in which they came in. After a crash the store therefore has a prefix of the batches, which includes every
 /// acknowledged batch. After a write has failed at the disk, all later writes fail with kFailedPrecondition until the
 /// store is opened again, because the content of the disk is unknown after a failed sync. Reads continue. The
-/// destructor writes the batches that have come in, and closes the store. No other code may touch the files of an open
-/// store.
+/// destructor blocks: it writes the batches that have come in, refuses the reads that wait for a thread (kCancelled),
+/// lets the running reads end, and closes the store. No other code may touch the files of an open store.
 ///
 /// Opening fails with kAlreadyExists (the store is open already, in this or another process), kPermissionDenied,
-/// kExhausted, or kCorrupt, whose message names the file. Synced bytes that have changed are reported as kCorrupt,
-/// never skipped. Only the incomplete record that a crash leaves at the end of a log is dropped; it was never
-/// acknowledged.
+/// kExhausted, kInvalidArgument (not a folder), kUnsupported (a store of another version), kUnavailable (the disk
+/// fails), or kCorrupt, whose message names the file. Synced bytes that have changed are reported as kCorrupt, never
+/// skipped. Only the incomplete record that a crash leaves at the end of a log is dropped; it was never acknowledged.
+/// A write or read that fails at the disk has one of the codes kExhausted, kUnavailable and kCorrupt.
 Result<std::unique_ptr<KvStore>> open_rocksdb(std::filesystem::path folder, RocksDbOptions options = {});
 
 }  // namespace pharos::storage

@@ -11,10 +11,11 @@
 namespace pharos {
 
 /// A block of immutable bytes, which all copies of this value share. As an argument or a result it travels like a
-/// vector of bytes, but encoding and decoding a large block copies nothing. A received block is a part of the memory in
-/// which it arrived, and keeps all of that memory alive; its address may have any alignment. Between processes of one
-/// machine blocks of more than kInlineBytesMax are in the object store, where they are written once, even if they are
-/// passed on many times. Any thread may copy and read it. The bytes are freed with the last copy.
+/// vector of bytes, but encoding and decoding a large block (kSharedBytesMin) copies nothing. A large block that was
+/// received may be a part of the memory in which it arrived, and then keeps all of that memory alive; its address may
+/// have any alignment. Between processes of one machine blocks of more than kInlineBytesMax are in the object store,
+/// where they are written once, even if they are passed on many times. Any thread may copy and read it. The bytes are
+/// freed with the last copy; spans and pointers must not be used after that.
 class PHAROS_API Bytes {
  public:
   Bytes() = default;

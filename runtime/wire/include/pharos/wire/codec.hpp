@@ -42,10 +42,15 @@ struct KindCodec;
 /// `constexpr bool pharos_valid(Colour)` in its namespace; values that arrive must satisfy it.
 ///
 /// Encoding fails (`Encoder::failed()`) for values nested deeper than kNestingMax and for a variant without a value.
+/// For bytes that are not a value, decode() returns some value and `Decoder::failed()` is true: the caller must ask.
+/// Neither function throws, except what the constructors of T and codecs of users throw, std::bad_alloc and
+/// EncodedTooLarge. Codecs have no state: any thread may call them, with an Encoder or Decoder of its own. Decoded
+/// values own their bytes, except that Bytes and SharedSpans may share the Decoder's owner.
 template <class T>
 struct Codec : detail::KindCodec<T, detail::kKind<T>> {};
 
-/// The Codec of a trivially copyable class without pointers and padding: copies its bytes.
+/// The Codec of a trivially copyable class without pointers and padding: copies its bytes. Every pattern of bytes is
+/// accepted when decoding.
 /// `template <> struct pharos::Codec<Version> : pharos::PlainCodec<Version> {};`
 template <class T>
 struct PlainCodec {

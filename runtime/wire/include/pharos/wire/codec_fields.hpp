@@ -5,7 +5,8 @@
 #include <utility>
 
 /// Finds the fields of aggregates without help from their author. The number of fields is found by trying how many
-/// initialisers the aggregate accepts; the fields themselves are reached with structured bindings.
+/// initialisers the aggregate accepts; the fields themselves are reached with structured bindings. All of this happens
+/// at compile time, except that visit_fields() passes references to the fields of a value to its visitor.
 namespace pharos::detail {
 
 template <class... Ts>
@@ -193,7 +194,8 @@ consteval std::size_t count_fields() {
 template <class T>
 inline constexpr std::size_t kFieldCount = count_fields<T>();
 
-/// The declared types of an aggregate's fields, as Types<...>.
+/// The declared types of an aggregate's fields, as Types<...>. Does not compile if kFieldCount is above kFieldsMax;
+/// codec_refusals.hpp has the messages for that.
 template <class T>
 using FieldTypes = decltype(BoundFields<kFieldCount<T>>::types(std::declval<T&>()));
 

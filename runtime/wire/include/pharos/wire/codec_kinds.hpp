@@ -16,7 +16,7 @@
 
 /// Classifies types: the kind of a type T decides how T is encoded, or why it cannot be. The larger headers of the
 /// standard library are not included for this. A map, for example, is recognised by its member types, so that the maps
-/// of other libraries are recognised too.
+/// of other libraries are recognised too. All of this happens at compile time.
 namespace pharos::detail {
 
 enum class Kind : std::uint8_t {

@@ -29,7 +29,8 @@ inline constexpr std::uint16_t kNestingMax = 256;
 /// lower.
 inline constexpr std::size_t kEncodedBytesMax = std::size_t{2} << 30;
 
-/// Thrown when a value has more than kEncodedBytesMax bytes and its Encoder has no LargeRoom.
+/// Thrown when a value has more than kEncodedBytesMax bytes and its Encoder has no LargeRoom. The Encoder must be
+/// cleared before it is used again.
 class PHAROS_API EncodedTooLarge : public std::length_error {
  public:
   explicit EncodedTooLarge(std::size_t bytes);
@@ -47,17 +48,19 @@ inline constexpr std::size_t kLargeWriteMin = std::size_t{4} << 20;
 class Bytes;
 
 /// Provides the memory for encoded values that are larger than kInlineBytesMax, for example in the object store. Owned
-/// by the code that sets it in an Encoder, and used by the Encoder's thread only.
+/// by the code that sets it in an Encoder, and used by the Encoder's thread only. The room must live as long as the
+/// Encoder uses it; the Encoder's destructor does not touch it. ObjectRoom implements it.
 class LargeRoom {
  public:
   /// Provides memory for a value of `bytes` bytes. `longest` is the size of the longest single write. Returns null if
-  /// there is no memory; the implementation then knows the reason. The memory stays in place until the next call of
-  /// make(), or until the owner takes the value out of the room.
+  /// there is no memory; the Encoder then fails with kNoRoom, and the implementation knows the reason. The memory stays
+  /// in place until the next call of make(), or until the owner takes the value out of the room.
   virtual std::byte* make(std::size_t bytes, std::size_t longest) = 0;
   /// Copies at least kLargeWriteMin bytes to a place in that memory.
   virtual void write(std::byte* to, const void* from, std::size_t count) = 0;
   /// Returns true if these large Bytes are in the object store already and need not be written. The receiver is then
-  /// told that they belong after the first `at` bytes of the value.
+  /// told that they belong after the first `at` bytes of the value. Called in each pass over the value, also for a
+  /// value that turns out to be small.
   virtual bool has(const Bytes&, std::size_t /*at*/) { return false; }
 
  protected:

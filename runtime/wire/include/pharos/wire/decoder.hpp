@@ -15,7 +15,10 @@ namespace pharos {
 
 /// Reads received bytes. Every read is checked against the number of bytes that are left. After a read that asks for
 /// more, failed() stays true and every later read gives zeros, so that code which decodes many fields can check once,
-/// at the end. Belongs to one thread at a time; the bytes must stay valid as long as the Decoder is used.
+/// at the end. The first failure is kept. Nothing throws but std::bad_alloc.
+/// Owned by the code that decodes. Belongs to one thread at a time. The bytes, and the list of parts, must stay valid
+/// as long as the Decoder is used; the bytes also as long as views from take(). Bytes from take_shared() may outlive
+/// both: they are copies, or keep the owner alive.
 class PHAROS_API Decoder {
  public:
   /// Contiguous bytes, and an owner that keeps them alive (null if decoded values must copy the bytes).
@@ -26,7 +29,7 @@ class PHAROS_API Decoder {
   /// With an owner, which must keep `bytes` alive, decoded large Bytes share the owner instead of copying.
   explicit Decoder(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr)
       : bytes_{bytes}, owner_{std::move(owner)} {}
-  /// For bytes in several parts, none of them empty. No single read may span two parts.
+  /// For bytes in several parts, none of them empty. A single read that spans two parts fails with kTruncated.
   explicit Decoder(std::span<const Part> parts) : bytes_{}, parts_{parts} {
     for (const Part& part : parts) in_parts_ += part.bytes.size();
   }
@@ -72,6 +75,7 @@ class PHAROS_API Decoder {
     return static_cast<std::size_t>(count);
   }
 
+  /// For Nested.
   void enter() {
     if (++depth_ > kNestingMax) [[unlikely]]
       fail(CodecFailure::kTooDeep);

@@ -20,12 +20,16 @@ namespace pharos {
 /// while (encoder.again());`. In the first pass, bytes after the first kInlineBytesMax are only counted. If there are
 /// such bytes, a second pass writes the whole value into the room, which then has exactly the right size.
 ///
-/// Failure: failed() is true after a value that cannot be encoded. Without a room, EncodedTooLarge is thrown for values
-/// above kEncodedBytesMax.
+/// Failure: failed() is true after a value that cannot be encoded, for which the room has no memory (kNoRoom), or which
+/// had another size in the second pass (kChanged). The first failure is kept until clear(). Without a room,
+/// EncodedTooLarge is thrown for values above kEncodedBytesMax; clear() makes the Encoder usable again.
+/// Owned by the code that encodes. The room and the context belong to others and must outlive their use here. End: the
+/// destructor frees the Encoder's own buffer; memory of the room stays with the room.
 class PHAROS_API Encoder {
  public:
-  /// A contiguous part of the written bytes. If `shared` is null, the bytes belong to the encoder and are valid until
-  /// the next write or clear(). Otherwise `shared` keeps them alive.
+  /// A contiguous part of the written bytes. If `shared` is null, the bytes belong to the encoder or its room.
+  /// Otherwise a copy of `*shared` keeps them alive. Bytes of the encoder and all `shared` pointers are valid until the
+  /// next write or clear().
   struct Segment {
     std::span<const std::byte> bytes;
     const Bytes* shared;
@@ -81,7 +85,8 @@ class PHAROS_API Encoder {
 
   LargeRoom* large_room() const { return room_; }
   void set_large_room(LargeRoom* room) { room_ = room; }
-  /// Returns true if the value is large and must be encoded once more, into the room.
+  /// Returns true if the value is large and must be encoded once more, into the room. Returns false if the value is
+  /// complete, if there is no room, and after a failure.
   bool again() { return size() > kInlineBytesMax && enter_room(); }
   /// Returns true if all written bytes are in the room.
   bool in_room() const { return in_room_; }
@@ -93,6 +98,7 @@ class PHAROS_API Encoder {
   bool failed() const { return failure_ != CodecFailure::kNone; }
   CodecFailure failure() const { return failure_; }
 
+  /// For Nested.
   void enter() {
     if (++depth_ > kNestingMax) [[unlikely]]
       fail(CodecFailure::kTooDeep);

@@ -6,7 +6,7 @@
 namespace pharos {
 
 /// Encodes all parts of an Error: code, outcome, message, remedy, context (64 lines at most), and the user's exception.
-/// Bytes that are no encoded Error decode as an Error with kCorrupt.
+/// Bytes that are no encoded Error decode as an Error with kCorrupt, and the Decoder has failed then.
 template <>
 struct Codec<Error> {
   static constexpr std::string_view kFormat = "pharos.Error/1";

@@ -70,7 +70,8 @@ inline constexpr ByteCount kControlPayloadMax{std::uint64_t{4} << 20};
 inline constexpr ByteCount kAcknowledgePayloadMax{std::uint64_t{64} << 10};
 
 /// Checks a received header: its kind, its status, and the size of its payload, which is limited by the kind. Returns
-/// kCorrupt if the header makes no sense.
+/// kCorrupt if the header makes no sense; net::FrameReader calls this function, and the connection then ends. The other
+/// fields are not checked here. Any thread.
 Result<void> check(const FrameHeader& header);
 
 /// One received frame. The payload is in the receive buffer, and valid as long as the batch from which the frame came.

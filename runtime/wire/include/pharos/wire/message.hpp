@@ -24,6 +24,10 @@ namespace pharos::wire {
 /// says which process sends it to which, and how it is answered. File descriptors that travel with a message are sent
 /// beside it, in the order in which its comment names them; kDescriptors says how many. An id of 0 means "none" unless
 /// the comment says something else.
+/// Messages are plain values: whoever makes or receives one owns it. A request that cannot be met is answered by
+/// Failure, or by Refused between head and nodes, except JoinCluster. A receiver ignores a message that its sender may
+/// not send; a node refuses a request of that kind (node/src/node/senders.hpp). What happens to requests when the other
+/// process dies is said in net/peer.hpp.
 
 /// The first 20 bytes of the executable's build id, or of a hash of the executable.
 using BuildId = std::array<std::uint8_t, 20>;
@@ -107,7 +111,7 @@ struct RecallLeases {
   std::vector<WorkerId> workers;  ///< all of one node, and leased by one caller
   std::uint32_t count = 0;
 };
-/// Caller to node. Answered by WorkerReady once it is constructed.
+/// Caller to node, which asks the head. Answered by WorkerReady once the actor is constructed, however long that takes.
 struct StartActor {
   ActorId actor;
   std::string label{};
@@ -126,7 +130,7 @@ struct StartActor {
   bool exclusive = false;  ///< the actor's process ends if it does not hear from the head
   bool leaves = false;     ///< if its node drains, the actor is stopped with notice, not moved
 };
-/// Caller to node, which tells the head. Answered by ActorFound.
+/// Caller to node, which tells the head. Answered by ActorFound, if it was sent as a request.
 /// Announces an actor whose arguments are not complete yet, or whose name may be taken (get_if_exists). Its name is
 /// taken at once, and other callers may get handles.
 struct PromiseActor {
@@ -147,7 +151,7 @@ struct BreakPromise {
   Error why;
   Asker asker{};
 };
-/// Caller to node.
+/// Caller to node, which tells the head. Not answered: the head ignores an unknown actor, and logs a refusal.
 struct KillActor {
   ActorId actor;
   Asker asker{};
@@ -155,13 +159,13 @@ struct KillActor {
   std::uint32_t grace_ms = 0;  ///< with `gently`: time for the call that runs
   std::string why{};           ///< with `gently`: the reason
 };
-/// Caller to node. Answered by WorkerReady.
+/// Caller to node, which asks the head. Answered by WorkerReady when the actor is alive.
 struct ConnectActor {
   ActorId actor;
   std::uint32_t seen = 0;  ///< the incarnation to which the caller has lost its connection; 0 if none
   Asker asker{};
 };
-/// Caller to node. Answered by ActorFound.
+/// Caller to node, which asks the head. Answered by ActorFound; the caller then holds the actor once more.
 struct FindActor {
   std::string name_space;
   std::string name;
@@ -174,13 +178,13 @@ struct ActorFound {
   std::string label;
   std::uint64_t number = 0;  ///< in an answer of the head: Asker::number of the question
 };
-/// Caller to node: it has `count` handles more, or fewer if negative.
+/// Caller to node, which tells the head: the caller has `count` handles more, or fewer if negative. Not answered.
 struct HoldActor {
   ActorId actor;
   std::int32_t count = 0;  ///< how many more (or, if negative, fewer) handles the caller has
   Asker asker{};
 };
-/// Node to worker.
+/// Node to worker, which says ActorConstructed afterwards.
 struct ConstructActor {
   ActorId actor;
   std::uint32_t incarnation = 0;
@@ -210,11 +214,12 @@ struct EndJob {
   JobId job;
 };
 /// The job's node to the head, which tells the nodes that run it. Answered by JobStopped.
-/// The job's driver is about to end. The job's workers must end, after the destructors of their actors have run.
+/// The job's driver is about to end. The job's workers must end, after the destructors of their actors have run. If the
+/// job has detached actors, the head answers at once, and the workers go on.
 struct StopJob {
   JobId job;
 };
-/// The same way back, when all workers of the job are gone.
+/// The same way back, when all workers of the job are gone, or at once if the job has detached actors.
 struct JobStopped {
   JobId job;
 };
@@ -240,7 +245,7 @@ struct StartIncarnation {
   bool exclusive = false;
   bool may_restart = false;  ///< the actor may be restarted once more after this incarnation
 };
-/// Head to node.
+/// Head to node, which says IncarnationEnded when the process is gone.
 struct EndIncarnation {
   ActorId actor;
   std::uint32_t incarnation = 0;
@@ -266,7 +271,7 @@ struct ActorAlive {
   std::string address{};       ///< address of its node for other nodes; empty if it is the head's node
   bool out_of_memory = false;  ///< the previous incarnation was killed because its node had too little memory
 };
-/// Node to head, once, over TCP. Answered by ClusterJoined.
+/// Node to head, once for each connection, over TCP. Answered by ClusterJoined, or by Failure if the node cannot join.
 struct JoinCluster {
   NodeId node;
   std::string address;  ///< address at which other nodes reach this node; empty if it has no workers
@@ -300,7 +305,7 @@ struct GroupReady {
   std::uint64_t number = 0;     ///< in an answer of the head: Asker::number of the question
   std::vector<NodeId> nodes{};  ///< the node of each bundle
 };
-/// Caller to node, which tells the head.
+/// Caller to node, which tells the head. Not answered. A PlaceGroup of the group that waits fails with kCancelled.
 struct RemoveGroup {
   GroupId group;
   Asker asker{};
@@ -347,13 +352,13 @@ struct WorkerReady {
   std::string ended{};         ///< how the previous incarnation ended; empty for the first
   bool out_of_memory = false;  ///< the previous incarnation was killed because its node had too little memory
 };
-/// Node to caller.
+/// Node to caller, by way of the head if the caller is at another node: a leased worker has ended.
 struct WorkerEnded {
   WorkerId worker;
   std::string reason;
   bool out_of_memory = false;  ///< the worker was killed because its node had too little memory
 };
-/// Node to driver, which says Done when it is shown.
+/// Node to driver, which says Done when it is shown. By way of the head if the driver is at another node.
 struct Output {
   std::string label;
   std::int32_t pid = 0;
@@ -363,7 +368,8 @@ struct Output {
   JobId job{};
   bool last = false;  ///< the process has ended: neither of its streams has more output
 };
-/// Driver to node. Answered by Done when every worker is gone.
+/// Driver to node. Answered by Done when every worker of the job is gone, after a time limit, or at once if the job has
+/// detached actors.
 struct Stop {};
 /// The answer to several requests.
 struct Done {};
@@ -373,7 +379,8 @@ struct ZygoteReady {
   std::uint32_t functions = 0;
   std::string cannot_fork;  ///< the reason if this program cannot be forked safely, else empty
 };
-/// Node to zygote, with control socket, standard output, standard error.
+/// Node to zygote, with control socket, standard output, standard error. WorkerForked follows, or WorkerReaped if the
+/// worker could not be started.
 struct ForkWorker {
   static constexpr std::size_t kDescriptors = 3;
   WorkerId worker;
@@ -388,7 +395,7 @@ struct WorkerForked {
 /// Zygote to node.
 struct WorkerReaped {
   WorkerId worker;
-  std::int32_t status = 0;  ///< the status from waitpid()
+  std::int32_t status = 0;  ///< the status from waitpid(); minus errno if the worker could not be started
   bool crashed = false;     ///< a WorkerCrashed message follows
 };
 /// Zygote to node, after a WorkerReaped that announced it.
@@ -397,7 +404,7 @@ struct WorkerCrashed {
   std::string headline;  ///< text to append to "killed by SIGSEGV"
   std::string report;    ///< the report, several lines
 };
-/// Node to worker, with the socket for calls.
+/// Node to worker, with the socket for calls. Answered by Done: the worker has the socket.
 struct ServeCaller {
   static constexpr std::size_t kDescriptors = 1;
   CallerId caller;
@@ -406,7 +413,8 @@ struct ServeCaller {
   bool remote = false;        ///< like WorkerReady::remote
   WorkerResources holding{};  ///< resources of the caller's tasks; empty for an actor, which has its own
 };
-/// Node to worker: destroy the actor, flush, exit.
+/// Node to worker: destroy the actor, flush, exit. A worker that runs tasks and gets time instead gives back the tasks
+/// that it has not begun, and lives on until a second EndWorker without time.
 struct EndWorker {
   std::uint32_t grace_ms = 0;  ///< time for the call that runs
   bool moves = false;          ///< the worker's actor continues on another node
@@ -415,14 +423,14 @@ struct EndWorker {
 struct WorkerBlocked {
   bool blocked = false;  ///< the worker's task waits for something; false: it continues
 };
-/// Caller to node. Answered by StoreOpened.
+/// Caller to node, once. Answered by StoreOpened.
 struct OpenStore {};
 /// Node to caller, with the ledger, the memory of objects, and a descriptor that stays open while it uses them.
 struct StoreOpened {
   static constexpr std::size_t kDescriptors = 3;
   std::uint32_t table = 0;  ///< index of the process's table of pins in the ledger
 };
-/// Caller to node. Answered by SlabLeased.
+/// Caller to node. Answered by SlabLeased, perhaps only when other processes have given memory back.
 struct LeaseSlab {
   std::uint64_t slot_bytes = 0;
 };
@@ -466,7 +474,7 @@ struct ReleaseObject {
   /// The object to release. None: release all objects that earlier connections have claimed and this one has not.
   ObjectLocation object;
 };
-/// Node to head. Answered by NodeFound.
+/// Node to head. Answered by NodeFound, or by Refused if the node is not part of the cluster any more.
 struct FindNode {
   NodeId node;
   std::uint64_t number = 0;  ///< number of the question, which the asking node has chosen
@@ -477,7 +485,8 @@ struct NodeFound {
   std::string address{};     ///< like ActorAlive::address
 };
 
-/// Caller to node, which asks its workers and the head. Answered by Inspected.
+/// Caller to node, which asks its workers and the head. Answered by Inspected. A user who has no job gets the node's
+/// store alone.
 /// Asks for the running and waiting calls of a job, or of one of its workers.
 struct Inspect {
   Asker asker{};
@@ -601,7 +610,7 @@ struct ListRows {
   NodeId node{};             ///< the node that has the table; none for a table of the head
   bool passed_on = false;    ///< another node passed this on, and asserts that the receiver is `node`
 };
-/// The answer to ListRows and DrainNode.
+/// The answer to ListRows, DrainNode and EndNode.
 struct Rows {
   std::vector<std::string> columns{};
   std::vector<std::vector<std::string>> rows{};  ///< each row has one cell per column
@@ -653,10 +662,11 @@ struct Beat {
   TimePoint sent{};         ///< time by the node's clock, which its workers share
   std::uint64_t heard = 0;  ///< number of messages of the session that the sender of this beat has received
 };
-/// A command to a node, which ends. From the head's node on to all other nodes.
+/// A command to a node, which ends. Answered by Rows if a user sent it. From the head's node on to all other nodes.
 /// Tells a node to end. If the receiver is the head's node, all nodes end.
 struct EndNode {};
-/// A command to a node, which tells the head. Answered by Rows. Also head to the node that is to be drained.
+/// A command to a node, which tells the head. Answered by Rows when the drain has begun. Also head to the node that is
+/// to be drained, again and again until the node is empty.
 struct DrainNode {
   NodeId node{};
   std::uint32_t limit_ms = 0;  ///< time after which the actors and tasks that are left are killed; 0 for no limit
@@ -753,17 +763,18 @@ using Message =
                  NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces, EndNode, DrainNode, ReadLog,
                  LogPart, Explain, Explained, ReadStacks, Stacks, RecallLeases>;
 
-/// The name of the message's type, for logs and errors.
+/// The name of the message's type, for logs and errors. A static text. Any thread, as the functions below.
 std::string_view name_of(const Message& message);
 
 /// The number of file descriptors that travel with the message.
 std::size_t descriptors_of(const Message& message);
 
-/// Encodes a message. Never fails; the sender checks the size. Any thread.
+/// Encodes a message. Never fails, except that EncodedTooLarge is thrown above kEncodedBytesMax; net::Peer checks the
+/// size of a message that is sent.
 std::vector<std::byte> encode(const Message& message);
 
 /// Decodes a message. Returns kCorrupt if the bytes are no message, and kUnsupported if another version of Pharos wrote
-/// them. Any thread.
+/// them.
 Result<Message> decode(std::span<const std::byte> bytes);
 
 }  // namespace pharos::wire

@@ -9,13 +9,15 @@
 #include <vector>
 
 #include <pharos/wire/codec.hpp>
+#include <pharos/wire/stored_codec.hpp>
 
 namespace pharos {
 
 /// Immutable numbers (or structs of numbers), which all copies of this value share: like Bytes, but with elements. Its
 /// encoding is that of std::vector<T>, so that a Ref of a SharedSpan may be the argument of a function that takes a
 /// vector, and the other way round. A SharedSpan that arrives from the object store refers to the object itself, which
-/// stays alive as long as a copy of the SharedSpan. Any thread may copy and read it.
+/// stays alive as long as a copy of the SharedSpan; small ones (below kSharedBytesMin) and those whose bytes are not
+/// aligned for T are copied. Any thread may copy and read it. Indexes are not checked.
 template <class T>
 class SharedSpan {
   static_assert(detail::kPlain<T>, "the elements of a SharedSpan are numbers, or structs of numbers without padding");
@@ -47,8 +49,22 @@ class SharedSpan {
   std::span<const T> elements_;
 };
 
+namespace detail {
+
+/// The kFormat of a Codec that encodes as Codec<As> does. The two types then have the same structure for to_bytes(),
+/// which calls the shape_from() below for a kFormat of this type.
+template <class As>
+struct FormatOf {};
+template <class As>
+consteval std::uint64_t shape_from(FormatOf<As> /*format*/) {
+  return shape_of<As>();
+}
+
+}  // namespace detail
+
 template <class T>
 struct Codec<SharedSpan<T>> {
+  static constexpr detail::FormatOf<std::vector<T>> kFormat{};
   static void encode(const SharedSpan<T>& value, Encoder& to) {
     detail::encode_count(value.size(), to);
     to.write_shared(Bytes{value.owner(), std::as_bytes(value.span())});

@@ -13,7 +13,8 @@
 
 /// Encodes values for files or for other programs. The bytes begin with a header: the version of the codec, and a hash
 /// of the structure of the type (the kinds and the nesting of its fields, not their names). The header keeps the bytes
-/// from being read as another type.
+/// from being read as another type. Codecs of users need a kFormat for this; handles of actors and Refs are
+/// refused by the compiler.
 namespace pharos {
 
 /// The version of the encoding. It is increased when the bytes of a value change their meaning.
@@ -139,7 +140,7 @@ PHAROS_API Error stored_error(const Decoder& decoder);
 }  // namespace detail
 
 /// Encodes a value with a header. Fails with kInvalidArgument for values that their Codec cannot encode (see Codec),
-/// and throws EncodedTooLarge above kEncodedBytesMax. Any thread.
+/// and throws EncodedTooLarge above kEncodedBytesMax. What codecs of users throw is passed on. Any thread.
 template <class T>
 Result<std::vector<std::byte>> to_bytes(const T& value) {
   Encoder encoder;
@@ -149,7 +150,8 @@ Result<std::vector<std::byte>> to_bytes(const T& value) {
 }
 
 /// Decodes bytes of to_bytes(). Fails with kUnsupported if they were written with another version of the codec, with
-/// kInvalidArgument if they are a value of another type, and with kCorrupt if they are not a value. Any thread.
+/// kInvalidArgument if they are a value of another type, and with kCorrupt if they are not a value. The value does not
+/// refer to the bytes. Any thread.
 template <class T>
 Result<T> from_bytes(std::span<const std::byte> bytes) {
   Decoder decoder{bytes};
