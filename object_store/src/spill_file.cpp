@@ -28,8 +28,13 @@ struct Free {
 };
 using Piece = std::unique_ptr<std::byte[], Free>;
 
-Piece make_piece() {
-  return Piece{static_cast<std::byte*>(std::aligned_alloc(kBlock, kPieceBytes))};
+Result<Piece> make_piece() {
+  Piece piece{static_cast<std::byte*>(std::aligned_alloc(kBlock, kPieceBytes))};
+  if (piece == nullptr) {
+    return Error{ErrorCode::kExhausted, "there is no memory for moving an object to the disk or back",
+                 "Let go of Refs, or give the machine more memory."};
+  }
+  return piece;
 }
 
 // Transfers all bytes. Returns false on failure with errno set, to 0 at the end of the file.
@@ -79,7 +84,7 @@ Result<SpillFile::Kept> SpillFile::reserve(std::uint64_t size) {
 
 Result<void> SpillFile::write(Kept& kept, std::size_t first, std::size_t count, const SharedFile& memory,
                               std::uint64_t from) const {
-  const Piece piece = make_piece();
+  PHAROS_TRY(const Piece piece, make_piece());
   for (std::size_t i = first; i < first + count; ++i) {
     const std::uint64_t at = i * kPieceBytes;
     const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, kept.size - at));
@@ -101,7 +106,7 @@ Result<void> SpillFile::write(Kept& kept, std::size_t first, std::size_t count, 
 
 Result<void> SpillFile::read(const Kept& kept, std::size_t first, std::size_t count, const SharedFile& memory,
                              std::uint64_t to) const {
-  const Piece piece = make_piece();
+  PHAROS_TRY(const Piece piece, make_piece());
   for (std::size_t i = first; i < first + count; ++i) {
     const std::uint64_t at = i * kPieceBytes;
     const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, kept.size - at));

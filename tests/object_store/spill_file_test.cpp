@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -12,6 +13,17 @@
 #include "plain_store.hpp"
 #include "seed.hpp"
 #include "temporary_folder.hpp"
+
+namespace {
+thread_local bool has_no_memory = false;
+}
+
+/// The C library's function, which gives this thread no memory while `has_no_memory` is true.
+extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
+  void* memory = nullptr;
+  if (has_no_memory || ::posix_memalign(&memory, alignment, size) != 0) return nullptr;
+  return memory;
+}
 
 namespace pharos::object_store {
 namespace {
@@ -176,6 +188,26 @@ TEST_F(SpillFileTest, AFullDiskIsExhaustedAndGoesOnWhenThereIsRoom) {
     behind_ = {};
   }
   EXPECT_EQ(::umount(folder_.path().c_str()), 0);
+}
+
+TEST_F(SpillFileTest, WithoutMemoryForItselfItIsExhaustedAndGoesOnWhenThereIsSome) {
+  open_file();
+  fill_memory(0, 2 * kMiB, 7);
+  has_no_memory = true;
+  const auto unwritten = write(0, 2 * kMiB);
+  has_no_memory = false;
+  ASSERT_FALSE(unwritten.ok());
+  EXPECT_EQ(unwritten.error().code(), ErrorCode::kExhausted);
+
+  const auto kept = write(0, 2 * kMiB).value();
+  has_no_memory = true;
+  const auto unread = read(kept, 32 * kMiB);
+  has_no_memory = false;
+  ASSERT_FALSE(unread.ok());
+  EXPECT_EQ(unread.error().code(), ErrorCode::kExhausted);
+  ASSERT_TRUE(read(kept, 32 * kMiB).ok());
+  EXPECT_TRUE(memory_holds(32 * kMiB, 2 * kMiB, 7));
+  spilled_->drop(kept);
 }
 
 TEST_F(SpillFileTest, AFolderThatIsNotThereIsNamed) {

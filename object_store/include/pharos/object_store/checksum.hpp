@@ -11,7 +11,7 @@ namespace pharos::object_store {
 inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 std::size_t pieces_of(std::uint64_t bytes);
 
-/// Returns the 64-bit XXH3 checksum.
+/// Returns the 64-bit XXH3 checksum. Any thread. Used for objects on disk, and for chunks on their way between nodes.
 std::uint64_t checksum_of(std::span<const std::byte> piece);
 
 }  // namespace pharos::object_store

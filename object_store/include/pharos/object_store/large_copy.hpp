@@ -8,6 +8,7 @@
 namespace pharos::object_store {
 
 /// Copies without filling the caches, for data that is much larger than they are and that other processes will read.
+/// The ranges must not overlap. Any thread.
 void copy_streaming(std::byte* to, const std::byte* from, std::size_t count);
 
 /// Returns whether at least as many threads run on this machine as it has cores; true if that cannot be found out.
@@ -23,6 +24,7 @@ class SpareCore {
   ~SpareCore();
 
   /// Calls `piece` with each number below `pieces`, perhaps on both threads. Returns when all calls have returned.
+  /// `piece` must not throw.
   void run(std::size_t pieces, const std::function<void(std::size_t)>& piece);
 
  private:

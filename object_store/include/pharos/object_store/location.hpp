@@ -8,7 +8,7 @@ namespace pharos::object_store {
 using Place = ObjectPlace;
 using Location = ObjectLocation;
 
-/// Makes the error for an object that does not exist any more: kOwnerDied or kObjectLost.
+/// Makes the error for an object that does not exist any more: kOwnerDied if `owner_has_ended`, else kObjectLost.
 Error lost(const Location& location, bool owner_has_ended = false);
 /// Returns whether the error has one of these two codes.
 bool is_lost(const Error& error);

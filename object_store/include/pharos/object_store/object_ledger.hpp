@@ -115,14 +115,18 @@ struct alignas(64) PinTable {
 };
 static_assert(sizeof(PinTable) == 524'288);
 
-/// The ledger as this process has mapped it. A value that is cheap to copy and does not own the memory. Any thread may
-/// call it. Slots and tables are numbered from 0; a number that is too large aborts the process.
+/// The ledger as this process has mapped it. A value that is cheap to copy and does not own the memory, which must stay
+/// mapped as long as a copy is used: NodeStore and StoreMemory see to that. Any thread may call it. Slots and tables
+/// are numbered from 0; a number that is too large aborts the process. has() and pin() refuse a location with such a
+/// slot instead, because locations come from other processes. A function that changes the state of an object changes
+/// nothing if the object has ended. seal(), take_over() and disown() do not check that.
 class ObjectLedger {
  public:
   static std::size_t bytes_for(std::uint32_t slots, std::uint32_t tables);
   /// Writes an empty ledger into zeroed memory of at least bytes_for(slots, tables). Called once, by the node.
   static ObjectLedger format(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t tables);
-  /// Attaches to a ledger that another process has formatted. Returns kCorrupt if the memory holds none.
+  /// Attaches to a ledger that another process has formatted. Returns kCorrupt if the memory holds none or is too
+  /// small.
   static Result<ObjectLedger> attach(std::span<std::byte> memory);
 
   std::uint32_t slots() const { return slots_; }
@@ -135,15 +139,16 @@ class ObjectLedger {
   // Functions for the leaseholder of the slot.
 
   /// Tries to end the slot's object. Returns true if the slot is free afterwards, and false if the slot still has an
-  /// object or has no memory.
+  /// object, is being written or has no memory.
   bool end(std::uint32_t slot) const;
-  /// Begins an object in a slot, which must be free.
+  /// Begins an object in a slot, which must be free (PHAROS_CHECK). The label is cut off after 64 bytes.
   Place begin(std::uint32_t slot, const ObjectId& id, std::uint64_t size, CallerId heir,
               std::string_view label = {}) const;
   /// Returns how many bytes from the slot's beginning certainly have storage. The node calls these two functions too,
   /// when it gives storage to a slot or takes it away.
   std::uint64_t provided(std::uint32_t slot) const;
   void note_provided(std::uint32_t slot, std::uint64_t bytes) const;
+  /// Completes the object, which must be the one that was begun in the slot; this is not checked.
   void seal(const Place& place) const;
   /// Gives up an object that was begun and not sealed.
   void abandon(const Place& place) const;
@@ -162,7 +167,8 @@ class ObjectLedger {
     std::uint64_t size;
     bool in_memory;  ///< false: before reading, the node must bring the object back
   };
-  /// Sets the pin, or changes its kind. Returns nullopt, with no pin set, if the object has ended.
+  /// Sets the pin, or changes its kind. Returns nullopt, with no pin set, if the object has ended. The pin must have
+  /// storage: see stretch_of_pins().
   std::optional<Pinned> pin(std::uint32_t table, std::uint32_t pin, PinKind kind, const Location& location) const;
   void unpin(std::uint32_t table, std::uint32_t pin) const;
 

@@ -13,10 +13,12 @@
 namespace pharos::object_store {
 
 /// A file in memory that processes share by its descriptor. Its length is sealed, so it never changes. The file takes
-/// memory only where it was given storage. Callers must not read where it has no storage, and writing
-/// there may kill the process if the system has no memory.
+/// memory only where it was given storage. Callers must not read where it has no storage, and writing there may kill
+/// the process if the system has no memory. Owned by the node's NodeStore, and by the StoreMemory of each process. Any
+/// thread. The destructor closes the descriptor; Mappings of the file stay valid.
 class SharedFile {
  public:
+  /// Makes a file without storage. Fails with errors of the system.
   static Result<SharedFile> make(const std::string& name, ByteCount length);
   /// Takes a file that another process has made. Returns kCorrupt if its length is not sealed.
   static Result<SharedFile> adopt(Fd file);
@@ -25,7 +27,8 @@ class SharedFile {
   ByteCount length() const { return length_; }
   /// Gives storage to a stretch, so that writing there cannot fail. Returns kExhausted if the system has no memory.
   Result<void> allocate(std::uint64_t begin, std::uint64_t bytes) const;
-  /// Takes the storage of a stretch away; its contents are lost.
+  /// Takes the storage of a stretch away; its contents are lost. Failure is ignored: the stretch keeps its storage
+  /// then.
   void release(std::uint64_t begin, std::uint64_t bytes) const;
 
  private:
@@ -41,6 +44,7 @@ class Mapping {
  public:
   enum class Access : std::uint8_t { kRead, kReadAndWrite };
 
+  /// Returns kCorrupt if the stretch is empty or lies outside of the file, else the error of the system.
   static Result<Mapping> make(const SharedFile& file, std::uint64_t begin, std::uint64_t bytes, Access access);
   Mapping(Mapping&& other) noexcept : memory_{std::exchange(other.memory_, {})} {}
   Mapping& operator=(Mapping other) noexcept {
@@ -58,7 +62,7 @@ class Mapping {
 };
 
 /// Enters the pages of a stretch, which must have storage, into this process's page tables all at once, so that later
-/// reads and writes cause no page faults.
+/// reads and writes cause no page faults. Failure is ignored: the pages are entered when they are first used.
 void enter_pages(std::span<std::byte> memory);
 
 /// Returns half of the memory of this machine or of this process's cgroup, and at least 64 MiB.

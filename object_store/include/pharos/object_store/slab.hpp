@@ -24,8 +24,9 @@ ByteCount whole_slab_units(ByteCount bytes);
 /// The smallest size of a slot; smaller slots are not worth their cost.
 inline constexpr std::uint64_t kSlotBytesMin = std::uint64_t{128} << 10;
 
-/// Returns the size of the slot for an object of this size. There are eight sizes between a power of two and the next
-/// one, so that slots are used again by objects of about the same size and at most an eighth of a slot is unused.
+/// Returns the size of the slot for an object of this size, and at least kSlotBytesMin. There are eight sizes between a
+/// power of two and the next one, so that slots are used again by objects of about the same size and at most an eighth
+/// of a larger slot is unused. Pure, as the other functions here; for any thread.
 std::uint64_t slot_bytes_for(std::uint64_t bytes);
 bool is_slot_size(std::uint64_t slot_bytes);
 

@@ -20,22 +20,23 @@ namespace pharos::object_store {
 
 /// The node's side of the store: which process has leased which slab, what has memory, and what happens to slabs,
 /// objects and pins when a process ends. A slab is a stretch of the store that one process may write to; see Slab. Pure
-/// except for the ledger, which processes change at any time. Owned by the node's store service, and used from one
-/// thread.
+/// except for the ledger, which processes change at any time and whose memory must outlive this object. Owned by
+/// NodeStore, and used on the node's strand.
 ///
 /// Addresses are not memory: the store has many more addresses than memory, so that an object keeps its address while
 /// it is out on disk. All leased slots have memory, except those whose state is out or gone. Free slabs keep their
 /// memory for a while, to be leased again.
 ///
 /// Fails with kExhausted, and with numbers in the message, if there is no room. A request of a process that makes no
-/// sense is refused and changes nothing.
+/// sense is refused (lease(): kInvalidArgument) or ignored (give_back()) and changes nothing.
 class StoreBook {
  public:
-  /// The ledger determines how many slots there are. `addresses` is the length of the file of objects.
+  /// The ledger determines how many slots there are. `addresses` is the length of the file of objects, and at least
+  /// `capacity` (PHAROS_CHECK).
   StoreBook(const ObjectLedger& ledger, ByteCount capacity, ByteCount addresses);
 
   /// Registers a process that will use the store, and returns the number of its table. Returns kAlreadyExists if the
-  /// process has a table already.
+  /// process has a table already, and kExhausted if all tables are taken.
   Result<std::uint32_t> open(CallerId process);
   Result<Slab> lease(std::uint32_t table, std::uint64_t slot_bytes);
   /// The process will not write to the slab any more. Objects in it stay until they end.
@@ -47,8 +48,9 @@ class StoreBook {
   };
   /// Handles the end of a process: its pins are cleared, the objects that it held are let go, and the slots that it was
   /// writing are freed. Results of which the heirs may still be told are not let go; they are returned and must be
-  /// passed to end_unclaimed() some time later.
+  /// passed to end_unclaimed() some time later. Has no effect for a table that is not taken.
   [[nodiscard]] std::vector<Unclaimed> process_ended(std::uint32_t table);
+  /// Lets go of those results that their heirs have not taken over meanwhile.
   void end_unclaimed(const std::vector<Unclaimed>& results);
   /// Takes back slabs that no process leases and whose objects have all ended. Returns true if there were any.
   bool reclaim();
@@ -93,7 +95,7 @@ class StoreBook {
   /// for longest come first. Objects that a process reads are left out, and so are those in `busy`: they are still
   /// being written to disk or taken out from an earlier call, although readers may have called them back.
   std::vector<Body> choose_leaving(std::uint64_t bytes, const std::set<Place>& busy = {});
-  /// The object is out, and its memory was given back to the system.
+  /// The object is out, and its memory was given back to the system. A place in no slab ends the process.
   void left(const Place& place);
   /// Begins to bring back an object to the place where it was. Returns kExhausted if there is no room, and kNotFound if
   /// the object is not out.

@@ -24,12 +24,16 @@ namespace pharos::object_store {
 
 class StoreClient;
 
-/// The node, as a StoreClient asks it for memory and objects. Calls may wait for the node. Any thread may call.
+/// The node, as a StoreClient asks it for memory and objects. Implemented by LargeValues; a StoreClient refers to the
+/// StoreNode weakly. Any thread may call, except the thread on which the node's answers arrive: lease(), bring() and
+/// import() wait for an answer. These three also return kRuntimeStopped if the node is gone, and kDeadlineExceeded if
+/// it does not answer in time.
 class StoreNode {
  public:
   virtual ~StoreNode() = default;
   /// Returns kExhausted, with numbers in the message, if there is no room.
   virtual Result<Slab> lease(std::uint64_t slot_bytes) = 0;
+  /// Does not wait. May be called with a mutex of the StoreClient held, so this function must not call the StoreClient.
   virtual void give_back(std::uint32_t first_slot) = 0;
   /// Brings an object that is out on disk back to memory. The process must have a pin on it that reads. Returns
   /// kExhausted if there is no room for the object, and kObjectLost or kOwnerDied if the object does not exist any
@@ -42,8 +46,10 @@ class StoreNode {
 
 class View;
 
-/// One share that this process has in an object that is complete. The object exists, in memory or on disk, at least as
-/// long as the share. The destructor gives the share up. Any thread may call.
+/// One share that this process has in an object that is complete. Made by StoreClient, which an Object keeps alive;
+/// owned by Refs and values. The object exists, in memory or on disk, at least as long as the share. Any thread may
+/// call. End: the destructor gives the share up, without waiting. In a child process made by fork(), and after
+/// StoreClient::abandon(), the destructor does nothing, and a new View fails with kRuntimeStopped.
 class Object : public std::enable_shared_from_this<Object> {
  public:
   enum class Share : std::uint8_t {
@@ -65,9 +71,9 @@ class Object : public std::enable_shared_from_this<Object> {
   std::size_t offset_of(std::span<const std::byte> bytes) const {
     return static_cast<std::size_t>(bytes.data() - bytes_.data());
   }
-  /// Returns a view, which keeps the object in memory. May wait for the node if the object is out on disk. Returns
-  /// kExhausted if there is no room or too many objects are read at once, and kObjectLost if the disk has lost the
-  /// object.
+  /// Returns a view, which keeps the object in memory. Waits for the node if the object is out. Returns kExhausted if
+  /// there is no room or too many objects are read at once, kObjectLost or kOwnerDied if the disk or the other node
+  /// that had the contents has lost the object, and the other errors of StoreNode::bring().
   Result<std::shared_ptr<const View>> read();
   /// As read(), but without waiting: returns null if the object is out.
   Result<std::shared_ptr<const View>> read_now();
@@ -100,7 +106,8 @@ class Object : public std::enable_shared_from_this<Object> {
   std::weak_ptr<const View> view_;
 };
 
-/// Keeps an object in memory and gives access to its bytes. Any thread may call.
+/// Keeps an object in memory and gives access to its bytes. Made by Object::read(); keeps the Object alive too. Any
+/// thread may call. The bytes must not be used after the destructor.
 class View {
  public:
   explicit View(std::shared_ptr<Object> object) : object_{std::move(object)} {}
@@ -113,8 +120,10 @@ class View {
   const std::shared_ptr<Object> object_;
 };
 
-/// An object that is being written, by one thread. If it is destroyed before it is sealed, it is given up. Its memory
-/// is entered into the process's page tables by write(), in parts, or by bytes(), all at once.
+/// An object that is being written, by one thread. Made by StoreClient::create(), and owned by the code that writes the
+/// value. If a WritableObject is destroyed before it is sealed, the object is given up. Its memory is entered into the
+/// process's page tables by write(), in parts, or by bytes(), all at once. The memory may hold bytes of an earlier
+/// object: all of it must be written before seal().
 class WritableObject {
  public:
   /// `readable` is the same memory, at the address where processes of this node read it.
@@ -128,9 +137,11 @@ class WritableObject {
   std::span<std::byte> bytes();
   /// The memory of the object, for write().
   std::span<std::byte> where() const { return bytes_; }
-  /// Copies `count` bytes to `to`, which must lie in the object's memory.
+  /// Copies `count` bytes to `to`, which must lie in the object's memory; this is not checked. A second thread may
+  /// help.
   void write(std::byte* to, const void* from, std::size_t count);
-  /// Completes the object: from here on it never changes, and other processes may read it.
+  /// Completes the object: from here on it never changes, and other processes may read it. Cannot fail. The
+  /// WritableObject must not be used after this.
   std::shared_ptr<Object> seal() &&;
 
  private:
@@ -142,10 +153,12 @@ class WritableObject {
 };
 
 /// The store as one process uses it: the slabs that it has leased, its objects and its pins. Objects share ownership of
-/// it, so it lasts as long as any of them. Any thread may call.
+/// it, so it lasts as long as any of them. Made by LargeValues when the first large value comes. Any thread may call,
+/// except that functions which wait for the node must not be called on the thread where the node's answers arrive.
 /// Fails with kExhausted if the store is full or this process has kPinsMax pins, with kObjectLost if an object has
-/// ended, and with kOwnerDied if it has ended because its owner has. When the process ends, the node sees the end of
-/// `life` and takes everything back.
+/// ended, with kOwnerDied if it has ended because its owner has, and with kRuntimeStopped if the node is gone, in a
+/// child process made by fork() and after abandon(). Errors of StoreNode are passed on. When this object or the process
+/// ends, the node sees the end of `life` and takes everything back.
 class StoreClient final : public std::enable_shared_from_this<StoreClient> {
  public:
   /// At most this many bytes of free slots are kept; beyond that slabs without objects go back to the node.
@@ -160,21 +173,23 @@ class StoreClient final : public std::enable_shared_from_this<StoreClient> {
                                            std::weak_ptr<StoreNode> node, Fd life = {});
   ~StoreClient();
 
-  /// Makes room for an object. If `heir` is set, the object will be handed over to that process. `label` tells people
-  /// where the object comes from.
+  /// Makes room for an object. Waits for the node if no leased slab has a free slot. If `heir` is set, the object will
+  /// be handed over to that process. `label` tells people where the object comes from; 64 bytes of it are kept.
   Result<WritableObject> create(std::uint64_t bytes, CallerId heir = {}, std::string_view label = {});
   /// Takes a share in an object of another process. May wait for the node, if the object belongs to another node or
   /// does not exist.
   Result<std::shared_ptr<Object>> borrow(const Location& location);
-  /// As borrow(), for an object of this node, without waiting.
+  /// As borrow(), for an object of this node (checked by PHAROS_CHECK), without waiting. An object that has ended gives
+  /// kObjectLost, also if its owner has ended.
   Result<std::shared_ptr<Object>> borrow_here(const Location& location);
   bool is_here(const Location& location) const { return location.node == self_.node; }
   /// Returns the object that contains these bytes and in which this process has a share; null if there is none.
   std::shared_ptr<Object> object_with(std::span<const std::byte> bytes);
-  /// Makes this process the holder of an object that was made for it as the heir.
+  /// Makes this process the holder of an object of this node that was made for it as the heir. Does not wait. Returns
+  /// kObjectLost if the object has ended, or if its maker is not the holder any more.
   Result<std::shared_ptr<Object>> take_over(const Location& location);
 
-  /// Gives slabs without objects back to the node, because others need memory.
+  /// Gives slabs without objects back to the node, because others need memory. Does not wait.
   void trim();
   /// Says that nothing here belongs to this process, as in a child process made by fork(). In a child process this is
   /// detected anyway.

@@ -25,12 +25,14 @@
 ///   Missing: bit per chunk  ->
 ///                           <-   Chunk and its bytes, in their order, until all missing chunks are sent
 ///
-/// Both sides block, but every wait has a limit.
+/// Both sides block, but every wait has a limit. They run on threads of node/src/store/transfers. After a function has
+/// failed, its stream must not be used any more.
 namespace pharos::object_store {
 
 inline constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 
-/// A connection to another node that delivers bytes in order. One thread sends and one thread receives.
+/// A connection to another node that delivers bytes in order. One thread sends and one thread receives. Implemented and
+/// owned by Transfers, for one transfer. The destructor closes the connection.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -38,11 +40,13 @@ class Stream {
   /// for a while.
   virtual Result<void> send(std::span<const std::byte> head, std::span<const std::byte> body) = 0;
   Result<void> send(std::span<const std::byte> bytes) { return send(bytes, {}); }
+  /// Receives as many bytes as there is room for. Fails as send() does; some bytes may have come then.
   virtual Result<void> receive(std::span<std::byte> bytes) = 0;
 };
 
 /// The chunks of one object that have arrived at this node. Shared by one thread that receives chunks and by threads
-/// that pass them on. The memory stays valid as long as `owner` lives, which Chunks holds.
+/// that pass them on, all of which keep it alive. The memory stays valid as long as `owner` lives, which Chunks holds;
+/// if `owner` is null, the caller keeps the memory valid.
 class Chunks {
  public:
   /// For an object that is complete.
@@ -54,12 +58,16 @@ class Chunks {
   std::size_t count() const { return (bytes_.size() + kChunkBytes - 1) / kChunkBytes; }
   std::span<const std::byte> chunk(std::size_t i) const;
 
-  // For the thread that receives.
+  // For the thread that receives. Not for an object that is complete, except has(), which is true for each of its
+  // chunks.
   std::span<std::byte> room_for(std::size_t i) const;
   bool has(std::size_t i) const { return sums_.empty() || here_[i].load(std::memory_order_acquire); }
+  /// Wakes the threads that wait for this chunk. Once for each chunk.
   void arrived(std::size_t i, std::uint64_t checksum);
-  /// Says that no more chunks will arrive. Threads that wait for a chunk get `why`.
+  /// Says that no more chunks will arrive. Threads that wait for a missing chunk, now or later, get `why`. Chunks that
+  /// have arrived stay valid. Any thread.
   void give_up(Error why);
+  /// How many chunks have arrived; 0 for an object that is complete. Any thread.
   std::size_t arrived() const { return arrived_.load(std::memory_order_relaxed); }
 
   // For the threads that pass chunks on.
@@ -90,18 +98,25 @@ struct PullRequest {
   bool insists = false;
 };
 
-/// Receives the request of another node. Returns kCorrupt if the bytes are not a PullRequest.
+/// Receives the request of another node. Returns kCorrupt if the bytes are not a PullRequest, else the error of the
+/// stream.
 Result<PullRequest> receive_pull_request(Stream& from);
-/// Offers the object, and sends the chunks that the receiver misses.
+/// Offers the object, and sends the chunks that the receiver misses. Waits up to 10 s for each chunk that has not
+/// arrived here yet. On failure (the error of the stream or of Chunks::checksum_of_chunk()) the receiver is not told:
+/// the caller closes the stream.
 Result<void> send_chunks(Stream& to, Chunks& chunks);
-/// Answers with another node that the receiver should ask instead.
+/// Answers with another node that the receiver should ask instead. A failure to send is ignored, here and in refuse().
 void send_on(Stream& to, NodeId instead);
-/// Answers with the reason why there is no object.
+/// Answers with the reason why there is no object: the code and up to 1000 bytes of the message.
 void refuse(Stream& to, const Error& why);
 
 /// Asks for an object of `size` bytes. Returns nullopt if the sender offers the object, or the node to ask instead.
+/// After an offer, receive_chunks() must follow. Returns kOwnerDied or kObjectLost if the object does not exist any
+/// more, kUnavailable for other refusals and a broken stream, and kCorrupt for another size or an answer that makes no
+/// sense.
 Result<std::optional<NodeId>> ask_for(Stream& from, const PullRequest& request, std::uint64_t size);
-/// Receives the missing chunks. Chunks that have arrived stay valid even if this fails.
+/// Receives the missing chunks. Returns kCorrupt for a damaged chunk or one that was not missing, else the error of the
+/// stream. Chunks that have arrived stay valid even if this fails; the caller decides whether to give_up() the others.
 Result<void> receive_chunks(Stream& from, Chunks& chunks);
 
 }  // namespace pharos::object_store
