@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
@@ -18,6 +19,10 @@ std::vector<std::uint32_t> GroupState::missing() const {
     if (!bundles[i].node) missing.push_back(i);
   }
   return missing;
+}
+
+bool GroupState::has_bundle_at(NodeId node) const {
+  return std::any_of(bundles.begin(), bundles.end(), [node](const Bundle& bundle) { return bundle.node == node; });
 }
 
 std::vector<Fleet::Node*> GroupState::find_places(const Fleet& fleet, const std::vector<std::uint32_t>& wanted,
@@ -47,6 +52,12 @@ std::vector<Fleet::Node*> GroupState::find_places(const Fleet& fleet, const std:
   return pack(demands, strategy, packing);
 }
 
+std::vector<const Resources*> GroupState::amounts_of(const std::vector<std::uint32_t>& of) const {
+  std::vector<const Resources*> amounts;
+  for (const std::uint32_t index : of) amounts.push_back(&bundles[index].demand.amounts);
+  return amounts;
+}
+
 Error GroupState::too_much(const Fleet& fleet) const {
   const std::string who = "group \"" + label + "\"";
   for (const Bundle& bundle : bundles) {
@@ -65,7 +76,7 @@ Error GroupState::too_much(const Fleet& fleet) const {
   return {ErrorCode::kInvalidArgument, text, "Ask for less, or add nodes."};
 }
 
-std::vector<GroupState::Served> GroupState::serve() {
+std::vector<GroupState::Served> GroupState::serve(const Fleet& fleet) {
   std::vector<Served> served;
   if (line.empty()) return served;
   std::unordered_map<std::uint32_t, Resources> rooms;  // of bundles that an actor got or waits for in this loop
@@ -77,18 +88,19 @@ std::vector<GroupState::Served> GroupState::serve() {
     const auto taken = rooms.find(i);
     return amounts.fits_in(taken != rooms.end() ? taken->second : bundles[i].ledger->left());
   };
+  const auto is_closed = [&](const Bundle& bundle) { return bundle.node && fleet.find(bundle.node)->closed; };
   for (auto each = line.begin(); each != line.end();) {
-    std::optional<std::uint32_t> wanted = each->bundle;
+    std::optional<std::uint32_t> wanted;  // none if the actor can only get room on closed nodes
     bool fits = false;
     const std::uint32_t first = each->bundle.value_or(0);
     const std::uint32_t end = each->bundle ? first + 1 : static_cast<std::uint32_t>(bundles.size());
     for (std::uint32_t i = first; i < end && !fits; ++i) {
       const Bundle& bundle = bundles[i];
-      if (!each->amounts.fits_in(bundle.demand.amounts)) continue;
+      if (is_closed(bundle) || !each->amounts.fits_in(bundle.demand.amounts)) continue;
       fits = bundle.node && fits_in_room(each->amounts, i) && bundle.ledger->fits(each->amounts);
       if (fits || !wanted) wanted = i;
     }
-    rooms.try_emplace(*wanted, room_of(*wanted)).first->second -= each->amounts;
+    if (wanted) rooms.try_emplace(*wanted, room_of(*wanted)).first->second -= each->amounts;
     if (!fits) {
       ++each;
       continue;

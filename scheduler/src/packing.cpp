@@ -36,12 +36,21 @@ class Packer {
 
   bool pack_strictly() {
     Demand all;
-    for (const Demand* const bundle : bundles_) all.amounts += bundle->amounts;
-    return std::any_of(packing_.nodes.begin(), packing_.nodes.end(), [&](Node* node) {
-      if (!packing_.may_fit(*node, all)) return false;
-      trial_.clear();
-      return std::all_of(order_.begin(), order_.end(), [&](std::size_t bundle) { return take(bundle, *node); });
+    std::vector<const Resources*> amounts;
+    for (const Demand* const bundle : bundles_) {
+      all.amounts += bundle->amounts;
+      amounts.push_back(&bundle->amounts);
+    }
+    const auto found = std::find_if(packing_.nodes.begin(), packing_.nodes.end(), [&](Node* node) {
+      const bool parts_group = packing_.taken.count(node->id) != packing_.taken.size();
+      if (parts_group || !packing_.may_fit(*node, all)) return false;
+      const bool may_all_fit = std::all_of(bundles_.begin(), bundles_.end(),
+                                           [&](const Demand* bundle) { return packing_.may_fit(*node, *bundle); });
+      return may_all_fit && !packing_.room(*node).find_allotments(amounts).empty();
     });
+    if (found == packing_.nodes.end()) return false;
+    std::fill(nodes_.begin(), nodes_.end(), *found);
+    return true;
   }
 
   bool pack() {

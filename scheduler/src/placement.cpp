@@ -17,8 +17,9 @@ PlacementEffects Placement::open_node(NodeId id) {
   if (node == nullptr || !node->closed) return effects;
   fleet_.open(*node);
   unsettled_.insert(id);
-  // Only groups without a plan can gain from a new node.
   for (auto& [group_id, group] : groups_) {
+    if (group.has_bundle_at(id)) serve_group(group, effects);
+    // Only groups without a plan can gain from a new node.
     if (!group.waits || !group.plan.empty() || place_now(group, group.number, effects)) continue;
     make_plan(group);
   }

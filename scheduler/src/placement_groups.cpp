@@ -128,13 +128,9 @@ bool Placement::plan_holds(Group& group) {
     for (auto claim = node.claims.begin(); claim->first < group.number; ++claim) {
       room.take(Allotment{claim->second, {}});
     }
-    for (const std::uint32_t index : bundles) {
-      const Resources& amounts = group.bundles[index].demand.amounts;
-      if (!room.fits(amounts)) {
-        group.lacking = id;
-        return false;
-      }
-      room.take(amounts);
+    if (room.find_allotments(group.amounts_of(bundles)).empty()) {
+      group.lacking = id;
+      return false;
     }
   }
   return true;
@@ -167,13 +163,24 @@ bool Placement::settle_group_at(Group& group, Node& node, const Resources& room,
 
 void Placement::put(Group& group, const std::vector<Node*>& nodes, const Bundles& missing, PlacementEffects& effects) {
   end_waiting(group);
+  std::map<NodeId, Bundles> bundles_at;
+  for (std::size_t i = 0; i < missing.size(); ++i) bundles_at[nodes[i]->id].push_back(missing[i]);
+  for (const auto& [id, bundles] : bundles_at) {
+    Node& node = *fleet_.find(id);
+    auto allotments = node.ledger.find_allotments(group.amounts_of(bundles));
+    PHAROS_CHECK(allotments.size() == bundles.size(), group.label, id, node.ledger.left().to_string());
+    for (std::size_t i = 0; i < bundles.size(); ++i) {
+      Group::Bundle& bundle = group.bundles[bundles[i]];
+      bundle.node = id;
+      bundle.allotment = std::move(allotments[i]);
+      fleet_.take(node, bundle.allotment);
+      bundle.ledger.emplace(bundle.allotment);
+    }
+  }
   GroupPlaced placed{group.id, {}};
-  for (std::size_t i = 0; i < missing.size(); ++i) {
-    Group::Bundle& bundle = group.bundles[missing[i]];
-    bundle.node = nodes[i]->id;
-    bundle.allotment = fleet_.take(*nodes[i], bundle.demand.amounts);
-    bundle.ledger.emplace(bundle.allotment);
-    placed.bundles.push_back({missing[i], bundle.node, bundle.allotment});
+  for (const std::uint32_t index : missing) {
+    const Group::Bundle& bundle = group.bundles[index];
+    placed.bundles.push_back({index, bundle.node, bundle.allotment});
   }
   effects.emplace_back(std::move(placed));
   serve_group(group, effects);
@@ -187,7 +194,7 @@ void Placement::end_waiting(Group& group) {
 }
 
 void Placement::serve_group(Group& group, PlacementEffects& effects) {
-  for (Group::Served& served : group.serve()) {
+  for (Group::Served& served : group.serve(fleet_)) {
     --waiting_;
     const NodeId node = group.bundles[served.bundle].node;
     seat(served.actor, Place{.node = node, .allotment = served.allotment, .group = group.id, .bundle = served.bundle});

@@ -2,7 +2,9 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 #include <pharos/scheduler/resources.hpp>
 
@@ -64,6 +66,46 @@ double unit_of(std::string_view suffix) {
   if (power == std::string_view::npos || !(rest.empty() || rest == "B" || rest == "iB")) return 0;
   return std::ldexp(1.0, 10 * static_cast<int>(power + 1));
 }
+
+/// Finds a GPU for each of several shares. The largest share comes first, and each goes to the GPU that has the least
+/// left and still enough. Where a share finds no GPU, the shares before it try others. Two GPUs that have the same
+/// amount left count as one.
+class GpuSearch {
+ public:
+  /// `shares` are in order, the largest first.
+  GpuSearch(std::vector<std::int64_t> gpus_left, std::vector<std::int64_t> shares)
+      : left_{std::move(gpus_left)}, shares_{std::move(shares)}, gpus_(shares_.size()) {}
+
+  bool find() { return place(0); }
+  /// The GPU of each share, after find() has returned true.
+  const std::vector<std::uint32_t>& gpus() const { return gpus_; }
+
+ private:
+  bool place(std::size_t share) {
+    if (share == shares_.size()) return true;
+    const std::int64_t amount = shares_[share];
+    for (std::int64_t tried = amount - 1;;) {
+      std::optional<std::uint32_t> best;
+      for (std::uint32_t i = 0; i < left_.size(); ++i) {
+        if (left_[i] > tried && (!best || left_[i] < left_[*best])) best = i;
+      }
+      if (!best || steps_++ == shares_.size() + kStepsMax) return false;
+      tried = left_[*best];
+      left_[*best] -= amount;
+      gpus_[share] = *best;
+      if (place(share + 1)) return true;
+      if (steps_ > shares_.size() + kStepsMax) return false;
+      left_[*best] = tried;
+    }
+  }
+
+  static constexpr std::size_t kStepsMax = 1000;  // beyond those of a search that never goes back
+
+  std::vector<std::int64_t> left_;
+  const std::vector<std::int64_t> shares_;
+  std::vector<std::uint32_t> gpus_;
+  std::size_t steps_ = 0;
+};
 
 }  // namespace
 
@@ -230,9 +272,42 @@ bool ResourceLedger::fits(const Allotment& allotment) const {
          });
 }
 
+std::vector<Allotment> ResourceLedger::find_allotments(const std::vector<const Resources*>& demands) const {
+  Resources all;
+  for (const Resources* const each : demands) all += *each;
+  if (!all.fits_in(left_)) return {};
+  std::vector<std::size_t> order(demands.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return demands[a]->gpus() > demands[b]->gpus(); });
+  std::vector<Allotment> found;
+  for (const Resources* const each : demands) found.push_back({*each, {}});
+  // Whole GPUs come first. Any of those that are free will do, because they are all alike.
+  ResourceLedger rest = *this;
+  std::vector<std::size_t> sharers;
+  std::vector<std::int64_t> shares;
+  for (const std::size_t i : order) {
+    const std::int64_t gpus = demands[i]->gpus();
+    if (gpus == 0) break;
+    if (gpus < Resources::kWhole) {
+      sharers.push_back(i);
+      shares.push_back(gpus);
+      continue;
+    }
+    found[i].gpus = rest.choose_gpus(gpus);
+    if (found[i].gpus.empty()) return {};
+    rest.take(found[i]);
+  }
+  GpuSearch search{std::move(rest.gpus_left_), shares};
+  if (!search.find()) return {};
+  for (std::size_t i = 0; i < sharers.size(); ++i) found[sharers[i]].gpus.push_back({search.gpus()[i], shares[i]});
+  return found;
+}
+
 Allotment ResourceLedger::take(const Resources& demand) {
   Allotment allotment{demand, choose_gpus(demand.gpus())};
-  PHAROS_CHECK(fits(allotment), demand.to_string(), left_.to_string());
+  const bool has_gpus = demand.gpus() == 0 || !allotment.gpus.empty();
+  PHAROS_CHECK(has_gpus && fits(allotment), demand.to_string(), left_.to_string());
   take(allotment);
   return allotment;
 }

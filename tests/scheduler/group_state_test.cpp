@@ -32,7 +32,7 @@ class GroupStateTest : public testing::Test {
   /// Serves the line, and returns the actors that got room with their bundles.
   std::vector<std::pair<std::uint64_t, std::uint32_t>> serve() {
     std::vector<std::pair<std::uint64_t, std::uint32_t>> served;
-    for (const auto& each : group_.serve()) served.emplace_back(each.actor.value(), each.bundle);
+    for (const auto& each : group_.serve(fleet_)) served.emplace_back(each.actor.value(), each.bundle);
     return served;
   }
 
@@ -82,6 +82,18 @@ TEST_F(GroupStateTest, AnActorOfNoCertainBundleGetsTheFirstThatHasRoom) {
   wait(10, "cpu=2");
   wait(11, "cpu=1");
   EXPECT_EQ(serve(), (Served{{10, 0}, {11, 1}}));
+}
+
+TEST_F(GroupStateTest, NobodyGetsRoomOnAClosedNode) {
+  put(0, 1);
+  put(1, 2);
+  fleet_.close(*fleet_.find(NodeId{1}));
+  wait(10, "cpu=2", 0);
+  wait(11, "cpu=2");
+  wait(12, "cpu=1");
+  EXPECT_EQ(serve(), (Served{{11, 1}})) << "the other bundle is on an open node";
+  fleet_.open(*fleet_.find(NodeId{1}));
+  EXPECT_EQ(serve(), (Served{{10, 0}}));
 }
 
 TEST_F(GroupStateTest, TheErrorForTooMuchNamesTheGroupAndWhatThereIs) {

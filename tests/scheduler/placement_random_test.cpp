@@ -90,8 +90,9 @@ class PlacementRandom : public SeededTest {
   std::ptrdiff_t pick(std::size_t count) { return static_cast<std::ptrdiff_t>(between(0, count - 1)); }
 
   Resources some_amounts() {
-    static const std::vector<std::string> kShapes{"",      "cpu=1", "cpu=2",       "cpu=0.5",      "gpu=0.5", "gpu=0.3",
-                                                  "gpu=1", "gpu=2", "cpu=1,gpu=1", "cpu=1,fast=1", "cpu=3"};
+    static const std::vector<std::string> kShapes{
+        "",        "cpu=1", "cpu=2", "cpu=0.5",     "gpu=0.5",      "gpu=0.3", "gpu=0.4",
+        "gpu=0.7", "gpu=1", "gpu=2", "cpu=1,gpu=1", "cpu=1,fast=1", "cpu=3"};
     return of(kShapes[between(0, kShapes.size() - 1)]);
   }
   Demand some_demand() {
@@ -187,11 +188,10 @@ class PlacementRandom : public SeededTest {
     Actor& actor = actors_.at(placed.actor);
     ASSERT_FALSE(actor.held) << "placed twice";
     ASSERT_EQ(placed.allotment.amounts, actor.demand.amounts);
-    std::int64_t gpus = 0;
-    for (const GpuShare& share : placed.allotment.gpus) gpus += share.amount;
-    ASSERT_EQ(gpus, actor.demand.amounts.gpus());
+    ASSERT_EQ(gpus_in(placed.allotment), actor.demand.amounts.gpus());
     actor.held = Held{placed.node, placed.allotment};
     if (actor.group == 0) return check_node(actor.demand, placed.node);
+    ASSERT_FALSE(nodes_.at(placed.node).closed);
     const Group& group = groups_.at(actor.group);
     ASSERT_TRUE(!actor.bundle || actor.bundle == placed.bundle);
     actor.bundle = placed.bundle;
@@ -203,6 +203,7 @@ class PlacementRandom : public SeededTest {
     Group& group = groups_.at(placed.group.value());
     for (const PlacedBundle& bundle : placed.bundles) {
       ASSERT_TRUE(group.held.emplace(bundle.index, Held{bundle.node, bundle.allotment}).second);
+      ASSERT_EQ(gpus_in(bundle.allotment), group.bundles.at(bundle.index).amounts.gpus());
       check_node(group.bundles.at(bundle.index), bundle.node);
     }
     ASSERT_EQ(group.held.size(), group.bundles.size()) << "all or nothing";
@@ -214,6 +215,11 @@ class PlacementRandom : public SeededTest {
     if (group.strategy == Strategy::kStrictSpread) {
       ASSERT_EQ(nodes.size(), group.bundles.size());
     }
+  }
+  static std::int64_t gpus_in(const Allotment& allotment) {
+    std::int64_t gpus = 0;
+    for (const GpuShare& share : allotment.gpus) gpus += share.amount;
+    return gpus;
   }
   void refuse(ActorId id) {
     if (!actors_.contains(id)) return;  // its group was removed

@@ -365,6 +365,34 @@ TEST_F(PlacementTest, AStrictSpreadIsFoundWhereThereIsOne) {
             (Texts{"group 1, 0 on node 2, 1 on node 3, 2 on node 1 gpu 0"}));
 }
 
+TEST_F(PlacementTest, AStrictPackOfGpuSharesIsFoundWhereThereIsOne) {
+  add(1, "gpu=2");
+  // The largest shares must not go to one GPU: 0.2 of it would then be of no use to any other share.
+  const Texts shares{"gpu=0.4", "gpu=0.4", "gpu=0.3", "gpu=0.3", "gpu=0.3", "gpu=0.3"};
+  const Texts placed{
+      "group 1, 0 on node 1 gpu 0, 1 on node 1 gpu 1, 2 on node 1 gpu 0, 3 on node 1 gpu 0, 4 on node 1 gpu 1, 5 on "
+      "node 1 gpu 1"};
+  EXPECT_EQ(place_group(1, Strategy::kStrictPack, shares), placed);
+  remove_group(1);
+  place(10, "gpu=2");
+  EXPECT_EQ(place_group(1, Strategy::kStrictPack, shares), Texts{});
+  EXPECT_EQ(give_back(10), placed);
+  EXPECT_EQ(placement_.check(), "");
+}
+
+TEST_F(PlacementTest, EachBundleHasItsShareOfAGpuInWhicheverOrderTheyAreAskedFor) {
+  add(1, "gpu=2");
+  // In this order, the last bundle would find no GPU with half of it left.
+  const Texts shares{"gpu=0.3", "gpu=0.5", "gpu=0.7", "gpu=0.5"};
+  const Texts placed{"group 1, 0 on node 1 gpu 0, 1 on node 1 gpu 1, 2 on node 1 gpu 0, 3 on node 1 gpu 1"};
+  EXPECT_EQ(place_group(1, Strategy::kPack, shares), placed);
+  remove_group(1);
+  place(10, "gpu=2");
+  EXPECT_EQ(place_group(1, Strategy::kPack, shares), Texts{});
+  EXPECT_EQ(give_back(10), placed);
+  EXPECT_EQ(place_in(1, 3, 11, "gpu=0.5"), (Texts{"actor 11 on node 1 gpu 1"}));
+}
+
 TEST_F(PlacementTest, AGroupThatNeverFitsIsToldWithNumbers) {
   add(1, "cpu=4,gpu=1");
   add(2, "cpu=4,gpu=1");
@@ -429,6 +457,40 @@ TEST_F(PlacementTest, BundlesOfALostNodeArePlacedAgainAndSoAreTheirActors) {
   EXPECT_EQ(placement_.waiting(), 2U);
   EXPECT_EQ(add(4, "cpu=1"), Texts{});
   EXPECT_EQ(add(5, "cpu=2"), (Texts{"group 1, 1 on node 5", "actor 10 on node 5"}));
+}
+
+TEST_F(PlacementTest, ABundleOfAStrictPackThatHasLostItsPlaceGoesWhereTheOthersAre) {
+  add(1, "cpu=2");
+  add(2, "cpu=4");
+  const auto restore = [&](std::uint64_t group) {
+    const GroupSpec spec{"g", {{of("cpu=1")}, {of("cpu=1")}}, Strategy::kStrictPack};
+    return placement_.restore_group(GroupId{group}, spec, {{NodeId{1}, {of("cpu=1"), {}}}, {}});
+  };
+  ASSERT_TRUE(restore(1));
+  EXPECT_EQ(texts(placement_.replace_group(GroupId{1})), (Texts{"group 1, 1 on node 1"}));
+  remove_group(1);
+
+  ASSERT_TRUE(restore(2));
+  EXPECT_EQ(place(10, {of("cpu=1"), NodeId{1}, {}}, {}), (Texts{"actor 10 on node 1"}));
+  EXPECT_EQ(texts(placement_.replace_group(GroupId{2})), Texts{}) << "there is room on node 2 only";
+  EXPECT_EQ(give_back(10), (Texts{"group 2, 1 on node 1"}));
+  EXPECT_EQ(remove(1), (Texts{"group 2, 0 on node 2, 1 on node 2"}));
+}
+
+TEST_F(PlacementTest, ActorsOfAGroupWaitUntilTheirClosedNodeIsOpenedOrGone) {
+  add(1, "cpu=2");
+  add(2, "cpu=2");
+  EXPECT_EQ(place_group(1, Strategy::kPack, {"cpu=2"}), (Texts{"group 1, 0 on node 1"}));
+  EXPECT_EQ(place_in(1, 0, 10, "cpu=1"), (Texts{"actor 10 on node 1"}));
+  EXPECT_EQ(texts(placement_.close_node(NodeId{1})), Texts{});
+  EXPECT_EQ(place_in(1, 0, 11, "cpu=1"), Texts{});
+  EXPECT_EQ(texts(placement_.open_node(NodeId{1})), (Texts{"actor 11 on node 1"}));
+
+  EXPECT_EQ(texts(placement_.close_node(NodeId{1})), Texts{});
+  EXPECT_EQ(give_back(10), Texts{});
+  EXPECT_EQ(place_in(1, 0, 10, "cpu=1"), Texts{}) << "its restart";
+  EXPECT_EQ(remove(1), (Texts{"group 1, 0 on node 2", "actor 10 on node 2"}));
+  EXPECT_EQ(placement_.check(), "");
 }
 
 TEST_F(PlacementTest, TheOlderOfTwoGroupsIsServedFirstOnEachNode) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -113,7 +114,52 @@ TEST(LedgerTest, SharesFillOneGpuBeforeTheyBreakAnother) {
   EXPECT_TRUE(ledger.fits(of("gpu=0.2")));
 }
 
+TEST(LedgerTest, SeveralDemandsGetAllotmentsOnlyTogether) {
+  const ResourceLedger ledger{of("cpu=2,gpu=2")};
+  const auto allotments_for = [&](const std::vector<Resources>& demands) {
+    std::vector<const Resources*> asked;
+    for (const Resources& each : demands) asked.push_back(&each);
+    return ledger.find_allotments(asked);
+  };
+  const auto found = allotments_for({of("gpu=0.5"), of("cpu=2"), of("gpu=1")});
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0], (Allotment{of("gpu=0.5"), {{1, 5000}}})) << "whole GPUs come first";
+  EXPECT_EQ(found[1], (Allotment{of("cpu=2"), {}}));
+  EXPECT_EQ(found[2], (Allotment{of("gpu=1"), {{0, 10'000}}}));
+  EXPECT_TRUE(allotments_for({of("cpu=1"), of("cpu=1.5")}).empty());
+  EXPECT_TRUE(allotments_for({of("gpu=1"), of("gpu=0.6"), of("gpu=0.5")}).empty());
+  EXPECT_TRUE(allotments_for({of("gpu=0.6"), of("gpu=0.6"), of("gpu=0.6")}).empty()) << "only two GPUs have so much";
+}
+
 using LedgerRandom = SeededTest;
+
+TEST_F(LedgerRandom, GpusThatWereCutIntoSharesAreFoundForTheseShares) {
+  for (int round = 0; round < 200; ++round) {
+    std::vector<Resources> shares;
+    for (int gpu = 0; gpu < 2; ++gpu) {
+      std::int64_t left = Resources::kWhole;
+      for (std::size_t more = between(1, 3); more > 0; --more) {
+        const auto share = static_cast<std::int64_t>(between(1, static_cast<std::uint64_t>(left) / 2));
+        shares.emplace_back(Resources::Amounts{{"gpu", share}});
+        left -= share;
+      }
+      shares.emplace_back(Resources::Amounts{{"gpu", left}});
+    }
+    std::shuffle(shares.begin(), shares.end(), random_);
+    std::vector<const Resources*> asked;
+    for (const Resources& each : shares) asked.push_back(&each);
+    ResourceLedger ledger{of("gpu=2")};
+    const auto found = ledger.find_allotments(asked);
+    ASSERT_EQ(found.size(), shares.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      ASSERT_EQ(found[i].amounts, shares[i]);
+      ASSERT_EQ(found[i].gpus.size(), 1u);
+      ASSERT_TRUE(ledger.fits(found[i]));
+      ledger.take(found[i]);
+    }
+    ASSERT_TRUE(ledger.left().empty());
+  }
+}
 
 TEST_F(LedgerRandom, NoGpuIsEverGivenTwice) {
   for (int round = 0; round < 200; ++round) {

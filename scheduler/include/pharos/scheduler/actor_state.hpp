@@ -33,7 +33,7 @@ struct ActorLife {
   std::optional<Error> over{};  ///< set if the actor ended for good: the reason
 };
 
-/// The state of one actor. Only ActorTable changes it.
+/// The state of one actor. Owned by ActorTable, which alone changes it; on the strand of the head.
 struct ActorState {
   enum class Phase : std::uint8_t {
     kPromised,  ///< the actor has no process yet

@@ -60,8 +60,9 @@ using ActorEffect = std::variant<StartIncarnation, EndIncarnation, ActorReady, A
 using ActorEffects = std::vector<ActorEffect>;
 
 /// Keeps track of all actors of a cluster: their names, their holders, their restarts, and the requests that wait for
-/// them. A holder is a caller that has handles of an actor. The head owns the table and calls it on its strand.
-/// Pure: events go in and effects come out, and the time is passed in. For one thread.
+/// them. A holder is a caller that has handles of an actor. Detached actors have no holders.
+/// Owned by Head, and used on the head's strand. Pure: events go in and effects come out, and the time is passed in.
+/// The destructor drops the requests that wait without an answer.
 ///
 /// An actor may be promised before it is created. A promised actor has a name and holders, but no process. A created
 /// actor starts and then is alive. When its process is gone, the actor waits for its restart. The restart starts the
@@ -74,8 +75,9 @@ using ActorEffects = std::vector<ActorEffect>;
 /// 2. No incarnation starts before the previous incarnation was reported gone, so at most one process of an actor is
 ///    alive.
 /// 3. An event about an unknown actor, or about an incarnation that is not the present one, changes nothing.
-/// 4. Each process for which StartIncarnation was issued is reported gone once, or the table has forgotten its actor by
-///    then.
+/// 4. The owner reports once that a process for which StartIncarnation was issued is gone, unless the table has
+/// forgotten
+///    the actor by then.
 ///
 /// Bounds: at most `kRequestsMax` requests wait for one actor; the next request is refused with kOverloaded. The table
 /// remembers the last `kDeadMax` actors that ended, each with the reason, and the last `Holders::kEndedMax` callers
@@ -86,20 +88,22 @@ class ActorTable {
   static constexpr std::size_t kDeadMax = 10'000;
 
   /// Announces that `creator` will create this actor. The creator holds the actor once from here on. Returns
-  /// kAlreadyExists if the id is known already. If the name is taken, returns kAlreadyExists too; with `get_if_exists`
-  /// it returns the actor of that name instead, which the creator then holds once more, or kInvalidArgument if that
-  /// actor has another type. Returns kOwnerDied if the creator has ended.
+  /// kAlreadyExists if the id is known already; the creator of a restored actor may repeat the promise, and gets the
+  /// id. If the name is taken, returns kAlreadyExists too; with `get_if_exists` it returns the actor of that name
+  /// instead, which the creator then holds once more, or kInvalidArgument if that actor has another type. Returns
+  /// kOwnerDied if the creator has ended.
   Result<ActorId> promise(ActorId actor, const ActorSpec& spec, bool get_if_exists, CallerId creator);
   /// Ends a promised actor that will not be created. Requests for it are refused with `why`. The promises of a caller
-  /// that ends are broken too.
+  /// that ends are broken too. An actor that is not only promised is left alone.
   ActorEffects break_promise(ActorId actor, const Error& why);
   /// Starts the actor; `request` waits until it is alive. The actor need not be promised: if it is not, this also does
-  /// what promise() does without `get_if_exists`, and `request` is refused if that fails. If the promise of the actor
-  /// was broken, `request` is refused with the reason.
+  /// what promise() does without `get_if_exists`, and `request` is refused if that fails. If it is promised, `spec` and
+  /// `creator` of the promise are kept. If the promise of the actor was broken, `request` is refused with the reason.
+  /// The creator of a restored actor that was created may repeat create(), which then does what connect() does.
   ActorEffects create(ActorRequestId request, ActorId actor, const ActorSpec& spec, CallerId creator);
   /// Answers `request` when the present incarnation has started, or at once if it has started already. If the actor has
   /// ended for good, `request` is refused with the reason. If the actor is unknown or forgotten, `request` is refused
-  /// with kNotFound. This does not make the caller a holder.
+  /// with kNotFound. This does not make the caller a holder. `request` must not wait already, as in create().
   ActorEffects connect(ActorRequestId request, ActorId actor);
   /// Returns the actor of that name. The caller then holds the actor once more. Returns kNotFound if no actor has the
   /// name, and kInvalidArgument if the actor has another type. The type "" matches every type.
@@ -109,6 +113,7 @@ class ActorTable {
   /// does not matter: a release may come before the hold that it undoes, so a caller's number may be negative for a
   /// while. An actor that is not detached ends when no caller has holds of it: an actor that is alive ends after its
   /// destructor, one that is starting ends as soon as it has started, and one that waits for its restart ends at once.
+  /// One that is only promised ends when it is created. Requests for an actor that ends so are refused with kActorDied.
   /// Holds of callers that have ended are ignored.
   ActorEffects hold(ActorId actor, CallerId caller, std::int32_t count);
   /// Reports that the actor is constructed. Its requests are answered.
@@ -126,14 +131,16 @@ class ActorTable {
   /// Says that the actor's process may go on running until `until`, even if it is reported gone. The next incarnation
   /// does not start before then.
   void keep_back(ActorId actor, TimePoint until);
-  /// Ends the actor for good, after its destructor. Its requests are refused with `why` at once. An actor that is only
-  /// promised ends as by kill().
+  /// Ends the actor for good, after its destructor. Its requests are refused at once, with kActorDied and `why`. An
+  /// actor that is only promised ends as by kill(). One that is starting ends as soon as it has started, without
+  /// `grace`. One that has ended for good is left alone.
   ActorEffects stop(ActorId actor, const std::string& why, Duration grace);
   /// Moves an actor that is alive and whose max_restarts is not 0: its process ends as by stop(), and the next
   /// incarnation starts at once. This restart does not count against max_restarts. An actor in another state is left
   /// alone.
   ActorEffects move(ActorId actor, Duration grace);
-  /// Ends the actor for good, at once. A process whose destructor runs is killed too.
+  /// Ends the actor for good, at once. Its requests are refused with kActorDied and `why`. A process whose destructor
+  /// runs is killed too.
   ActorEffects kill(ActorId actor, const std::string& why);
   std::vector<CallerId> holders_of(ActorId actor) const { return holders_.of(actor); }
   /// Reports that the caller has ended. The caller holds nothing from here on, and later holds by it are ignored. The
@@ -141,7 +148,8 @@ class ActorTable {
   ActorEffects caller_ended(CallerId caller);
   /// Removes a request whose answer nobody waits for any more.
   void drop_request(ActorRequestId request) { requests_.drop(request); }
-  /// Kills and forgets all actors of the job, including detached actors and actors that had ended.
+  /// Kills and forgets all actors of the job, including detached actors and actors that had ended. Their requests are
+  /// refused with kActorDied.
   ActorEffects job_ended(JobId job);
   /// Starts the restarts that are due.
   ActorEffects tick(TimePoint now);
@@ -152,9 +160,10 @@ class ActorTable {
 
   /// Returns the actors whose ActorLife has changed since the last call, including actors that the table has forgotten.
   std::unordered_set<ActorId> take_changed() { return std::exchange(changed_, {}); }
-  /// Adds an actor as another table had it. Until restored() is called, no actor ends for want of holders, because some
-  /// holders may not have been heard of yet. Returns false, and changes nothing, if `life` contradicts itself, the id
-  /// is known or the name is taken.
+  /// Adds an actor as another table had it. An incarnation that had a process counts as starting until the owner
+  /// reports it again, and a restart that waited is due at `now`. Until restored() is called, no actor ends for want of
+  /// holders, because some holders may not have been heard of yet. Returns false, and changes nothing, if `life`
+  /// contradicts itself, the id is known or the name is taken.
   bool restore(ActorId actor, const ActorSpec& spec, CallerId creator, const ActorLife& life, TimePoint now);
   /// Sets the number of holds that the caller has of the actor, whatever the table knew before.
   ActorEffects restore_hold(ActorId actor, CallerId caller, std::int64_t count);

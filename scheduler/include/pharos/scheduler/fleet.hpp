@@ -41,8 +41,8 @@ struct Preference {
 /// The nodes of a cluster: the resources of each, how much of them is taken, and how much is set aside for requests
 /// that wait. Finds a node for a demand without examining all nodes, unless hardly any node has room. Demands without
 /// GPUs go to nodes with GPUs only if no other node has room.
-/// Owned by the head, shared by Placement and TaskNodes, and not thread-safe. Pointers to nodes are valid until
-/// remove() is called for that node.
+/// Owned by Head, shared by Placement and TaskNodes, and used on the head's strand. Pointers to nodes are valid until
+/// remove() is called for that node. Nodes that are passed in must be nodes of this Fleet.
 class Fleet {
  public:
   /// One node. Only Fleet changes it.
@@ -67,21 +67,27 @@ class Fleet {
   };
   static constexpr std::uint64_t kAllClaims = ~std::uint64_t{0};
 
+  /// A node of the same id is removed first.
   Node& add(NodeId id, const Resources& total, Labels labels);
+  /// Forgets the node, all that was taken from it and all claims. Has no effect for an unknown node.
   void remove(NodeId id);
   Node* find(NodeId id);
   const Node* find(NodeId id) const;
   bool empty() const { return nodes_.empty(); }
 
-  /// Takes the amounts from the node, on which they must fit.
+  /// Takes the amounts from the node, on which they must fit: see ResourceLedger::take(). Also for closed nodes.
   Allotment take(Node& node, const Resources& amounts);
+  /// Takes the allotment even if it does not fit. The node must have the allotment's GPUs.
   void take(Node& node, const Allotment& allotment);
+  /// Gives back an allotment that was taken. This is not checked.
   void give_back(Node& node, const Allotment& allotment);
   void take_user(Node& node, int more);
   void set_tasks(Node& node, Resources tasks);
+  /// The node must have no claim of this number.
   void claim(Node& node, std::uint64_t number, const Resources& amounts);
+  /// Has no effect if there is no such claim.
   void unclaim(Node& node, std::uint64_t number);
-  /// Gives the claim of one number to another number.
+  /// Gives the claim of one number, which must exist, to another number, which must have no claim.
   static void pass_claim(Node& node, std::uint64_t number, std::uint64_t to);
   void close(Node& node);
   void open(Node& node);
@@ -94,8 +100,8 @@ class Fleet {
   /// Returns a node on which the demand fits; nullptr if no node has room.
   Node* choose(const Demand& demand, const Preference& preference);
   /// Returns a node on which the demand fits beside the node's tasks; nullptr if none has room. The result is `near` if
-  /// possible, else the node with the lowest use, and never `except`. Nodes on which some resource is fully in use are
-  /// not considered.
+  /// possible, else the node with the lowest use, and never `except`. Nodes other than `near` on which some resource is
+  /// fully in use are not considered.
   Node* find_room(const Demand& demand, NodeId near, NodeId except);
   /// Returns the node of lowest use on which the demand could fit if nothing were taken; nullptr if it could fit on no
   /// node.

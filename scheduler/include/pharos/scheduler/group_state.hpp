@@ -14,7 +14,8 @@
 
 namespace pharos::scheduler {
 
-/// A placement group: resources that are given all together or not at all. Each bundle is on one node.
+/// A placement group: resources that are given all together or not at all. Each bundle is on one node. A plain value.
+/// GroupTable, which asks for the group, checks kBundlesMax; Placement does not.
 struct GroupSpec {
   static constexpr std::size_t kBundlesMax = 4096;
 
@@ -23,15 +24,16 @@ struct GroupSpec {
   Strategy strategy = Strategy::kPack;
 };
 
-/// The state of a placement group: the places of its bundles, and the actors that wait for room in them. Only Placement
-/// changes it.
+/// The state of a placement group: the places of its bundles, and the actors that wait for room in them. Owned by
+/// Placement, which alone changes it, on the strand of the head. The nodes' resources belong to the Fleet: no function
+/// here takes them or gives them back.
 struct GroupState {
   struct Bundle {
     Demand demand;
     NodeId node{};  ///< unset if the bundle has no place
     Allotment allotment{};
-    std::optional<ResourceLedger> ledger{};
-    std::size_t users = 0;
+    std::optional<ResourceLedger> ledger{};  ///< what actors have of the bundle; set as long as `node` is set
+    std::size_t users = 0;                   ///< actors that have room in the bundle
   };
   /// An actor that waits for room in a bundle.
   struct Waiting {
@@ -52,16 +54,20 @@ struct GroupState {
 
   /// Returns the bundles that have no place.
   std::vector<std::uint32_t> missing() const;
+  bool has_bundle_at(NodeId node) const;
   /// Returns nodes for these bundles; empty if they do not all fit. With `number`, finds places in what is left after
   /// the claims with smaller numbers; without it, as if nothing were taken.
   std::vector<Fleet::Node*> find_places(const Fleet& fleet, const std::vector<std::uint32_t>& bundles,
                                         std::optional<std::uint64_t> number) const;
+  /// Returns what these bundles ask for.
+  std::vector<const Resources*> amounts_of(const std::vector<std::uint32_t>& bundles) const;
   /// Makes the error for a group that fits nowhere.
   Error too_much(const Fleet& fleet) const;
-  /// Gives room in the bundles to the actors that wait, in their order. For an actor that does not fit, its amounts are
-  /// set aside in the bundle.
-  std::vector<Served> serve();
-  /// The bundles on this node lose their places. Returns whether there was one.
+  /// Gives room in the bundles to the actors that wait, in their order, but none on closed nodes. For an actor that
+  /// does not fit, its amounts are set aside in the bundle. Each actor in `line` must fit into some bundle when the
+  /// bundle is empty.
+  std::vector<Served> serve(const Fleet& fleet);
+  /// The bundles on this node lose their places, and forget what actors had of them. Returns whether there was one.
   bool lose_node(NodeId node);
 
   GroupId id;

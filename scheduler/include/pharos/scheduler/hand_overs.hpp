@@ -17,8 +17,9 @@ namespace pharos::scheduler {
 /// process takes none, so their number is limited for the node and for each worker; all others wait in line. A worker
 /// that takes no socket for kSlowTime is slow: it delays only the callers that want this worker, because the sockets on
 /// their way to it do not count towards the node's limit then.
-/// Pure. Owned by the node, which calls it on its strand and chooses the numbers of the sockets. Bounds: kUnderWayMax
-/// on their way from the node to workers that are not slow, kOfWorkerMax to each worker, and kWaitingMax that wait.
+/// Pure. Owned by HandOverLine, which calls it on the node's strand and chooses the numbers of the sockets. Bounds:
+/// kUnderWayMax on their way from the node to workers that are not slow, kOfWorkerMax to each worker, and kWaitingMax
+/// that wait.
 class HandOvers {
  public:
   static constexpr std::size_t kUnderWayMax = 64;
@@ -29,12 +30,14 @@ class HandOvers {
   enum class Turn : std::uint8_t {
     kNow,
     kLater,    ///< taken() or tick() will return its number
-    kRefused,  ///< too many wait
+    kRefused,  ///< too many wait; nothing is kept of this socket
   };
   Turn add(WorkerId worker, std::uint64_t number, TimePoint now);
 
-  /// Reports that the worker has received a socket, or has ended and will not receive it. Returns the numbers of the
-  /// sockets that may be sent at this time, in the order in which they were added.
+  /// Reports that the worker has received a socket, or has ended and will not receive it. To be called once for each
+  /// socket whose turn has come, also for a socket that nobody wants any more; one call too many ends the process.
+  /// Sockets in the line of a worker that has ended get their turns too. Returns the numbers of the sockets that may be
+  /// sent at this time, in the order in which they were added.
   std::vector<std::uint64_t> taken(WorkerId worker, TimePoint now);
   /// Returns numbers as taken() does. To be called every kSlowTime while sockets wait.
   std::vector<std::uint64_t> tick(TimePoint now);

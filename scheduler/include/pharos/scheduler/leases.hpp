@@ -21,7 +21,8 @@
 
 namespace pharos::scheduler {
 
-/// A request of a caller for a worker that runs its tasks. It lasts until it is granted, refused or withdrawn.
+/// A request of a caller for a worker that runs its tasks. It lasts until it is granted, refused or withdrawn, until no
+/// worker could be started for it, or until the caller ends. The node chooses the number, and uses it once.
 using LeaseRequestId = Id<struct LeaseRequestTag>;
 
 /// The caller that asks for workers: a driver, or a worker whose task submits tasks of its own.
@@ -34,7 +35,7 @@ struct Lessee {
 };
 
 /// The resources of this node that the head has given to one actor or to one bundle of a group. A reservation may have
-/// to wait for them. It lasts until it is released.
+/// to wait for them. It lasts until it is released. The node chooses the number, and uses it once.
 using ReservationId = Id<struct ReservationTag>;
 
 /// The request gets this worker.
@@ -87,10 +88,11 @@ using LeaseEffects = std::vector<LeaseEffect>;
 /// actor, a program that has less of the node, or another caller of the same program that has less. Then leases are
 /// recalled, and the request for which they are recalled moves to the front of the queue. Leases younger than
 /// kLeaseMin, or kGpuLeaseMin for leases with GPUs, are not recalled, so two programs on one CPU take turns of at least
-/// that time. Pure: events go in and effects come out, and the time is passed in. Owned by the node, which calls it on
-/// its strand. Bounds: `kWaitingMax` requests wait, and the next one is refused with kOverloaded. Requests of workers
-/// for CPUs alone are refused with kOverloaded, also while they wait, when the limit of workers is reached. The number
-/// of reservations depends on the head.
+/// that time. Pure: events go in and effects come out, and the time is passed in. Owned by LeaseBook, and used on the
+/// node's strand. Events about workers, requests and reservations that are unknown here change nothing.
+/// Bounds: `kWaitingMax` requests wait, and the next one is refused with kOverloaded. Requests of workers for CPUs
+/// alone are refused with kOverloaded, also while they wait, when the limit of workers is reached. The number of
+/// reservations depends on the head.
 class Leases {
  public:
   static constexpr std::size_t kWaitingMax = 65536;
@@ -112,7 +114,11 @@ class Leases {
   /// Removes a waiting request, because it is served elsewhere. Returns nullopt if the request does not wait; what was
   /// granted or is being started for it is not changed then.
   std::optional<LeaseEffects> withdraw(LeaseRequestId request);
+  /// The worker of a StartWorker runs, and the request is granted. If the lessee has ended meanwhile, the only effect
+  /// is EndWorker.
   LeaseEffects worker_started(LeaseRequestId request, WorkerId worker);
+  /// The worker of a StartWorker could not be started. The request is dropped, and no effect says so: the node answers
+  /// the request.
   LeaseEffects start_failed(LeaseRequestId request);
   /// The task that the worker runs waits for something. Its CPUs are free meanwhile.
   LeaseEffects blocked(WorkerId worker);
@@ -123,7 +129,8 @@ class Leases {
   LeaseEffects returned(WorkerId worker, CallerId lessee, TimePoint now);
   /// The worker's process is gone, whatever its state was.
   LeaseEffects worker_ended(WorkerId worker);
-  /// The lessee is gone: its requests are dropped, and the workers that run its tasks end.
+  /// The lessee is gone: its requests are dropped without an effect, and the workers that run its tasks end. Workers
+  /// that are being started for it end after worker_started().
   LeaseEffects lessee_ended(CallerId lessee);
   /// The job's driver and all its other callers are gone: as lessee_ended() for each of them, and the job's idle
   /// workers end too.

@@ -29,7 +29,8 @@ struct Placed {
   Allotment allotment;
   std::optional<std::uint32_t> bundle{};  ///< the bundle of the actor's group, if the actor is in a group
 };
-/// The actor cannot be placed: no node has that much, even with nothing taken, or its group is gone.
+/// The actor cannot be placed: no node has that much, even with nothing taken, or its group is gone. Placement has
+/// forgotten the actor.
 struct Unplaceable {
   ActorId actor;
   Error why;
@@ -68,37 +69,42 @@ using PlacementEffects = std::vector<PlacementEffect>;
 /// aside as they become free, on nodes where it could go. This is a claim. Later requests may take the rest. So no
 /// request is starved by smaller ones, and no two groups wait for each other, because on each node the older one comes
 /// first.
-/// Pure: events go in and effects come out. Owned by the head, which calls it on its strand. The number of actors and
-/// groups that wait is not bounded here.
+/// Pure: events go in and effects come out. Owned by Head, and used on the head's strand. The number of actors and
+/// groups that wait is not bounded here. Events about unknown nodes, actors and groups change nothing.
 class Placement {
  public:
   /// Takes and gives back resources of this fleet, which has to outlive Placement.
   explicit Placement(Fleet& fleet) : fleet_{fleet} {}
 
+  /// The node must not be known.
   PlacementEffects add_node(NodeId node, const Resources& total, Labels labels = {});
-  /// The node is lost, and all that was placed on it. Actors that wait and could fit on no other node are answered with
-  /// Unplaceable. Groups that had bundles on the node wait for other places, without a time limit.
+  /// The node is lost, and all that was placed on it. The actors that had a place there are forgotten, and no effect
+  /// names them. Actors that wait and could fit on no other node are answered with Unplaceable. Groups that had bundles
+  /// on the node wait for other places, without a time limit; GroupPlaced names the new places.
   PlacementEffects remove_node(NodeId node);
-  /// Nothing new is placed on the node until open_node(). Actors and bundles on it stay.
+  /// Nothing new is placed on the node until open_node(). Actors and bundles on the node stay. Actors of groups get no
+  /// room in these bundles, and wait until open_node(), or until the bundles have other places after remove_node().
   PlacementEffects close_node(NodeId node);
   PlacementEffects open_node(NodeId node);
 
-  /// Places an actor. The answer is Placed, perhaps much later, or Unplaceable, at once or when a node is lost or
-  /// closed. `label` is for messages.
+  /// Places an actor, which must be unknown here. The answer is Placed, perhaps much later, or Unplaceable with
+  /// kInvalidArgument, at once or when a node is lost or closed. `label` is for messages.
   PlacementEffects place(ActorId actor, const std::string& label, const Demand& demand, const Preference& preference);
   /// Places an actor in a group. The actor gets its resources from `bundle`, or from any bundle of the group if
   /// `bundle` is not set. The answer is Placed, perhaps much later, or Unplaceable: at once, with kNotFound if the
-  /// group is unknown or removed and with kInvalidArgument if no bundle is large enough, or later, when the group is
-  /// removed.
+  /// group is unknown or removed and with kInvalidArgument if no bundle is large enough, or later with kActorDied, when
+  /// the group is removed.
   PlacementEffects place_in_group(ActorId actor, const std::string& label, const Resources& amounts, GroupId group,
                                   std::optional<std::uint32_t> bundle);
   /// Gives back the actor's place, because its process is gone, or removes the actor from the queue if it waits.
   PlacementEffects give_back(ActorId actor);
 
-  /// Places a group. The answer is GroupPlaced, perhaps much later, or GroupUnplaceable, at once.
+  /// Places a group, whose id must be new. The answer is GroupPlaced, perhaps much later, or GroupUnplaceable with
+  /// kInvalidArgument, at once.
   PlacementEffects place_group(GroupId group, GroupSpec spec);
   /// Removes a group. Actors that wait for resources in it are answered with Unplaceable. Actors that have a place in
-  /// it keep their resources until give_back().
+  /// it keep their resources until give_back(). BundleFreed follows for each bundle, when no actor has a place in the
+  /// bundle any more.
   PlacementEffects remove_group(GroupId group);
 
   // ---- Restoring the state of another Placement, before the events above. Each function returns false, and changes
@@ -111,7 +117,8 @@ class Placement {
     NodeId node{};  ///< unset if the bundle has no place
     Allotment allotment{};
   };
-  /// Bundles without a place wait for one after replace_group() is called.
+  /// Bundles without a place wait for one after replace_group() is called. A bundle whose node is unknown or has too
+  /// little room counts as one without a place. With kStrictPack it waits for room on the node of the other bundles.
   bool restore_group(GroupId group, GroupSpec spec, const std::vector<BundlePlace>& places);
   /// Gives places to the bundles that have none, as place_group() does.
   PlacementEffects replace_group(GroupId group);

@@ -19,22 +19,26 @@ namespace pharos::scheduler {
 /// demand share a line, and the lines take turns, so a demand that fits on no node delays no other demand. While the
 /// head finds no room for a line, the line gets one question in a round; while the head finds room, it gets many at the
 /// same time.
-/// Pure. Owned by the node, which calls it on its strand and decides when a round begins. Bounds: kAskedMax, kAgainMax.
+/// Pure. Owned by Elsewhere, which calls it on the node's strand and decides when a round begins. Bounds: kAskedMax,
+/// kAgainMax. The requests that wait are limited by Leases.
 class RemoteRequests {
  public:
   static constexpr std::size_t kAskedMax = 16;  ///< questions under way at the same time
   static constexpr std::size_t kAgainMax = 4;   ///< lines without success that may ask again in one round
 
-  /// `waits` returns whether a request still waits.
+  /// `waits` returns whether a request still waits. add() and next() call it, and it must not call this object.
   explicit RemoteRequests(std::function<bool(LeaseRequestId)> waits) : waits_{std::move(waits)} {}
 
   void add(const Demand& demand, LeaseRequestId request);
   /// Returns the request to ask the head for next; nullopt if no question may be asked at this time. The node must
-  /// report the answer by found_room(), found_none() or forget().
+  /// report the answer by found_room(), found_none() or forget(); these ignore a request that was not asked for.
   std::optional<LeaseRequestId> next();
+  /// The request is served elsewhere, and is not kept here any more.
   void found_room(LeaseRequestId request);
+  /// The request goes back to the front of its line.
   void found_none(LeaseRequestId request);
-  /// The request's answer is not wanted any more.
+  /// The request's answer is not wanted any more. A request that was not asked for stays in its line until a turn finds
+  /// that it does not wait.
   void forget(LeaseRequestId request);
   void begin_round();
 

@@ -16,6 +16,7 @@ namespace pharos::scheduler {
 /// Amounts of resources by name: "cpu", "gpu", "memory", and names that users choose. Amounts are counted in steps of
 /// 1/10000, and memory in bytes, so that sums are exact.
 /// A value type. A name whose amount is 0 is not stored. An amount may be negative where it says how much is left.
+/// Only checked(), parse(), set() and set_memory() check names and amounts. Sums are not checked for overflow.
 class Resources {
  public:
   using Amounts = std::map<std::string, std::int64_t>;
@@ -31,11 +32,13 @@ class Resources {
   static Result<Resources> checked(const Amounts& amounts);
   static Resources of_cpus(std::uint32_t cpus);
   /// Parses text such as "gpu=1,cpu=0.5,fast_disk=2,memory=8GiB". Returns kInvalidArgument, with the part that is
-  /// wrong, if the text cannot be parsed.
+  /// wrong, if the text cannot be parsed, if a name occurs twice, or where set() does. Empty text gives no resources.
   static Result<Resources> parse(std::string_view text);
 
-  /// Returns kInvalidArgument if the name is invalid, if the amount is negative, too large, not a number or finer than
-  /// a step, or if it is a fraction of more than one GPU, which nobody could use.
+  /// Sets the amount of one resource; 0 removes it. Returns kInvalidArgument if the name is invalid or another spelling
+  /// of a built-in one ("CPUs"), if the amount is negative, more than kMost or kMostMemory, not a number or finer than
+  /// a step, if it is a fraction of more than one GPU, which nobody could use, or if there would be more than kNamesMax
+  /// names. Nothing is changed then.
   Result<void> set(std::string_view name, double amount);
   Result<void> set_memory(ByteCount bytes);
   std::int64_t of(std::string_view name) const;
@@ -105,7 +108,7 @@ struct Allotment {
 
 /// The resources of one node, and how much of them is taken. GPUs are taken as devices: whole ones, or a share of a
 /// single one, so two halves of different GPUs do not make a whole.
-/// Not thread-safe.
+/// A value that Leases, Fleet and GroupState hold for a node or a bundle. Not thread-safe.
 class ResourceLedger {
  public:
   explicit ResourceLedger(Resources total);
@@ -118,10 +121,16 @@ class ResourceLedger {
   bool could_fit(const Resources& demand) const { return demand.fits_in(total_); }
   bool fits(const Resources& demand) const;
   bool fits(const Allotment& allotment) const;
-  /// Takes the demand, which must fit.
+  /// Returns an allotment for each of several demands, in their order. All of them fit at the same time, but none is
+  /// taken yet. Returns an empty list if the demands do not fit. In rare cases, with shares of many GPUs that leave
+  /// hardly any room, the search for a way to divide the GPUs is given up, and the list is empty too.
+  std::vector<Allotment> find_allotments(const std::vector<const Resources*>& demands) const;
+  /// Takes the demand. If the demand does not fit, the process ends (PHAROS_CHECK).
   Allotment take(const Resources& demand);
-  /// Takes the allotment even if it does not fit; left() may be negative then.
+  /// Takes the allotment even if it does not fit; left() may be negative then. The GPUs must exist: for another index
+  /// std::out_of_range is thrown, by give_back() too, after the amounts have changed.
   void take(const Allotment& allotment);
+  /// Gives back an allotment that was taken. This is not checked.
   void give_back(const Allotment& allotment);
   friend bool operator==(const ResourceLedger&, const ResourceLedger&) = default;
 

@@ -11,7 +11,8 @@ namespace pharos::scheduler {
 
 /// Chooses nodes for the tasks of callers on other nodes. Nothing is reserved for a task: the node itself decides which
 /// tasks it serves. But what is known of the nodes' tasks counts when a node is chosen.
-/// Has no state but the Fleet's, which Placement shares. For the strand of the head.
+/// Has no state but the Fleet's, which Placement shares and which has to outlive this object. Owned by LeaseBroker, on
+/// the strand of the head. Nodes that are unknown to the Fleet are ignored.
 class TaskNodes {
  public:
   explicit TaskNodes(Fleet& fleet) : fleet_{fleet} {}
@@ -20,7 +21,7 @@ class TaskNodes {
   void note_tasks(NodeId node, Resources in_use);
   /// Chooses a node for a task: `preference.near` if there is room beside that node's tasks, else a node with room,
   /// else the node of lowest use on which the demand could fit. Returns kInvalidArgument if it could fit on no node.
-  /// The demand counts as taken by tasks of the chosen node until the next note_tasks().
+  /// The demand counts as taken by tasks of the chosen node until the next note_tasks(). take_room() does the same.
   Result<NodeId> find_node(const Demand& demand, const Preference& preference, const std::string& who);
   /// Chooses a node for a task that has room beside its tasks at this moment, and is not `except`; nullopt if no node
   /// has.

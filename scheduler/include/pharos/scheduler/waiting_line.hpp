@@ -13,7 +13,8 @@
 namespace pharos::scheduler {
 
 /// A queue of requests for resources, in the order in which they came. Requests for the same amounts share one line, so
-/// that a look at the queue examines only the first request of each line, however many wait. Not thread-safe.
+/// that a look at the queue examines only the first request of each line, however many wait.
+/// Owned by Leases, which limits the length; not thread-safe. The functions that are passed in must not use the queue.
 template <class Who>
 class WaitingLine {
  public:

@@ -16,15 +16,17 @@ namespace pharos::scheduler {
 /// are not used twice.
 using ActorRequestId = Id<struct ActorRequestTag>;
 
-/// The requests that wait for actors, in one line for each actor. Owned by ActorTable, and not thread-safe.
+/// The requests that wait for actors, in one line for each actor. Owned by ActorTable, which limits how many wait, and
+/// not thread-safe.
 class WaitingRequests {
  public:
+  /// A request that waits already must not be added again: that would end the process.
   void add(ActorRequestId request, ActorId actor) {
     const bool is_new = places_.try_emplace(request, actor, ++last_number_).second;
     PHAROS_CHECK(is_new, request);
     lines_[actor].emplace(last_number_, request);
   }
-  /// Removes a request whose answer nobody waits for any more.
+  /// Removes a request whose answer nobody waits for any more. Has no effect if the request does not wait.
   void drop(ActorRequestId request) {
     const auto dropped = places_.extract(request);
     if (dropped.empty()) return;
