@@ -6,11 +6,15 @@
 
 namespace pharos::console {
 
-// Options of a daemon, for `pharos start` and for daemons that programs start for themselves. The command writes the
-// values to `daemon` when it parses the arguments, so `daemon` must live until then.
+// Options of a daemon, for `pharos start` and for daemons that programs start for themselves (`pharos keeper`): the
+// functions that add these two commands call these. The parser writes the values to `daemon`, which must live until
+// Commands::run() has returned. A value out of range ends run() with 2. Resources and labels are not checked here: the
+// daemon refuses those that make no sense.
 
+/// Adds --object-store and --spill-folder (PHAROS_SPILL_FOLDER).
 void add_store_options(CLI::App& command, node::DaemonOptions& daemon);
-/// The environment variables also apply if a program starts its own daemon.
+/// Adds --cpus, --resources, --labels and --memory-threshold. The last three have environment variables, which also
+/// apply if a program starts its own daemon.
 void add_resource_options(CLI::App& command, node::DaemonOptions& daemon);
 
 }  // namespace pharos::console

@@ -6,7 +6,8 @@
 
 namespace pharos::console {
 
-/// Rows under a heading; each column is as wide as its widest cell.
+/// Rows under a heading; each column is as wide as its widest cell, counted in bytes. A value, for one thread. print()
+/// writes to std::cout, whose state tells whether printing has failed. Rows may have different numbers of cells.
 class Table {
  public:
   explicit Table(std::vector<std::string> heads) { add(std::move(heads)); }

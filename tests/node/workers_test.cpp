@@ -103,6 +103,13 @@ class MemoryGuardTest : public WorkersFixture {
     return {.used = ByteCount{percent}, .total = ByteCount{100}, .least = ByteCount{100}, .kills = kills};
   }
 
+  /// A caller has leased this worker for its tasks.
+  void lease(const Worker& worker) {
+    const scheduler::LeaseRequestId request{worker.id.value()};
+    book.apply(*book.leases().request(request, {JobId{1}, CallerId{1}}, {}, executor.now()));
+    book.apply(book.leases().worker_started(request, worker.id));
+  }
+
   LeaseBook book{scheduler::Leases{{}, 8, 10s}, [](const auto&) {}, [] {}};
   MemoryGuard guard{site, book, workers};
 };
@@ -127,6 +134,34 @@ TEST_F(MemoryGuardTest, OneWorkerIsKilledAtATime) {
       EXPECT_NE(worker->killed_for_memory.find("the limit is 95%"), std::string::npos);
     }
   }
+}
+
+TEST_F(MemoryGuardTest, AWorkerThatEndsWhileTheWorkersAreAskedIsNotChosen) {
+  host.memory = use(99);
+  const auto first = start();
+  const auto last = start();
+  forked(*first, 5);
+  forked(*last, 6);
+  lease(*first);
+  lease(*last);
+  guard.watch();
+  executor.run_until_idle();
+  ASSERT_TRUE(host.killed.empty()) << "nobody was asked";
+  workers.on_child_ended(6, 0);  // as the one that began last it would be chosen
+  executor.advance(2s);
+  EXPECT_EQ(host.killed, (std::vector<pid_t>{5}));
+}
+
+TEST_F(MemoryGuardTest, NoWorkerIsKilledIfMemoryIsFreeAgainWhenTheWorkersHaveAnswered) {
+  host.memory = use(99);
+  const auto worker = start();
+  forked(*worker, 5);
+  lease(*worker);
+  guard.watch();
+  executor.run_until_idle();
+  host.memory = use(90);
+  executor.advance(2s);
+  EXPECT_TRUE(host.killed.empty());
 }
 
 TEST_F(MemoryGuardTest, TheKernelIsBlamedForAShortTime) {

@@ -19,7 +19,7 @@ namespace pharos::node {
 /// The bundles of placement groups that this node has reserved, or reserves as soon as tasks have left what they need.
 /// Actors of a group use parts of its bundles. A head that has started again may release a bundle before the processes
 /// in it have ended. So a bundle is given back only when no process uses it.
-/// Owned by Incarnations; on the node's strand.
+/// Owned by Incarnations; on the node's strand. The destructor gives nothing back.
 class Bundles {
  public:
   struct Bundle {
@@ -32,11 +32,12 @@ class Bundles {
 
   Bundles(Site& site, LeaseBook& book, IsUsed is_used) : site_{site}, book_{book}, is_used_{std::move(is_used)} {}
 
-  /// The head wants the bundle to be reserved. It is told when that is done.
+  /// The head wants the bundle to be reserved. The head is told when that is done, which waits for tasks without a
+  /// limit.
   void hold(const wire::HoldBundle& hold);
   /// A reservation has its resources. If it is that of a bundle, returns the incarnations that may start now.
   std::vector<scheduler::ReservationId> on_reserved(scheduler::ReservationId reservation);
-  /// The head gives the bundle up.
+  /// The head gives the bundle up; unknown bundles are ignored. Incarnations that wait for the bundle are not told.
   void release(const BundleKey& key);
   /// Gives back the bundles that were released and are not used any more.
   void release_unused();

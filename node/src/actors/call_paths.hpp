@@ -17,8 +17,11 @@
 namespace pharos::node {
 
 /// Connects callers of this node with actors, which are here or at another node, and callers of other nodes with the
-/// actors and leased workers of this one. If an actor cannot be reached, the head is asked again where it is.
-/// Owned by Node; on its strand. Its coroutines run in the node's background group.
+/// actors and leased workers of this one. If an actor cannot be reached, the head is asked again where it is. After 15
+/// s of such attempts the caller gets the last error, mostly kUnavailable. The caller also gets kUnavailable if too
+/// many callers wait for workers here.
+/// Owned by Node; on its strand. Its coroutines run in the node's background group, which ends before it. When the node
+/// closes, callers that wait get no answer.
 class CallPaths {
  public:
   CallPaths(Site& site, Clients& clients, FarNodes& far_nodes, Questions& questions, Workers& workers,
@@ -30,9 +33,11 @@ class CallPaths {
         workers_{workers},
         hand_overs_{hand_overs} {}
 
-  /// The head says where an actor is for which a caller of this node has asked.
+  /// The head says where an actor is for which a caller of this node has asked. Ignored if nobody waits for it any
+  /// more.
   void on_alive(const wire::ActorAlive& alive);
-  /// Takes the connection of a caller of another node.
+  /// Takes the connection of a caller of another node. Closes it without an answer if the worker is not here, is leased
+  /// to another caller, or has too many callers that wait for it; the caller then asks again.
   void serve_far(const Introduction& introduction, Fd socket);
 
  private:

@@ -20,8 +20,11 @@
 namespace pharos::node {
 
 /// The incarnations of actors that the head starts and ends on this node. The head has given them resources, but tasks
-/// may still use these. The head is told once how each incarnation ends.
-/// Owned by Node; on its strand. Its coroutines run in the node's background group.
+/// may still use these; an incarnation waits for its resources without a limit. The head is told once how each
+/// incarnation ends, also if its process could not be started (IncarnationEnded says why). If the program itself cannot
+/// run, the head is told first that the constructor has failed, so that the actor is not started again.
+/// Owned by Node; on its strand. Its coroutines run in the node's background group, which ends before it. The
+/// destructor ends no process.
 class Incarnations {
  public:
   /// An incarnation that has no worker yet.
@@ -34,8 +37,10 @@ class Incarnations {
   Incarnations(Site& site, LeaseBook& book, Jobs& jobs, Workers& workers);
 
   void start(wire::StartIncarnation start);
+  /// Ends an incarnation; ignored if it is not here. One that waits for resources ends at once; one whose process is
+  /// being started ends when the process is ready.
   void end(const wire::EndIncarnation& end);
-  /// Ends the incarnations of a job that have no process yet.
+  /// Ends the incarnations of a job that have no process yet, as end() does.
   void end_unbegun(JobId job);
   void hold(const wire::HoldBundle& hold) { bundles_.hold(hold); }
   void release(const wire::ReleaseBundle& release) { bundles_.release({release.group, release.bundle}); }

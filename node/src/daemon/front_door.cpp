@@ -3,12 +3,14 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <chrono>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include <pharos/async/deadline.hpp>
+#include <pharos/async/sleep.hpp>
 #include <pharos/base/log.hpp>
 #include <pharos/net/blocking_io.hpp>
 #include <pharos/net/socket_link.hpp>
@@ -19,6 +21,7 @@ namespace pharos::node {
 namespace {
 
 constexpr auto kGreetTime = std::chrono::seconds{5};
+constexpr auto kAcceptAgainTime = std::chrono::milliseconds{100};
 
 }  // namespace
 
@@ -57,7 +60,14 @@ Result<net::Address> FrontDoor::listen_at(const std::string& address) {
 void FrontDoor::accept_all(int listening, bool is_unix) {
   for (;;) {
     Fd connection{::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
-    if (!connection) return;
+    if (!connection) {
+      if (errno == ECONNABORTED || errno == EINTR) continue;
+      // The reactor tells only of connections that are new, so those that wait now would wait for the next one.
+      if (errno == EAGAIN || !accept_again_.insert(listening).second) return;
+      log(LogLevel::kWarn, "cannot accept a connection; trying again", {kv("errno", errno)});
+      background_.spawn(accept_later(this, listening, is_unix));
+      return;
+    }
     std::size_t& unproven = is_unix ? unproven_here_ : unproven_far_;
     if (unproven >= kUnprovenMax) continue;  // this closes the connection
     auto counted = std::make_unique<Unproven>(unproven);
@@ -67,6 +77,13 @@ void FrontDoor::accept_all(int listening, bool is_unix) {
       background_.spawn(let_driver_in(this, std::move(connection), std::move(counted)));
     }
   }
+}
+
+// The process has no descriptors left, or the machine no memory.
+async::Async<void> FrontDoor::accept_later(FrontDoor* self, int listening, bool is_unix) {
+  const auto slept = co_await async::sleep(kAcceptAgainTime);
+  self->accept_again_.erase(listening);
+  if (slept) self->accept_all(listening, is_unix);
 }
 
 async::Async<Result<void>> FrontDoor::greet(FrontDoor* self, int socket, net::Role expected) {

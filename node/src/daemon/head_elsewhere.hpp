@@ -23,12 +23,14 @@ namespace pharos::node {
 /// The head that this node has joined, at another address. A node whose connection to the head has ended looks for a
 /// head there. The same head continues the session, or says that it has given the node up. Another head that has the
 /// records of the first one knows the node, and is told what is on it.
-/// When the connection to a head without records ends, and that head was not silent before, the head has ended.
-/// Owned by Membership; on its strand. End: close(); then the executor has to run what is posted until closed() is
-/// true.
+/// When the connection to a head without records ends, and that head was not silent before, the head has ended: the
+/// Listener hears this at once. Otherwise the search lasts for `away_max`, and for a head without records for 90 s at
+/// most.
+/// Owned by Membership; on its strand. The Host and the Listener outlive it. End: close() ends the connection and the
+/// search; then the executor has to run what is posted until closed() is true, and join() must have ended.
 class HeadElsewhere final : public net::Peer::Owner {
  public:
-  /// What the head says, and what becomes of it.
+  /// What the head says, and what becomes of it. Called on the strand, not after closed() is true.
   class Listener {
    public:
     virtual ~Listener() = default;
@@ -53,14 +55,18 @@ class HeadElsewhere final : public net::Peer::Owner {
 
   HeadElsewhere(async::Executor& executor, Host& host, Settings settings, Listener& listener);
 
-  /// Joins the head. Tries again until the deadline while the head cannot be reached, since it may be about to start.
+  /// Joins the head, and calls on_joined() before it returns. Tries again until the deadline while the error is
+  /// kUnavailable, since the head may be about to start. Any other error ends it at once: kDeadlineExceeded,
+  /// kCancelled, an error of Host::reach() or of `reached_at`, or the head's refusal. closed() does not wait for this
+  /// coroutine.
   static async::Async<Result<void>> join(HeadElsewhere* self, ReachedAt reached_at, async::Deadline deadline);
   const std::string& address() const { return settings_.address; }
 
   /// Sends the head a message. A message that belongs to the session is kept while the head is away; others are
-  /// dropped.
+  /// dropped. Kept messages are dropped, too, when another head takes the place of the one before. on_joined_again()
+  /// then has to tell it everything.
   void tell(wire::Message message);
-  /// Bytes that the head has not read; nullopt while the head is away.
+  /// Bytes that wait to be sent to the head; nullopt while the head is away.
   std::optional<std::size_t> queued() const;
 
   void close();

@@ -18,10 +18,10 @@ namespace pharos::node {
 
 /// The head of this process, and its records. A head that cannot write any more is replaced by one that is made from
 /// what is durable; the nodes return to the new head as to another head. Attempts to replace the head are repeated
-/// every half second until one succeeds or close() is called.
-/// Owned by Membership; on its strand. End: close(); then the executor has to run what is posted until closed() is
-/// true, and start() must have ended. Callbacks that use this object may be posted even then: the executor must run
-/// them before the destructor or not at all.
+/// every half second until one succeeds or close() is called. What the failed head had not written is lost.
+/// Owned by Membership; on its strand. The Host outlives it. End: close(); then the executor has to run what is posted
+/// until closed() is true, and start() must have ended. Callbacks that use this object may be posted even then: the
+/// executor must run them before the destructor or not at all.
 class HeadHere {
  public:
   /// Opens the store of the records. It blocks, so it is not called on the strand.
@@ -44,7 +44,8 @@ class HeadHere {
   HeadHere(async::Executor& executor, Host& host, OwnNode own_node, OpenRecords open_records, Events events);
   HeadHere(HeadHere&&) = delete;
 
-  /// Starts the head from its records. Fails if they cannot be opened or read, and with kCancelled after close().
+  /// Starts the head from its records. Fails with the store's error if they cannot be opened or read, with kUnsupported
+  /// if another version of Pharos has written them, and with kCancelled after close(). There is no second attempt.
   /// closed() does not wait for this coroutine; the caller joins it.
   static async::Async<Result<void>> start(HeadHere* self);
 
@@ -55,10 +56,10 @@ class HeadHere {
   /// Returns nullptr if nothing outlives the head, before the first head has started, and while the head is being
   /// replaced.
   const Records* records() const { return records_.get(); }
-  /// Returns the head, or the reason why there is none, for a node that wants to join it.
+  /// Returns the head, or kUnavailable with the reason why there is none, for a node that wants to join it.
   Result<Head*> find();
-  /// Posts a message of the own node to the head. While there is no head the message is dropped; a question is refused
-  /// if the last attempt to replace the head has failed.
+  /// Posts a message of the own node to the head. The message is dropped while there is no head, or if the head is
+  /// replaced before it hears the message; a question is refused if the last attempt to replace the head has failed.
   void tell(wire::Message message);
 
   void close();

@@ -21,12 +21,15 @@ namespace pharos::node {
 /// The other nodes that have joined the head of this process. Carries the messages between them and the head, and
 /// notices when one of them is gone:
 /// - A node is lost when its connection ends because its process has ended, or when nothing has come from it for too
-///   long (Silence). If nothing comes from any other machine, this machine's own link is suspected, and no node is
-///   lost for now.
-/// - If a connection ends after some seconds of silence, the network has ended it. The node may come back until it is
+///   long (Silence). If nothing comes from any other machine, this machine's own link is suspected, and no node on
+///   another machine is lost for now; the head is told that these nodes are away.
+/// - If a connection ends after five seconds of silence, the network has ended it. The node may come back until it is
 ///   lost. Then both ends continue their session and send again what the other end has not heard (Session). The head
 ///   does not hear of the break.
-/// Owned by Membership; on its strand. End: close().
+/// Messages from connections that have not joined are ignored. Output of workers is dropped while more than 16 MiB wait
+/// to be sent to a node.
+/// Owned by Membership; on its strand. The Host outlives it. End: close() closes all connections; the head does not
+/// hear of that. A timer that is still set does nothing after the destructor.
 class JoinedNodes final : public net::Peer::Owner {
  public:
   /// Returns the head, or the reason why no node can join here.
@@ -34,11 +37,14 @@ class JoinedNodes final : public net::Peer::Owner {
 
   JoinedNodes(async::Executor& executor, Host& host, FindHead find_head);
 
-  /// Takes the connection of a node that wants to join (Introduction::Purpose::kJoin).
+  /// Takes the connection of a node that wants to join (Introduction::Purpose::kJoin). If the node cannot join, its
+  /// request is refused: with the error of FindHead, kInvalidArgument for its resources or labels, or kAlreadyExists if
+  /// a node of this id has joined. A node that the head has given up hears so.
   void add(Fd socket);
-  /// Tells every node to end.
+  /// Tells every node to end. A node whose connection has ended hears it if it comes back.
   void end_all();
-  /// Closes all connections and forgets the nodes: another head will start, to which they return.
+  /// Closes all connections and forgets the nodes: another head will start, to which they return. Messages on their way
+  /// are lost.
   void forget_all();
   void close();
 

@@ -22,8 +22,10 @@ namespace pharos::node {
 
 /// Connects a node with its cluster. The node is either beside the head (HeadHere), which other nodes join here
 /// (JoinedNodes), or it has joined a head elsewhere (HeadElsewhere). Neither Head nor Node hears of a connection that
-/// ends and is replaced by another one in time. Owned by the daemon. Everything runs on one strand. End: close(); then
-/// the executor has to run what is posted until closed() is true.
+/// ends and is replaced by another one in time.
+/// Owned by the daemon. Everything runs on one strand. The Host outlives it. End: close() closes all connections; then
+/// the executor has to run what is posted until closed() is true, and start() or join() must have ended. closed() does
+/// not wait for these two.
 class Membership final : public HeadElsewhere::Listener {
  public:
   using OpenRecords = HeadHere::OpenRecords;
@@ -33,7 +35,8 @@ class Membership final : public HeadElsewhere::Listener {
     OpenRecords open_records{};                    ///< empty: nothing outlives the head, and start() is not called
     Duration away_max = std::chrono::minutes{10};  ///< how long the node looks for a head that is gone
   };
-  /// Callbacks to the owner. At most one of them is called, and once.
+  /// Callbacks to the owner, on the strand. Each says that the owner has to close the membership. `lost` and `given_up`
+  /// come once at most, and only if the head is elsewhere; `told_to` may come again.
   struct Ends {
     std::function<void(const Error& why)> lost;  ///< the head is gone, and no other one has come
     std::function<void()> given_up;              ///< the cluster has given this node up, which may join as another one
@@ -58,8 +61,9 @@ class Membership final : public HeadElsewhere::Listener {
   }
   /// Takes the connection of a node that wants to join (Introduction::Purpose::kJoin).
   void add_node(Fd socket) { joined_nodes_.add(std::move(socket)); }
-  /// Takes the connection of a driver that has proved itself. It waits until the node has joined. At most kWaitingMax
-  /// drivers wait; the connection of the next one is closed.
+  /// Takes the connection of a driver that has proved itself. It waits until the node has joined, or its head has
+  /// started. At most kWaitingMax drivers wait; the connection of the next one is closed. The destructor closes the
+  /// connections that still wait.
   void add_driver(Fd socket);
 
   void close();

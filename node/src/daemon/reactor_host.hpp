@@ -14,9 +14,12 @@
 
 namespace pharos::node {
 
-/// The real machine as a Host: sockets, processes, pipes, disks, and threads for whatever blocks.
-/// Owned by the daemon; used on the thread that polls the reactor. End: close(), then the reactor has to be polled
-/// until closed() is true.
+/// The real machine as a Host: sockets, processes, pipes, disks, and threads for transfers and for work that waits for
+/// a disk. The look-up of a host name, in reach(), fetch_program() and pull(), blocks the thread that polls. Host says
+/// how each function fails.
+/// Owned by the daemon; used on the thread that polls the reactor, which outlives it. End: close(), then the reactor
+/// has to be polled until closed() is true. The destructor waits for work of run_blocking() that runs; work that is
+/// still in the queue is dropped without `done`.
 class ReactorHost final : public Host {
  public:
   struct Settings {
@@ -55,7 +58,8 @@ class ReactorHost final : public Host {
   void pull(std::string address, const object_store::PullRequest& request, std::shared_ptr<object_store::Chunks> into,
             Pulled done) override;
   void serve_pull(Fd socket, MakePullAnswer make) override;
-  /// Breaks off all transfers to and from other nodes.
+  /// Breaks off all transfers to and from other nodes, and waits for their threads. Transfers that wait are dropped
+  /// without a callback; those under way, and connections that are being made, end with an error.
   void close();
   bool closed() const;
 

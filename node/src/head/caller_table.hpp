@@ -12,7 +12,7 @@
 namespace pharos::node::head {
 
 /// The callers that the head has heard of, by their questions or by a node's report, each with its node and its job.
-/// Callers of unknown jobs are not kept. Owned by Head; on its strand.
+/// Callers of unknown jobs are not kept. A caller stays until remove() or remove_job(). Owned by Head; on its strand.
 class CallerTable {
  public:
   explicit CallerTable(const JobTable& jobs) : jobs_{jobs} {}

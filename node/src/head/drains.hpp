@@ -18,9 +18,11 @@
 namespace pharos::node::head {
 
 /// Draining nodes. Nothing new is placed on such a node. Actors that may be restarted move to another node after the
-/// calls that they run. Actors whose place others may take (StartActor::leaves) are stopped, with notice. The remaining
-/// actors and the tasks end by themselves or when the time limit is over. Then the node ends.
-/// Owned by Head; on its strand.
+/// calls that they run, actors of a group when the node has ended. Actors whose place others may take
+/// (StartActor::leaves) are stopped, with notice. The remaining actors and the tasks end by themselves or when the time
+/// limit is over. Then the node is told to end. It also has to stay while other nodes may fetch a program from it. Each
+/// node is looked at every 200 ms.
+/// Owned by Head; on its strand. A drain that is under way continues with the next head (restore()).
 class Drains {
  public:
   Drains(Events& events, scheduler::Placement& placement, const NodeTable& nodes, const Recovery& recovery,
@@ -32,7 +34,9 @@ class Drains {
         places_{places},
         effects_{effects} {}
 
-  /// Answers a user who wants a node to drain.
+  /// Answers a user who wants a node to drain, as soon as the drain has begun; or refuses: kNotFound if there is no
+  /// such node or it offers no resources, kFailedPrecondition for the head's own node. A node that drains already gets
+  /// the new time limit.
   void begin_for(NodeId from, const wire::DrainNode& drain);
   /// Continues the drain of an earlier head. The node has the whole time limit once more. Returns false if the node is
   /// not expected.

@@ -19,7 +19,10 @@ namespace pharos::node::head {
 /// The events of a head, one after the other. An event is a message from a node, a call of the head's owner, or a
 /// timer. During an event the parts of the head tell nodes messages and change records. At the end of the event the
 /// changes become durable together; after that the messages are sent, in their order.
-/// Owned by Head; everything is on its strand. End: the destructor; timers that are still set do nothing then.
+/// Failure: messages to nodes that are not connected are dropped. After a failed write only tell_at_once() sends
+/// anything, and the head has to be replaced (Records).
+/// Owned by Head; everything is on its strand. The Records outlive it, and must run no effect after it. End: the
+/// destructor; timers that are still set do nothing then, and messages that are not sent are lost.
 class Events {
  public:
   /// Sends a message to a node. Never calls the head from inside.
@@ -53,7 +56,7 @@ class Events {
   void erase(std::string key);
   void set_aside(const Records::Record& record);
   /// Returns whether the disk has room for something new. Restarts and ends of what exists have to be recorded too, so
-  /// a part of the disk is reserved for them. If there is no room, the question is refused.
+  /// 12 MiB of the disk are reserved for them. If there is no room, the question is refused with kExhausted.
   bool has_room(NodeId from, const wire::Asker& asker);
 
  private:

@@ -13,7 +13,8 @@
 
 namespace pharos::node::head {
 
-/// The records of an earlier head, sorted by what they are about. Points into the records, which have to outlive it.
+/// The records of an earlier head, sorted by what they are about. Points into the records, which have to outlive it. A
+/// local variable of Head::restore(), which sets the misfits aside at its end.
 struct FoundRecords {
   using Record = Records::Record;
   struct Actor {

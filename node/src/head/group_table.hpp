@@ -21,8 +21,10 @@ namespace pharos::node::head {
 
 /// The placement groups of a cluster: which caller has asked for each, and which nodes have set its bundles aside.
 /// Placement chooses the nodes. Tasks may still use the resources there, so each node is asked to set its bundles
-/// aside, and the group is ready when all nodes have done so.
-/// Owned by Head; on its strand.
+/// aside, and the group is ready when all nodes have done so. This waits for room and for tasks without a limit.
+/// Messages about unknown groups, or from a caller or a node that they do not concern, are ignored.
+/// Owned by Head; on its strand. The destructor answers nobody. Pointers that it returns are valid until the group is
+/// removed.
 class GroupTable {
  public:
   struct Group {
@@ -43,6 +45,9 @@ class GroupTable {
 
   // ---- Messages
 
+  /// The answer is GroupReady once all bundles are set aside, or Refused: kInvalidArgument if the request makes no
+  /// sense or could fit on no nodes, kAlreadyExists for the id of another caller's group, kCancelled if the group is
+  /// removed before. In a recovery a new group is put off until its end.
   void place(NodeId from, wire::PlaceGroup place);
   void remove(NodeId from, const wire::RemoveGroup& remove);
   void note_held(NodeId from, const wire::BundleHeld& held);
@@ -55,9 +60,11 @@ class GroupTable {
 
   // ---- Events elsewhere
 
+  /// Remove the groups that this caller, or a caller of this job, has asked for.
   void end_caller(CallerId caller);
   void end_job(JobId job);
-  /// The bundles at this node are lost. To be called before Placement hears of it.
+  /// The bundles at this node are lost, and wait for other places; a caller that has its answer gets no second one. To
+  /// be called before Placement hears of it.
   void lose_node(NodeId node);
 
   /// Returns whether an actor or a task of this job may use the group that it asks for, if any.
@@ -72,8 +79,8 @@ class GroupTable {
   void write_changes();
   /// Adds what the records have to contain, as Head::recorded().
   void add_records(std::map<std::string, std::optional<wire::Message>>& to) const;
-  /// Restores a group from its two records. Returns false if they do not fit. Of a group whose job is over
-  /// (`job_lasts` is false) nothing is restored: the nodes end the actors that still use it.
+  /// Restores a group from its two records. Returns false if they do not fit. Of a group whose job is over (`job_lasts`
+  /// is false) nothing is restored: the nodes end the actors that still use it.
   bool restore(const wire::PlaceGroup* place, const wire::GroupPlaces* places, bool job_lasts);
   /// Removes the group again that an earlier head had removed, except for what actors still use of it.
   void remove_again(GroupId group);

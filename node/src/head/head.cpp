@@ -209,7 +209,7 @@ bool Head::admits(NodeId from, const wire::Asker& asker) {
 }
 
 void Head::promise_actor(NodeId from, const wire::PromiseActor& promise) {
-  if (admits(from, promise.asker) && maker_.promise(from, promise)) early_.answer(promise.actor);
+  if (admits(from, promise.asker) && maker_.promise(from, promise, jobs_)) early_.answer(promise.actor);
 }
 
 void Head::start_actor(NodeId from, wire::StartActor start) {

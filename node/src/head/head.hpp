@@ -41,8 +41,12 @@ namespace pharos::node {
 /// process is a node like the others.
 /// Head builds its parts, which do the work, gives each message to the part that it concerns, and orders what concerns
 /// several parts: the ends of jobs, callers and nodes, and the recovery.
-/// Owned by Membership. Everything runs on one strand, also the callbacks that the head is given. Does not block. End:
-/// the destructor; timers that are still set do nothing then.
+/// Failure: a question that cannot be met is answered with wire::Refused. Messages from nodes that it does not know,
+/// and those that are not for a head, are ignored. With records a message waits until the changes before it are
+/// durable, unless it is output. After a failed write nothing else is sent any more, and the owner replaces the head.
+/// Owned by HeadHere. Everything runs on one strand, also the callbacks that the head is given. Does not block. The
+/// executor and the records outlive it. End: the destructor; timers that are still set do nothing then, and nobody is
+/// told.
 class Head : private head::Effects {
  public:
   /// Sends a message to a node. Never calls the head from inside.
@@ -51,11 +55,11 @@ class Head : private head::Effects {
   /// `own`: the node in the head's own process. Without `records` nothing outlives the head.
   explicit Head(async::Executor& executor, NodeId own = {}, Records* records = nullptr);
   Head(Head&&) = delete;
-  /// Continues where an earlier head stopped. To be called before everything else. Records that do not fit together
-  /// are set aside.
-  /// The nodes of the earlier head have kReturnTime to come back, each by return_node() and its reports; after that
-  /// they are lost. Until each of them is back or lost, no request is refused because nothing could ever satisfy it,
-  /// and no actor ends because no caller holds it.
+  /// Continues where an earlier head stopped. To be called before everything else. Records that do not fit together are
+  /// set aside.
+  /// The nodes of the earlier head have 10 s to come back, each by return_node() and its reports; after that they are
+  /// lost. Until each of them is back or lost, no request is refused because nothing could ever satisfy it, and no
+  /// actor ends because no caller holds it.
   void restore(Records::Found found);
 
   struct NodeDescription {
@@ -63,16 +67,19 @@ class Head : private head::Effects {
     scheduler::Resources total;
     scheduler::Labels labels{};
   };
-  /// Adds a node that joins. The first message that the node is sent is ClusterJoined.
+  /// Adds a node that joins, which must not be known. The first message that the node is sent is ClusterJoined. `tell`
+  /// is kept until the node is removed.
   void add_node(NodeId node, const NodeDescription& description, Tell tell);
   bool knows(NodeId node) const { return nodes_.contains(node); }
   /// Returns whether this is a node of an earlier head that has not come back yet.
   bool expects(NodeId node) const { return recovery_.expects(node); }
   /// Returns whether the node has come back but has not sent its last report yet.
   bool awaits_report_of(NodeId node) const { return recovery_.awaits_report_of(node); }
-  /// A node of an earlier head has come back; its reports follow. The first message that it is sent is ClusterJoined.
+  /// An expected node of an earlier head has come back; its reports follow. The first message that it is sent is
+  /// ClusterJoined.
   void return_node(NodeId node, const NodeDescription& description, Tell tell);
-  /// The node is given up: everything on it is gone. A node that had not reported everything may come back once more.
+  /// The node is given up: everything on it is gone. A node that had not reported everything has 10 s more to return.
+  /// An unknown node is ignored.
   /// `was_silent`: nothing came from it for so long that its exclusive actors have ended by themselves.
   void remove_node(NodeId node, bool was_silent = false);
   /// Nothing comes from the node, perhaps because the link of the head's machine is down. What is on the node is not

@@ -6,7 +6,8 @@
 
 namespace pharos::node {
 
-// The keys of the head's records in its store.
+// The keys of the head's records in its store. Pure functions; the parts of the head call them. Records that do not fit
+// are moved to "aside/" followed by their key.
 
 inline std::string node_key(NodeId node) {
   return "node/" + to_string(node);

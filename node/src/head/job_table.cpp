@@ -33,6 +33,16 @@ bool JobTable::admit(NodeId from, const wire::Asker& asker) {
   return false;
 }
 
+Result<void> JobTable::check_build(JobId caller, JobId its, const std::string& actor) const {
+  const Job* const calling = find(caller);
+  const Job* const there = find(its);
+  if (calling == nullptr || there == nullptr || calling->program.build_id == there->program.build_id) return {};
+  return Error{
+      ErrorCode::kFailedPrecondition,
+      "actor \"" + actor + "\" belongs to another build of the program, which runs from " + there->program.executable,
+      "Stop the actor and start it from this build, or call it from a program of its own build."};
+}
+
 void JobTable::show(NodeId node, JobId job) {
   Job& shown = jobs_.at(job);
   if (shown.known_at.contains(node)) return;

@@ -18,8 +18,10 @@
 namespace pharos::node::head {
 
 /// Leases of one node's workers to callers of another node. The head chooses the worker's node, asks it, and passes its
-/// answer on to the caller's node. It remembers each lease until the worker is returned or one of the two nodes is
-/// lost. Owned by Head; on its strand.
+/// answer on to the caller's node. It remembers each lease until the worker is returned or has ended, until its caller
+/// or job is over, or until one of the two nodes is lost: the caller's node then hears that the worker has ended, or
+/// the worker's node gets it back.
+/// Messages about unknown requests and workers are ignored. Owned by Head; on its strand. The destructor tells nobody.
 class LeaseBroker {
  public:
   LeaseBroker(Events& events, scheduler::Fleet& fleet, JobTable& jobs, const NodeTable& nodes, Recovery& recovery,
@@ -28,7 +30,9 @@ class LeaseBroker {
 
   /// The node says what it has given to tasks.
   void note_tasks(NodeId node, const wire::Amounts& tasks) { tasks_.note_tasks(node, scheduler::Resources{tasks}); }
-  /// The caller's node asks for a worker at another node.
+  /// The caller's node asks for a worker at another node. The answer comes without a time limit: LeaseGranted, or
+  /// Refused by the other node, or by the head: kRuntimeStopped, kInvalidArgument if no node could run it, kOverloaded
+  /// if it has to be had now and no other node has room. In a recovery a request that finds no node is put off.
   void request(NodeId from, const wire::LeaseWorker& lease);
   /// The worker's node answers a request.
   void grant(NodeId from, const wire::LeaseGranted& granted);
@@ -40,9 +44,12 @@ class LeaseBroker {
   /// The worker's node wants workers back, all from one caller. If the message is lost, the node repeats it.
   void recall(const wire::RecallLeases& recalled);
 
+  /// The caller has ended: the workers' nodes are told, and end its leases and requests.
   void end_caller(CallerId caller);
+  /// Forgets what the job has leased; the nodes end the job by themselves.
   void end_job(JobId job);
-  /// Requests that waited at the lost node are made again at another one.
+  /// Requests that waited at the lost node are made again at another one. Requests of callers there are forgotten once
+  /// they are answered, and a worker that was granted is returned.
   void lose_node(NodeId node);
 
   void take_report(NodeId from, const wire::Report& report);

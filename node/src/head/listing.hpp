@@ -16,7 +16,7 @@
 namespace pharos::node::head {
 
 /// Answers users' questions: the head's nodes, actors, groups and jobs as rows of texts, and what the actors of a
-/// program do. Changes nothing. Owned by Head; on its strand.
+/// program do. Changes nothing, and answers at once. Owned by Head; on its strand.
 class Listing {
  public:
   Listing(const NodeTable& nodes, const JobTable& jobs, const GroupTable& groups, const scheduler::ActorTable& actors,
@@ -26,10 +26,11 @@ class Listing {
   /// The number of records that this head and earlier ones have set aside.
   void note_set_aside(std::size_t records) { set_aside_ = records; }
 
-  /// Answers ListRows (`pharos list`): kInvalidArgument if there is no such table or column.
+  /// Answers ListRows (`pharos list`): kInvalidArgument if there is no such table or column. Long answers are cut: see
+  /// select_rows(). Nodes that offer no resources have no rows.
   Result<wire::Rows> list(const wire::ListRows& asked) const;
-  /// Answers Inspect: what the actors of the asker's program do. Says of actors at other nodes than `from` where they
-  /// are.
+  /// Answers Inspect: what the actors of the asker's program do, with a few thousand of them at most. Says of actors at
+  /// other nodes than `from` where they are. The answer for an unknown program has no actors.
   wire::Inspected inspect(NodeId from, const wire::Asker& asker) const;
 
  private:

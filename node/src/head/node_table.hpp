@@ -19,7 +19,8 @@ namespace pharos::node::head {
 
 /// The nodes that are connected with the head: where other nodes reach them, which of them are silent, and which of
 /// their messages are durable. Answers nodes that look for other nodes.
-/// Owned by Head; on its strand. Bound: kAsksMax questions wait for silent nodes; the next one is answered at once.
+/// Owned by Head; on its strand. Pointers and references that it returns are valid until the node is removed. Bound:
+/// kAsksMax questions wait for silent nodes; the next one is answered at once.
 class NodeTable {
  public:
   static constexpr std::size_t kAsksMax = 65536;
@@ -33,8 +34,10 @@ class NodeTable {
 
   NodeTable(Events& events, const Recovery& recovery) : events_{events}, recovery_{recovery} {}
 
+  /// The node must not be connected.
   void add(NodeId node, std::string address, Events::Tell tell);
-  /// Returns the node's address; nullopt if the node is not connected.
+  /// Removes the node; messages that are still to be sent to it are dropped. Returns its address; nullopt if the node
+  /// is not connected.
   std::optional<std::string> remove(NodeId node);
   bool contains(NodeId node) const { return nodes_.contains(node); }
   /// Returns nullptr if the node is not connected.
@@ -43,7 +46,8 @@ class NodeTable {
   /// Returns where other nodes reach the node, which must be connected or expected.
   const std::string& address_of(NodeId node) const;
 
-  /// A message has come that the node would repeat to another head. Soon the node is told that it need not.
+  /// A message has come that the node would repeat to another head. About 100 ms later, when the message is durable,
+  /// the node is told that it need not.
   void note_said(NodeId node);
   void note_waiting(NodeId node, std::vector<wire::WaitingTasks> waiting);
 
@@ -54,7 +58,8 @@ class NodeTable {
   bool is_silent(NodeId node) const { return silent_.contains(node); }
   std::size_t silent() const { return silent_.size(); }
 
-  /// Answers where a node is.
+  /// Answers where a node is, or refuses with kNotFound if it is not part of the cluster. A question about a silent
+  /// node waits until that node is heard again or lost.
   void find_for(NodeId from, const wire::FindNode& find);
   /// The number of questions that wait for silent nodes.
   std::size_t asks() const { return asks_.size(); }

@@ -21,13 +21,14 @@ namespace pharos::node {
 /// 1. The changes of one event become durable together or not at all.
 /// 2. Effects (the messages of events) run in the order in which they were committed, each after all changes before it
 ///    are durable.
-/// 3. After a failed write no effect runs any more. WhenFailed is told, and the head has to be replaced by one that is
-///    made from what is durable.
+/// 3. After a failed write no effect runs any more, and later changes are dropped. WhenFailed is told, once, on the
+///    strand, and the head has to be replaced by one that is made from what is durable.
 ///
 /// One write is under way at a time; changes that come meanwhile are in the next one. There is no bound: if the disk is
 /// slow, changes pile up in memory.
-/// Owned by HeadHere, and outlives the head. Everything is on the head's strand. End: close(); then the executor has
-/// to run what is posted until closed() is true.
+/// Owned by HeadHere, and outlives the head. The store outlives the records. Everything is on the head's strand. End:
+/// close(); then the executor has to run what is posted until closed() is true. The destructor aborts the process if a
+/// write is still under way.
 class Records {
  public:
   using Effect = async::UniqueFunction<void()>;
@@ -44,6 +45,8 @@ class Records {
     std::vector<Record> records;
     std::size_t set_aside = 0;
   };
+  /// Reads the store. Fails with kUnsupported if another version of Pharos has written it, or with an error of the
+  /// store.
   static async::Async<Result<Found>> load(storage::KvStore* store);
 
   // ---- Changes of the event that is under way
@@ -65,7 +68,7 @@ class Records {
 
   /// Closes the records, waits until they are closed, and destroys them.
   static async::Async<void> end(std::unique_ptr<Records> records);
-  /// No effect runs any more. The write under way may become durable or not.
+  /// No effect runs any more. The write under way may become durable or not; the changes behind it are lost.
   void close() {
     closed_ = true;
     background_.cancel();

@@ -14,14 +14,14 @@ namespace pharos::node::head {
 
 /// The recovery of a head that has started from records: which nodes of the earlier head have not come back or not
 /// reported yet, and which messages cannot be decided before all of them have. An expected node comes back, sends its
-/// Reports, and is then a node like any other.
-/// Owned by Head; on its strand.
+/// Reports, and is then a node like any other. Pure: no timer and no I/O; Head asks for the nodes whose time is over.
+/// Owned by Head; on its strand. Bounds: none. The destructor drops the messages that were put off.
 class Recovery {
  public:
   void begin() { under_way_ = true; }
   bool is_under_way() const { return under_way_; }
 
-  /// The node was part of the earlier head's cluster. It has until then to come back.
+  /// The node was part of the earlier head's cluster. It has until `until` to come back.
   void expect(NodeId node, std::string address, TimePoint until);
   /// Returns the address of an expected node; nullptr if the node is not expected.
   const std::string* find_expected(NodeId node) const;
@@ -37,12 +37,12 @@ class Recovery {
   bool awaits_report_of(NodeId node) const { return reporting_.contains(node); }
   /// Returns whether the node has come back and has reported everything, or was never expected.
   bool is_settled(NodeId node) const { return !expects(node) && !awaits_report_of(node); }
-  /// Returns the whole report once its last part is here. Parts that no node is asked for are ignored.
+  /// Returns the whole report once its last part is here. A part from a node whose report is not awaited is ignored.
   std::optional<wire::Report> add_report(NodeId from, wire::Report part);
   /// The node was lost while it reported. Returns false if no report was awaited.
   bool drop_report(NodeId node) { return reporting_.erase(node) != 0; }
 
-  /// The message is handled when the recovery is over.
+  /// Keeps a message, which Head handles when the recovery is over, in the order of arrival.
   void put_off(NodeId from, wire::Message message) { put_off_.emplace_back(from, std::move(message)); }
   /// Ends the recovery if no node is expected or reporting. Returns whether it has ended now.
   bool end_if_all_settled();

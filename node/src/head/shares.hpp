@@ -8,7 +8,8 @@
 
 namespace pharos::node::head {
 
-/// How a record says which resources of a node are given to an actor or to a bundle.
+/// How a record says which resources of a node are given to an actor or to a bundle. Pure functions, for the parts of
+/// the head that write and restore records. allotment_of() fails with kInvalidArgument if the amounts make no sense.
 inline wire::NodeResources share_of(NodeId node, const scheduler::Allotment& allotment) {
   return {node, allotment.amounts.amounts(), to_wire(allotment.gpus)};
 }

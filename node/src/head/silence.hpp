@@ -19,7 +19,7 @@ namespace pharos::node {
 ///    that moment to say something, as if it had just been heard.
 /// 4. The suspicion also ends after kSuspicionTicksMax ticks without such a message. Then all of these nodes are lost.
 /// A tick is one second of the head's own process: a head that was stopped has not ticked meanwhile.
-/// Pure: no clock and no I/O; the owner calls tick() and passes the time. Owned by Membership; on its strand.
+/// Pure: no clock and no I/O; the owner calls tick() and passes the time. Owned by JoinedNodes; on its strand.
 class Silence {
  public:
   static constexpr std::uint32_t kTicksMax = 9;
@@ -39,7 +39,8 @@ class Silence {
     Change change = Change::kNone;
     std::vector<Number> lost{};  ///< nodes in the order of their numbers, each until remove()
   };
-  /// One second has passed. Returns the nodes that are lost now.
+  /// One second has passed. Returns the nodes that are lost now. The owner has to remove() them, or hears of them
+  /// again.
   Tick tick();
 
   /// For how many ticks nothing has come from the node; 0 if the node is not known.

@@ -14,7 +14,9 @@
 namespace pharos::node::head {
 
 /// Says for users why actors and groups wait for resources, and who holds these. One answer to a user makes one object,
-/// which explains each demand once. Made on the head's strand, and used within one event.
+/// which explains each demand once, and 32 demands at most: for a further one it only says what the demand is. Actors
+/// of other programs are not named. Made by Listing on the head's strand, and used within one event; it refers to the
+/// head's tables. Nothing here fails.
 class WaitReasons {
  public:
   WaitReasons(const scheduler::Placement& placement, const ActorPlaces& places, const GroupTable& groups)

@@ -12,8 +12,9 @@ namespace pharos::node {
 
 /// Requests that may be served at another node. Such a request keeps its place in the line here while the head is asked
 /// for room elsewhere, and takes whichever comes first. scheduler::RemoteRequests decides which requests the head is
-/// asked for; this class decides when. Owned by TaskLeases; on the node's strand, and no timer runs after the executor
-/// has stopped.
+/// asked for; this class decides when: 10 ms after the request began to wait, then in rounds, every 100 ms.
+/// Owned by TaskLeases; on the node's strand. Its timers use it, so the executor has to stop before the destructor,
+/// which asks and answers nobody.
 class Elsewhere {
  public:
   /// Returns whether a request still waits in the line here.
@@ -25,6 +26,7 @@ class Elsewhere {
 
   /// Takes a request that waits here and may be served by any node.
   void add(const scheduler::Demand& demand, scheduler::LeaseRequestId request);
+  /// The answers of the head. A request for which the head was not asked is ignored.
   void found_room(scheduler::LeaseRequestId request) { remote_requests_.found_room(request); }
   void found_none(scheduler::LeaseRequestId request) { remote_requests_.found_none(request); }
   void forget(scheduler::LeaseRequestId request) { remote_requests_.forget(request); }

@@ -15,8 +15,9 @@
 
 namespace pharos::node {
 
-/// Workers of other nodes that callers of this node have leased.
-/// Owned by Node; on its strand. Its coroutines run in the node's background group.
+/// Workers of other nodes that callers of this node have leased. Messages about unknown workers are ignored.
+/// Owned by Node; on its strand. Its coroutines run in the node's background group, which ends before it. The
+/// destructor returns no worker.
 class FarLeases {
  public:
   struct Lease {
@@ -31,7 +32,9 @@ class FarLeases {
   FarLeases(Site& site, FarNodes& far_nodes, Questions& questions, TakeFromElsewhere take)
       : site_{site}, far_nodes_{far_nodes}, questions_{questions}, take_{std::move(take)} {}
 
-  /// The head has found a worker for a caller of this node. It is reached, and the caller answered.
+  /// The head has found a worker for a caller of this node. It is reached, and the caller answered. If it is not
+  /// reached within 3 s, the caller gets kOverloaded, and the worker is returned; so it is if nobody waits for it any
+  /// more.
   void reach(const wire::LeaseGranted& granted) { site_.background.spawn(reach_worker(granted)); }
   /// A caller gives a worker back. Returns false if it is none of another node.
   bool take_back(const wire::ReturnLease& returned, CallerId caller);
@@ -40,7 +43,7 @@ class FarLeases {
   /// Others wait for these workers, all of which are leased by one caller. It is told. Some of the leases may not be
   /// known here yet.
   void on_recalled(const wire::RecallLeases& recalled) const;
-  /// Forgets the leases of these clients, which have ended.
+  /// Forgets the leases of these clients, which have ended. The head is not told here: it ends their leases by itself.
   void forget_if(const std::function<bool(const Client&)>& of);
 
   const std::unordered_map<WorkerId, Lease>& all() const { return leases_; }

@@ -11,7 +11,9 @@ namespace pharos::node {
 /// Who has the resources of this node: tasks by leases, actors and bundles by reservations. scheduler::Leases decides,
 /// and this class has its decisions carried out, one after the other. An effect may lead to more effects, which are
 /// carried out after the others. So the calls do not nest, however many grants fail and go to the next request.
-/// Owned by Node; on its strand. Whoever changes `leases()` passes the effects on to apply().
+/// Owned by Node; on its strand. Whoever changes `leases()` passes the effects on to apply(). An apply() inside of
+/// another one returns before its effects are carried out. The callbacks use parts of Node, which must live as long as
+/// apply() is called.
 class LeaseBook {
  public:
   using CarryOut = std::function<void(const scheduler::LeaseEffect& effect)>;

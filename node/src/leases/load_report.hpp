@@ -12,9 +12,10 @@
 
 namespace pharos::node {
 
-/// Tells the head what tasks use on this node, and what they wait for. Short tasks change the load all the time, so the
-/// head is told after a pause.
-/// Owned by TaskLeases; on the node's strand, and no timer runs after the executor has stopped.
+/// Tells the head what tasks use on this node, and what they wait for (the 16 longest lines). Short tasks change the
+/// load all the time, so the head is told after a pause: 100 ms, or 1 s if only the waiting tasks have changed.
+/// Owned by TaskLeases; on the node's strand. Its timers use it, so the executor has to stop before the destructor. A
+/// report that the head does not get is told again by tell_again().
 class LoadReport {
  public:
   LoadReport(async::Executor& executor, const LeaseBook& book, ToHead& head)

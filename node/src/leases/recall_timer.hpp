@@ -10,9 +10,9 @@
 namespace pharos::node {
 
 /// Looks every few milliseconds whether leases are to be recalled, while something waits for the resources of another
-/// lessee. Looks that recall nothing become rarer, until something changes.
+/// lessee. After 20 looks that recall nothing it looks every 100 ms, until something changes.
 /// While a single caller has all leases here, and no other caller and no actor waits, there is nothing to recall.
-/// Owned by TaskLeases; on the node's strand, and no timer runs after the executor has stopped.
+/// Owned by TaskLeases; on the node's strand. Its timers use it, so the executor has to stop before the destructor.
 class RecallTimer {
  public:
   RecallTimer(async::Executor& executor, LeaseBook& book) : executor_{executor}, book_{book} {}

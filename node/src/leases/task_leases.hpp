@@ -29,9 +29,13 @@
 namespace pharos::node {
 
 /// Leases of this node's workers, by callers here and elsewhere, and the requests that wait for them. A request that
-/// this node cannot serve goes to the head, and one that waits here may be served elsewhere meanwhile.
-/// Owned by Node; on its strand. Its coroutines run in the node's background group. Carries out what the LeaseBook
-/// decides about tasks.
+/// this node cannot serve goes to the head, and one that waits here may be served elsewhere meanwhile. A request waits
+/// without a limit. Carries out what the LeaseBook decides about tasks.
+/// Failure: a caller gets kInvalidArgument for a demand that makes no sense, kOverloaded if it is to ask again after a
+/// pause (too many wait, the node drains, the worker has just ended, or a worker asks at the limit of workers), the
+/// error of Workers::start(), or the head's.
+/// Owned by Node; on its strand. Its coroutines run in the node's background group, and its timers use it: the executor
+/// has to stop before the destructor, which answers nobody.
 class TaskLeases {
  public:
   TaskLeases(Site& site, LeaseBook& book, Clients& clients, Questions& questions, Jobs& jobs, Workers& workers,
@@ -41,11 +45,14 @@ class TaskLeases {
 
   /// A caller of this node asks for a worker.
   void request(const Client& client, const wire::LeaseWorker& lease, std::uint64_t request);
-  /// The head asks for a worker, for a caller of another node.
+  /// The head asks for a worker, for a caller of another node. The head also gets the errors above, and kUnavailable if
+  /// the node cannot run the task.
   void request_for_far(const wire::LeaseWorker& lease);
-  /// A lessee gives a worker back.
+  /// A lessee gives a worker back. A worker that was broken, or told to end after its task, ends. Ignored if `lessee`
+  /// does not have the worker.
   void take_back(const wire::ReturnLease& returned, CallerId lessee);
-  /// Forgets the requests of these clients, which do not wait any more.
+  /// Forgets the requests of these clients, without an answer. The caller also has to tell the LeaseBook that the
+  /// lessees have ended.
   void forget_if(const std::function<bool(const Client&)>& of);
   /// The head says that a caller of another node has ended.
   void end_far_lessee(CallerId caller);
@@ -59,8 +66,8 @@ class TaskLeases {
 
   // ---- Requests that may be served elsewhere
 
-  /// Another node has granted a request that also waits here. Returns true if a caller of this node waits
-  /// for it, and FarLeases has to connect to the worker.
+  /// Another node has granted a request that also waits here. Returns true if a caller of this node waits for it, and
+  /// FarLeases has to connect to the worker.
   bool take_from_elsewhere(const wire::LeaseGranted& granted);
   /// The head has found no room for the request elsewhere.
   void found_no_room(scheduler::LeaseRequestId request) { elsewhere_.found_none(request); }
@@ -75,7 +82,7 @@ class TaskLeases {
   void recall(const scheduler::Recall& recalled);
   /// All effects are carried out.
   void settle();
-  /// A worker is gone. Its lessee is told.
+  /// A worker is gone. Its lessee is told, directly or by way of the head.
   void end_worker(const Worker& worker, const std::string& reason);
 
   LoadReport& load() { return load_; }
@@ -108,7 +115,8 @@ class TaskLeases {
   bool drains_ = false;
 };
 
-/// The names of these GPUs of a node, as in CUDA_VISIBLE_DEVICES.
+/// The names of these GPUs of a node, as in CUDA_VISIBLE_DEVICES. The machine must have all of them: an unknown index
+/// throws std::out_of_range.
 std::vector<std::string> names_of(const Machine& machine, const std::vector<scheduler::GpuShare>& gpus);
 
 }  // namespace pharos::node

@@ -16,9 +16,10 @@ namespace pharos::node {
 /// their way.
 /// Beats, joins and the output of workers do not belong to a session: output that is on its way when a connection ends
 /// is lost.
-/// Owned by Membership; on its strand.
+/// Owned by HeadElsewhere at the node's end, and by JoinedNodes (shared with the head's callback) at the head's end; on
+/// the strand of Membership. The destructor drops what is kept; the owner closes the connection.
 /// Bound: at most kUnconfirmedMax unconfirmed messages are kept. If the other end needs an older one, the session
-/// cannot be resumed.
+/// cannot be resumed, and the head gives the node up.
 class Session {
  public:
   static constexpr std::size_t kUnconfirmedMax = std::size_t{1} << 18;
@@ -40,10 +41,11 @@ class Session {
   void pause() { link_.reset(); }
   /// Returns whether the session can go on if the other end has heard `heard` messages: the rest must still be here.
   bool can_resume(std::uint64_t heard) const { return number_ != 0 && heard >= confirmed_ && heard <= sent(); }
-  /// Goes on with another connection, and sends the rest again. Only if can_resume(heard).
+  /// Goes on with another connection, and sends the rest again. Aborts the process unless can_resume(heard).
   void resume(std::shared_ptr<net::Peer> link, std::uint64_t heard);
 
-  /// Sends a message, or keeps it for the next connection.
+  /// Sends a message, or keeps it for the next connection. Each message counts as sent, so it must not be too large for
+  /// net::Peer::send().
   void send(wire::Message message);
   /// The other end has heard `heard` messages, which need not be kept any longer.
   void confirm(std::uint64_t heard);

@@ -26,7 +26,9 @@ namespace pharos::node {
 /// Bounds on disk: `worker_max` bytes for each worker, `total_max` for all together, kEndedMax ended workers. The logs
 /// of the workers that ended first are removed to make room. When no ended worker is left, each living worker has an
 /// equal share, and the largest log loses its older half.
-/// End: the destructor; work on other threads finishes without it.
+/// Failure: what cannot be written is missing in the log, which says so. Calls about unknown workers do nothing.
+/// End: the destructor; work on other threads finishes without it. Text that waits in memory is lost, and the files
+/// stay.
 class Logs {
  public:
   static constexpr std::size_t kUnwrittenMax = std::size_t{4} << 20;
@@ -54,10 +56,12 @@ class Logs {
   void write(WorkerId worker, std::string_view text);
   void end(WorkerId worker, const std::string& reason);
 
-  /// One row for each worker, and one for the node itself if it writes to a file.
+  /// One row for each worker, and one for the node itself if it writes to a file. Rows are neither sorted nor cut.
   wire::Rows list() const;
   using TakePart = async::UniqueFunction<void(Result<wire::LogPart>)>;
-  /// Reads a part of a log and gives it to `take`; kNotFound if there is no log of that id.
+  /// Reads a part of a log, on another thread, and gives it to `take` on the strand. If there is no log of that id,
+  /// `take` gets kNotFound inside this call. `take` may run after the destructor, and does not run if RunAside has
+  /// ended.
   void read(const wire::ReadLog& asked, TakePart take);
 
  private:

@@ -12,9 +12,13 @@
 namespace pharos::node {
 
 /// One of a worker's output streams: reads the pipe, and hands over whole lines.
-/// Owned by Process, for each worker; on the thread that polls the reactor. Bound: holds at most `kLineMax` bytes of a
-/// line that is not complete; a longer line is handed over in pieces. While the driver does not keep up the pipe is not
-/// read, so the worker blocks in its write. End: drain(), or the destructor, which loses what was not read.
+/// Owned by Process, for each worker, and by the reactor until drain(); on the thread that polls the reactor. Bound:
+/// holds about `kLineMax` bytes of a line that is not complete; a longer line is handed over in pieces. While the
+/// driver does not keep up the pipe is not read, so the worker blocks in its write; every 10 ms `may_send` is asked
+/// again.
+/// Failure: an error of the pipe counts as its end.
+/// End: drain() reads what the pipe can hold, hands it over with the last piece of a line, and closes the pipe. Without
+/// drain() the reactor keeps this object and goes on calling `may_send` and `sink`, also if Process lets it go.
 class WorkerOutput final : public Host::Output,
                            public net::Reactor::Watcher,
                            public std::enable_shared_from_this<WorkerOutput> {

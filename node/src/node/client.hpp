@@ -9,7 +9,8 @@
 
 namespace pharos::node {
 
-/// A connection whose other end has proved itself, and what it is for. It has no job until its driver registers one.
+/// A connection whose other end has proved itself, and what it is for. It has no job until its driver registers one. A
+/// value that shares what it names; Clients has one for each connection. On the node's strand.
 struct Client {
   std::shared_ptr<net::Peer> peer;
   std::shared_ptr<Job> job{};

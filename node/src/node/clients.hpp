@@ -17,7 +17,8 @@
 namespace pharos::node {
 
 /// The connections of a node with processes of this machine, and with users and nodes that ask something.
-/// Owned by Node; on its strand. End: close(), then `owner` hears nothing more.
+/// Owned by Node, which is also `owner`; on its strand. End: close(), then `owner` hears nothing more, and requests
+/// under way fail with kUnavailable. The destructor closes nothing.
 class Clients {
  public:
   /// `owner` is told what comes over the connections, and of their ends.
@@ -30,14 +31,18 @@ class Clients {
   /// Says what a connection is for. The connection must still be here: set() would keep an ended connection for ever.
   void set(Client client);
   /// Forgets a connection that this node closes. The caller closes the Peer. What when_gone() has set does not run.
-  void erase(const net::Peer& peer) { clients_.erase(&peer); }
+  void erase(const net::Peer& peer) {
+    clients_.erase(&peer);
+    when_gone_.erase(&peer);
+  }
   /// Forgets a connection that has ended, and runs what when_gone() has set for it. nullopt: it was forgotten before.
   std::optional<Client> take_closed(const net::Peer& peer);
-  /// Sets a callback that runs when this connection has ended.
+  /// Sets a callback that runs when this connection, which must still be here, has ended. A second one is ignored.
   void when_gone(const net::Peer& peer, std::function<void()> then);
   /// Closes all connections. The connections stay in this table, and what when_gone() has set does not run.
   void close();
 
+  /// nullopt if the connection has ended or was forgotten.
   std::optional<Client> find(const net::Peer& peer) const;
   bool contains(const net::Peer& peer) const { return clients_.contains(&peer); }
   /// The drivers and workers, in the order of their ids.

@@ -10,6 +10,8 @@
 
 namespace pharos::node {
 
+// Pure functions, for the parts of node and head.
+
 /// Checks and converts what a caller asks for, which may be anything. kInvalidArgument if it makes no sense.
 Result<scheduler::Demand> checked(const wire::Demand& demand);
 /// Converts a demand that checked() has accepted.
@@ -25,7 +27,7 @@ inline std::uint32_t whole_cpus(const scheduler::Resources& resources) {
                                     scheduler::Resources::kWhole);
 }
 
-/// The asker of a message that is a question of a caller; nullptr for any other message.
+/// The asker in a message that is a question of a caller; nullptr for any other message. Valid as long as the message.
 wire::Asker* asker_of(wire::Message& message);
 
 /// The spec of the actor that a PromiseActor or a StartActor is about.

@@ -20,19 +20,21 @@
 namespace pharos::node {
 
 /// Reaches other nodes. The head is asked for their addresses.
-/// Owned by Node; on its strand. Its coroutines end before it does.
+/// Owned by Node; on its strand. Its coroutines run in the groups of those who call them, and must end before it does.
 class FarNodes {
  public:
   /// `head_address` is empty if the head is in this process.
   FarNodes(async::Executor& executor, Host& host, ToHead& head, NodeId here, std::string head_address);
 
-  /// Returns the address of another node. The errors are the head's, and kDeadlineExceeded.
+  /// Returns the address of another node; empty for the head's node if the head is in this process. Fails with the
+  /// head's error (kNotFound if the node is not part of the cluster), with kDeadlineExceeded if the head does not
+  /// answer within 10 s, and with kCancelled.
   async::Async<Result<std::string>> find(NodeId node);
   /// Connects to a node at this address, which is as in wire::ActorAlive: empty for the head's node. The node has been
-  /// told what the connection is for.
+  /// told what the connection is for. Any failure is kUnavailable, after 3 s at most.
   async::Async<Result<Fd>> connect(NodeId node, std::string address, Introduction introduction);
 
-  /// Takes an answer of the head. One that nobody waits for is left alone.
+  /// Takes an answer of the head. An answer that nobody waits for is ignored.
   void on_found(const wire::NodeFound& found);
   void on_refused(const wire::Refused& refused);
   /// Asks another head what the one before has not answered.

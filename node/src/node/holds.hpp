@@ -11,7 +11,8 @@
 namespace pharos::node {
 
 /// Which caller of this node holds which actors, as the head counts the holds. A head that has started again gets
-/// list() in this node's report. The counts follow the questions that callers ask the head, and the head's answers.
+/// list() in this node's report. The counts follow the questions that callers ask the head, and the head's answers. A
+/// count may be negative for a while. Other messages change nothing.
 /// Owned by Questions; on the node's strand.
 class Holds {
  public:

@@ -29,7 +29,8 @@ namespace pharos::node {
 
 /// The machine that a node runs on, as the node uses it: connections, processes and their output, memory, disks. A
 /// daemon has a host over sockets and the kernel (ReactorHost), the simulator has another one.
-/// Outlives the node. Called on the node's strand only, and calls back there; no function calls back from inside.
+/// Outlives the node. Called on the node's strand only, and calls back there; no function calls back from inside. Once
+/// the host has begun to end (ReactorHost::close()), some callbacks do not run any more.
 class Host {
  public:
   virtual ~Host() = default;
@@ -41,12 +42,16 @@ class Host {
   /// Makes a connection whose `second` end is inherited by a process that is still to be started. The process reads
   /// from it the key with which it proves that it is `child`. `name` is for the process list.
   virtual Result<net::SocketPair> make_inheritance(net::Identity child, std::string_view name) = 0;
-  /// Waits until the process at the other end of an inheritance has proved that it is `child`.
+  /// Waits until the process at the other end of an inheritance has proved that it is `child`. The socket stays the
+  /// caller's. Fails with kDeadlineExceeded, kCancelled, kUnavailable if the process has ended, or an error of the
+  /// handshake.
   virtual async::Async<Result<void>> prove(int inheritance, net::Identity child, async::Deadline deadline) = 0;
   /// Makes a link over a connection. `descriptors` says whether messages may bring descriptors.
   virtual std::shared_ptr<net::Link> make_link(Fd socket, net::Descriptors descriptors) = 0;
   /// Connects to another node. When this succeeds both nodes have proved themselves, and the other one has been sent
-  /// the introduction.
+  /// the introduction. Fails with kInvalidArgument if the address makes no sense or names an unknown host,
+  /// kDeadlineExceeded, kCancelled, an error of the system or of the handshake. The look-up of a host name blocks the
+  /// strand, and does not end at the deadline.
   virtual async::Async<Result<Fd>> reach(std::string address, Introduction introduction, async::Deadline deadline) = 0;
 
   /// Returns the address of the machine at the other end of a connection from another node. Empty: this machine.
@@ -57,22 +62,27 @@ class Host {
   /// Starts a zygote of this program, which is open as `executable`. Its end is reported by Node::on_child_ended(),
   /// which the owner of the host calls.
   virtual Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) = 0;
+  /// Kills a zygote, if it lives. Its end is reported like any other.
   virtual void kill_zygote(pid_t pid) = 0;
   /// Opens the executable of a program whose driver is at another node, if it is on this machine: see
   /// program_files.hpp.
   virtual void open_program(const wire::RegisterJob& program,
                             async::UniqueFunction<void(Result<ProgramHere> here)> done) = 0;
   /// Receives the executable of a job from the node at this address, on another thread; then runs `done` on the node's
-  /// strand.
+  /// strand: with an error of reach(), with kOverloaded if too many wait, or with the result of
+  /// ArrivingProgram::receive().
   virtual void fetch_program(std::string address, JobId job, std::shared_ptr<ArrivingProgram> into,
                              async::UniqueFunction<void(Result<void>)> done) = 0;
-  /// Sends an executable to the node at the other end; without an executable, says that the job has ended.
+  /// Sends an executable to the node at the other end; without an executable, says that the job has ended. A failure
+  /// only closes the connection.
   virtual void serve_program(Fd socket, Fd executable) = 0;
-  /// Kills a worker and everything that it has left in its process group. `handle` is the pidfd that came with
-  /// WorkerForked.
+  /// Kills a worker, if it lives, and everything that it has left in its process group. Does not wait. `handle` is the
+  /// pidfd that came with WorkerForked.
   virtual void kill_worker(int handle, pid_t pid) = 0;
 
-  /// One of a worker's output streams, on its way to the driver. It is read until this object is destroyed.
+  /// One of a worker's output streams, on its way to the driver. Owned by Process. It is read until drain(): the host
+  /// may keep the stream, and call Ready and Sink, until then. Nothing here fails: an error of the stream counts as its
+  /// end. While Ready returns false the stream is not read, so a worker that has filled the pipe waits in its write.
   class Output {
    public:
     /// Returns whether output can be taken now. If not, it is asked again later.
@@ -81,7 +91,8 @@ class Host {
     using Sink = async::UniqueFunction<void(std::string lines)>;
 
     virtual ~Output() = default;
-    /// Reads what is left, even if the driver does not keep up. For a worker that has ended.
+    /// Reads what is left, even if the driver does not keep up, and passes it to Sink inside this call. For a worker
+    /// that has ended. Nothing is read after that.
     virtual void drain() = 0;
   };
   struct OutputPipe {
@@ -101,21 +112,22 @@ class Host {
 
   // ---- The object store
 
-  /// Tells when a process has stopped using the store: `ended` runs once the process has closed the descriptor, at its
-  /// end at the latest. It does not run after `watch` is gone.
+  /// Tells when a process has stopped using the store: `ended` runs on the strand once all copies of the descriptor are
+  /// closed, at the end of the process at the latest. It does not run after `watch` is gone. The host outlives `watch`.
   struct Life {
     Fd for_process;
     std::shared_ptr<void> watch;
   };
   virtual Result<Life> make_life(async::UniqueFunction<void()> ended) = 0;
-  /// Makes an empty file without a name, for objects that have no room in memory.
+  /// Makes an empty file without a name, for objects that have no room in memory. Fails with an error of the system.
   virtual Result<Fd> make_spill_file(const std::string& folder) = 0;
   /// Runs `work` on a thread where it may wait for a disk, then `done` on the node's strand. The node bounds how much
-  /// it runs this way.
+  /// it runs this way; a host may abort the process if a million works wait. `work` must not throw.
   virtual void run_blocking(async::UniqueFunction<void()> work, async::UniqueFunction<void()> done) = 0;
 
   /// The answer to another node that wants an object: the chunks, which are valid until `done` has run; or the node
-  /// that is to be asked instead.
+  /// that is to be asked instead. The host runs `done` on the node's strand when the chunks are sent, or cannot be
+  /// sent.
   struct PullAnswer {
     std::shared_ptr<object_store::Chunks> chunks{};
     NodeId instead{};
@@ -126,11 +138,13 @@ class Host {
   /// Takes the end of a pull: nullopt if all bytes have come, else the node that is to be asked instead.
   using Pulled = async::UniqueFunction<void(Result<std::optional<NodeId>> instead)>;
   /// Receives the missing chunks from the node at this address, on another thread; then runs `done` on the node's
-  /// strand.
+  /// strand: with an error of reach(), kOverloaded if too many wait, kUnavailable, kCorrupt, or kOwnerDied or
+  /// kObjectLost if the other node does not have the object any more. Chunks that have come stay.
   virtual void pull(std::string address, const object_store::PullRequest& request,
                     std::shared_ptr<object_store::Chunks> into, Pulled done) = 0;
   /// Sends the object that the node at the other end wants, on another thread. `make` says on the node's strand what is
-  /// sent.
+  /// sent. The other node is told an error of `make`, or kUnavailable if `make` does not answer in time (60 s in
+  /// ReactorHost). Any other failure only closes the connection.
   virtual void serve_pull(Fd socket, MakePullAnswer make) = 0;
 };
 

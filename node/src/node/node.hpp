@@ -42,9 +42,12 @@ namespace pharos::node {
 /// workers are forked), their workers, leases of workers, and the sockets between callers and workers. Questions about
 /// actors are passed on to the head.
 /// The node builds the parts that do this, and passes messages and ends on to them (senders.hpp).
-/// Owned by Membership. Everything runs on one strand.
-/// End: close(); then the executor has to run what is posted until closed() is true; then the daemon kills the
-/// processes that are left.
+/// Failure: a request that a process may not send is refused with kUnsupported, one of a process without a job with
+/// kFailedPrecondition; other such messages are ignored.
+/// Owned by Membership. Everything runs on one strand, also the callbacks. The executor and the Host outlive it.
+/// End: close() closes all connections, cancels the coroutines, and answers nobody; then the executor has to run what
+/// is posted until closed() is true; then the daemon kills the processes that are left. Timers of the parts may still
+/// be set, so the executor must run nothing after the destructor.
 class Node final : public net::Peer::Owner, private Workers::Owner, private Jobs::Owner {
  public:
   using Settings = NodeSettings;
@@ -55,13 +58,15 @@ class Node final : public net::Peer::Owner, private Workers::Owner, private Jobs
   ~Node() override;
 
   const Machine& machine() const { return site_.settings.machine; }
+  /// Messages that a head does not send to a node are ignored.
   void on_head_message(wire::Message message);
   /// Another head has taken the place of the one that this node had joined. It is sent everything that it has to know.
   void return_to_head();
   /// The node has joined a head, or come back to one.
   void note_cluster(const wire::ClusterJoined& cluster) { jobs_.note_cluster(cluster.cpus); }
   /// Serves a connection whose other end has said what it is for: a worker for a caller there, objects or their claims,
-  /// an executable, or a user's question. For a worker, the socket becomes the one between caller and worker.
+  /// an executable, or a user's question. For a worker, the socket becomes the one between caller and worker. Closes
+  /// the connection if it cannot be served, or if its purpose is another one.
   void serve_far(const Introduction& introduction, Fd socket);
   /// Answers a node that wants to pull an object: see StoreService::answer_pull().
   void answer_pull(const object_store::PullRequest& request, Host::TakePullAnswer then) {
@@ -70,13 +75,14 @@ class Node final : public net::Peer::Owner, private Workers::Owner, private Jobs
 
   /// Takes the connection of a driver that has proved itself.
   std::shared_ptr<net::Peer> add_driver(Fd socket);
-  /// Sets a callback that runs when this driver's connection has ended.
+  /// Sets a callback that runs when this driver's connection has ended. It does not run after close().
   void when_gone(const std::shared_ptr<net::Peer>& driver, std::function<void()> then);
   /// The head elsewhere has answered a beat: see Incarnations::pass_on_beat().
   void pass_on_beat(const wire::Beat& beat) { incarnations_.pass_on_beat(beat); }
-  /// Sets the callback that runs when a user tells this node to end (EndNode).
+  /// Sets the callback that runs, after the answer, each time a user tells this node to end (EndNode).
   void when_told_to_end(std::function<void()> then) { end_ = std::move(then); }
-  /// Asks the head to drain this node within that time, as a user does with DrainNode.
+  /// Asks the head to drain this node within that time, as a user does with DrainNode. Does not wait, and is not told
+  /// whether the head does so.
   void leave(Duration grace);
   /// From here on every driver that registers a job is refused with this error.
   void refuse_jobs(Error why) { jobs_.refuse(std::move(why)); }

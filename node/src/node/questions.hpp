@@ -17,7 +17,8 @@
 
 namespace pharos::node {
 
-/// A request of a caller: for a lease, or a question that was passed on to the head.
+/// A request of a caller: for a lease, or a question that was passed on to the head. A value in Questions or
+/// TaskLeases.
 struct Asked {
   Client client;                           ///< without a peer: a caller of another node, for which the head asks
   std::optional<std::uint64_t> request{};  ///< number for the answer, the head's for its own; nullopt: nobody waits
@@ -33,16 +34,18 @@ struct Asked {
 /// Questions that the head has not answered, and which of its actors each caller holds thereby. Another head is asked
 /// them again.
 /// Owned by Node; on its strand. Each question has a number, which the answer names. A question leaves when it is taken
-/// for its answer, or when nobody waits for the answer any more.
+/// for its answer, or when nobody waits for the answer any more. It has no time limit. Answers to unknown questions are
+/// ignored. The destructor answers nobody.
 class Questions {
  public:
-  /// Is told of a question that nobody waits for any more.
+  /// Is told, inside forget_if(), of a question that nobody waits for any more. Must not change the questions.
   using Forgotten = std::function<void(const Asked& asked)>;
 
   Questions(ToHead& head, Forgotten forgotten) : head_{head}, forgotten_{std::move(forgotten)} {}
 
   /// Passes what a caller asks on to the head; not everything is answered. `message` must have an asker, which is
-  /// filled in.
+  /// filled in; else the process aborts. If the message takes an earlier question back (BreakPromise, RemoveGroup),
+  /// that question is refused with kCancelled.
   void pass_on(const Client& client, wire::Message message, std::optional<std::uint64_t> request);
   /// Asks the head `asked.question`, which says this number.
   void ask(std::uint64_t number, Asked asked);
@@ -51,7 +54,7 @@ class Questions {
   /// Null if there is no such question. Valid until the question leaves.
   Asked* find(std::uint64_t number);
   std::optional<Asked> take(std::uint64_t number);
-  /// Forgets the questions of these clients, which do not wait for answers any more.
+  /// Forgets the questions of these clients, without an answer.
   void forget_if(const std::function<bool(const Client&)>& of);
   /// Asks another head what the one before has not answered.
   void ask_again() const;
@@ -63,7 +66,7 @@ class Questions {
   void on_answer(std::uint64_t number, const wire::Message& message);
   /// The head refuses a question that was taken.
   void on_refused(const Asked& asked, const Error& why);
-  /// Answers the caller that has asked.
+  /// Answers the caller that has asked, if it waits. refuse() answers the head if the head has asked.
   static void answer(const Asked& asked, const wire::Message& message);
   void refuse(const Asked& asked, Error why) const;
 

@@ -15,8 +15,9 @@ struct Messages {
   static constexpr bool kHas = (std::same_as<M, Ms> || ...);
 };
 
-// Who sends which control messages to a node. If a caller, or a process that has no job, sends a request that is in
-// none of its lists, the node refuses the request. The node ignores other messages that are in no list of their sender.
+// Who sends which control messages to a node, for Node. If a caller, or a process that has no job, sends a request that
+// is in none of its lists, the node refuses the request: with kUnsupported, or with kFailedPrecondition if there is no
+// job. The node ignores other messages that are in no list of their sender.
 // A new message has to be added to a list here; then the node does not compile until it handles the message.
 
 using FromHead =
@@ -61,8 +62,8 @@ static_assert(detail::kEachIsListed<wire::Message, FromHead, FromCaller, FromCal
                                     FromDriver, FromWorker, FromZygote, FromOthers, NotForNode>,
               "say who sends the new message to a node, or that nobody does");
 
-/// Passes the message to `handle` if the list has it, and returns whether it has. `handle` must take each message of
-/// the list.
+/// Passes the message to `handle`, inside this call, if the list has it, and returns whether it has. `handle` must take
+/// each message of the list.
 template <class List, class Handle>
 bool dispatch(wire::Message& message, const Handle& handle) {
   return std::visit(

@@ -10,6 +10,7 @@
 
 namespace pharos::node {
 
+/// How a node runs. A value: the daemon makes it, and Site keeps it. Nothing here is checked.
 struct NodeSettings {
   NodeId id;
   std::string address;       ///< address of the node's Unix socket

@@ -10,7 +10,8 @@
 namespace pharos::node {
 
 /// Where the parts of a node are: its strand, its machine, its settings, its head, and the coroutines that run for it.
-/// Owned by Node. Outlives the parts, which use it on the strand.
+/// Owned by Node. Outlives the parts, which use it on the strand. The executor, the Host and the group outlive the
+/// parts' use of it; Node destroys the group, which must be empty by then, before the parts.
 struct Site {
   async::Executor& executor;
   Host& host;

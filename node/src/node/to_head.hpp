@@ -12,7 +12,9 @@ namespace pharos::node {
 /// The way from a node to its head. Keeps the messages that a head which has started again must be told once more
 /// (is_said_again), until the head confirms them. Also numbers the node's questions and everything else on a node that
 /// needs a number of its own.
-/// Owned by Node; on its strand. Bounds: none; the head confirms messages as soon as they are durable.
+/// Owned by Site; on the node's strand. Reports no failure: what becomes of a message while the head is away is decided
+/// by Tell. The destructor drops the kept messages. Bounds: none; the head confirms messages soon after they are
+/// durable.
 class ToHead {
  public:
   /// Sends a message to the head. Never calls the node from inside.

@@ -24,19 +24,27 @@ namespace pharos::node {
 /// are here of an object that is still being imported. A node that wants an object which another node is pulling
 /// already is sent on to that node, so the pulls form a chain.
 ///
-/// Owned by StoreService. Everything is on the node's strand. End: close().
+/// Owned by StoreService. Everything is on the node's strand. End: close() closes the connections; the claims stay
+/// until the store ends. Timers, pulls under way and their `done` use this object: the executor has to stop before the
+/// destructor.
 class ExportedObjects final : public net::Peer::Owner {
  public:
   using Location = object_store::Location;
-  /// Brings an object of this node to memory. The object is pinned to be read.
+  /// Brings an object of this node to memory, and then calls `then`. The object is pinned to be read.
   using Bring = std::function<void(const Location& here, async::UniqueFunction<void(Result<void>)> then)>;
 
   ExportedObjects(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
                   ImportedObjects& imports, Bring bring);
 
   /// Takes the connection over which another node will claim objects. It replaces an earlier connection of that node.
+  /// If there is no pin table left for the node, only closes the connection. A claim fails with kOwnerDied or
+  /// kObjectLost if the object is gone, and with kExhausted if that node has too many; an object that was imported here
+  /// is answered with the node that has it.
   void add_neighbour(NodeId node, Fd socket);
-  /// Answers a pull: `then` gets chunks, the node to ask instead, or an error (kUnavailable if the object is not here).
+  /// Answers a pull: `then` gets chunks, the node to ask instead, or an error: kOwnerDied or kObjectLost if the object
+  /// is gone, kUnavailable if this node has not imported it, or why it cannot be brought to memory. `then` runs inside
+  /// this call, or later if the object has to be brought to memory. A pin keeps the object until PullAnswer::done has
+  /// run.
   void answer_pull(const object_store::PullRequest& request, Host::TakePullAnswer then);
 
   /// The number of claims of all other nodes.

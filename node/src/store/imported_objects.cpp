@@ -16,12 +16,21 @@ using object_store::PinKind;
 using object_store::PullRequest;
 
 constexpr auto kClaimTime = 10s;
-constexpr auto kAgainTime = 200ms;       // between attempts
-constexpr int kAttempts = 4;             // in a row that bring not a single byte
+constexpr auto kAgainTime = 200ms;  // between attempts
+constexpr int kAttempts = 4;        // in a row that bring not a single byte
+constexpr auto kSilentMin = 1s;
+constexpr auto kSilentTime = 25s;
 constexpr std::size_t kPullsAtOnce = 4;  // each may fill the wire
 constexpr std::size_t kAheadAtOnce = 2;  // a pull that nobody waits for begins below this many
 constexpr std::uint64_t kWarmMin = std::uint64_t{4} << 20;
 constexpr int kHopsMax = 4;  // nodes that are asked one after the other, because each names another one
+
+/// Returns whether an attempt shows that the node is cut off rather than gone, and is not to be counted: a node that is
+/// gone refuses at once. The head's machine may be cut off from all others for 20 s, and no job loses anything then. A
+/// cut between two nodes alone lasts longer, and users have to be told of it.
+bool is_silent(TimePoint begun, TimePoint asked, TimePoint now) {
+  return now - asked >= kSilentMin && now < begun + kSilentTime;
+}
 
 /// The error for a caller that wants the object and will not get it.
 Error lost_with_its_node(const ObjectId& id, const Error& why) {
@@ -105,25 +114,28 @@ async::Async<Result<object_store::Location>> ImportedObjects::import(ImportedObj
 
 async::Async<Result<wire::ObjectClaimed>> ImportedObjects::claim(ImportedObjects* self, Location object) {
   Result<net::Parcel> answer = Error{ErrorCode::kUnavailable, "no node was asked"};
-  const TimePoint until = self->executor_.now() + kAwayTime;
+  const TimePoint begun = self->executor_.now();
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt != 0) PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
+    const TimePoint asked = self->executor_.now();
     auto link = co_await NodeLinks::reach(&self->links_, object.node);
     if (!link) {
       answer = std::move(link).error();
       if (answer.error().code() == ErrorCode::kNotFound) break;
       // The head does not say where the node is: it waits for that node, or is away itself.
       const bool head_waits = answer.error().code() == ErrorCode::kDeadlineExceeded;
-      if (head_waits && self->executor_.now() < until) attempt = 0;
+      const TimePoint now = self->executor_.now();
+      if ((head_waits && now < begun + kAwayTime) || is_silent(begun, asked, now)) attempt = 0;
       continue;
     }
     wire::Message ask = wire::ClaimObject{object};
     answer = co_await (*link)->request(std::move(ask), std::vector<Fd>{},
                                        async::Deadline::after(kClaimTime, self->executor_.now()));
     if (answer) break;
-    const bool is_silent = answer.error().code() == ErrorCode::kDeadlineExceeded;
-    if (is_silent) self->links_.give_up(object.node, **link);  // it may have ended unnoticed
-    if (!is_silent && answer.error().code() != ErrorCode::kUnavailable) break;
+    const bool no_answer = answer.error().code() == ErrorCode::kDeadlineExceeded;
+    if (no_answer) self->links_.give_up(object.node, **link);  // it may have ended unnoticed
+    if (no_answer && is_silent(begun, asked, self->executor_.now())) attempt = 0;
+    if (!no_answer && answer.error().code() != ErrorCode::kUnavailable) break;
   }
   if (!answer) {
     if (object_store::is_lost(answer.error())) co_return std::move(answer).error();
@@ -351,11 +363,13 @@ async::Async<Result<void>> ImportedObjects::pull_all(ImportedObjects* self, Obje
   bool insists = false;
   std::optional<Error> why;
   std::optional<Aside> aside;
-  const TimePoint until = self->executor_.now() + kAwayTime;
+  const TimePoint begun = self->executor_.now();
   for (int attempts = 0; attempts < kAttempts;) {
+    const TimePoint asked = self->executor_.now();
     const std::size_t before = chunks->arrived();
     const auto address = co_await NodeLinks::find_address(&self->links_, source);
-    if (!address && address.error().code() == ErrorCode::kDeadlineExceeded && self->executor_.now() < until) {
+    if (!address && address.error().code() == ErrorCode::kDeadlineExceeded &&
+        self->executor_.now() < begun + kAwayTime) {
       if (!aside) aside.emplace(*self, origin.node);
       PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));  // the head waits for that node, or is away
       continue;
@@ -380,7 +394,8 @@ async::Async<Result<void>> ImportedObjects::pull_all(ImportedObjects* self, Obje
     if (object_store::is_lost(*why) || why->code() == ErrorCode::kNotFound) break;
     self->links_.ask_anew_where(origin.node);
     if (!aside) aside.emplace(*self, origin.node);
-    attempts = chunks->arrived() == before ? attempts + 1 : 0;
+    const bool goes_on = chunks->arrived() != before || is_silent(begun, asked, self->executor_.now());
+    attempts = goes_on ? 0 : attempts + 1;
     PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
   }
   for (const NodeId other : std::vector<NodeId>{self->imports_.at(id).others}) {

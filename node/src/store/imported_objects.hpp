@@ -28,8 +28,9 @@ namespace pharos::node {
 ///
 /// Owned by StoreService. Everything is on the node's strand. When the connection to a node breaks, the claims there
 /// stay valid until the head says that the node is lost or kAwayTime has passed. After that its objects are lost unless
-/// they are in memory here. At most 4 pulls run at once; the others wait.
-/// End: close(), then closed() becomes true soon.
+/// they are in memory here. At most 4 pulls run at once, besides those whose node does not answer; the others wait.
+/// End: close() cancels imports and pulls, which end with kCancelled, and closes the connections; then closed() becomes
+/// true soon. Timers use this object: the executor has to stop before the destructor.
 class ImportedObjects {
  public:
   static constexpr auto kGraceTime = std::chrono::seconds{10};  ///< before the head is asked whether a node is lost
@@ -48,8 +49,10 @@ class ImportedObjects {
                   Find find);
 
   /// Claims an object and returns where it lies here. It is kept for `time`; by then the process with this pin table
-  /// has to keep it itself. The object may also be one of this node that comes back to it. Fails with kObjectLost if
-  /// the object is gone or its node does not answer.
+  /// has to keep it itself. The object may also be one of this node that comes back to it. Fails with kOwnerDied or
+  /// kObjectLost if the object is gone, and with kObjectLost if its node does not answer in four attempts, the
+  /// silent ones of the first 25 s not counted, or is not found for kAwayTime; with kCorrupt or kUnavailable if nodes
+  /// answer nonsense or name each other, kExhausted if the store has no place for it, kCancelled.
   static async::Async<Result<Location>> import(ImportedObjects* self, std::uint32_t table, Location object,
                                                Duration time);
   /// The process with this table keeps the object itself, so the import need not keep it any longer.
@@ -61,7 +64,8 @@ class ImportedObjects {
   bool is_elsewhere(const Place& here) const;
   /// Objects that a caller waits for (kWaitedFor) are pulled before those that may be needed soon (kAhead).
   enum class Urgency : std::uint8_t { kWaitedFor, kAhead };
-  /// Pulls an object to its memory here. `done` runs later, never inside this call.
+  /// Pulls an imported object to its memory here. `done` runs later, never inside this call. Its errors are kOwnerDied
+  /// and kObjectLost, also if the object's node cannot be reached any more, kCancelled, or that of the memory.
   void bring(const Body& body, Urgency urgency, async::UniqueFunction<void(Result<void>)> done);
   /// A caller now waits for an object that was to be pulled ahead.
   void hurry(const Place& here);
@@ -74,6 +78,7 @@ class ImportedObjects {
   void end_relay(const ObjectId& id);
 
   /// Asks the head whether this is no node of the cluster any more. `lost` is false, too, if the head does not answer.
+  /// `then` runs later, and not at all if this node ends.
   void ask_whether_lost(NodeId node, async::UniqueFunction<void(bool lost)> then);
 
   /// Forgets objects that have ended here, and tells their nodes.

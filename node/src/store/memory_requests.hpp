@@ -23,8 +23,11 @@ namespace pharos::node {
 /// in their order, so that large requests are not passed by small ones for ever.
 /// A request that does not fit waits: free memory goes back to the system, processes are asked to return what they do
 /// not use, and objects go to disk. A request is refused with kExhausted, and numbers, when nothing has become free for
-/// kFullTime.
-/// Owned by StoreService; on the node's strand.
+/// a second; at once if it is larger than the store. Requests of processes that have ended are dropped.
+/// An object that is gone is refused with kOwnerDied or kObjectLost, and so is one whose copy on disk is damaged; other
+/// errors are those of the disk or of ImportedObjects::bring().
+/// Owned by StoreService; on the node's strand. Its timers use it: the executor has to stop before the destructor,
+/// which answers nobody.
 class MemoryRequests {
  public:
   using Location = object_store::Location;
@@ -43,9 +46,9 @@ class MemoryRequests {
   /// `look_at` asks the owner to call serve() again at that time, at the latest.
   MemoryRequests(async::Executor& executor, Parts parts, std::function<void(TimePoint when)> look_at);
 
-  /// A process wants a slab with slots of so many bytes.
+  /// A process wants a slab with slots of so many bytes. It is answered with SlabLeased.
   void lease(Asker process, std::uint64_t slot_bytes);
-  /// A process wants to read an object, which has to be in memory for that.
+  /// A process wants to read an object, which has to be in memory for that. It is answered with Done.
   void bring(Asker process, const Location& object);
   /// This node itself wants to read an object, which it has pinned in this table. `then` runs later, never inside.
   void bring_for_node(std::uint32_t table, const Location& object, Brought then);

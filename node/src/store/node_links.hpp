@@ -17,13 +17,14 @@ namespace pharos::node {
 
 /// The connections from this node to other nodes at which it claims objects, and the addresses of these nodes. Nodes
 /// come and go, above all those that belong to one program. So a node that is not used is forgotten.
-/// Owned by ImportedObjects, whose coroutines run the coroutines here; on the node's strand. End: close().
+/// Owned by ImportedObjects, whose coroutines run the coroutines here; on the node's strand. End: close() closes the
+/// connections, without a callback; the coroutines have to end before the destructor.
 class NodeLinks final : public net::Peer::Owner {
  public:
   /// Returns the address of a node. kNotFound if it is no node of the cluster any more.
   using Find = std::function<async::Async<Result<std::string>>(NodeId node)>;
   using Link = std::shared_ptr<net::Peer>;
-  /// Callbacks to the owner.
+  /// Callbacks to the owner, on the strand. `connected` is called before reach() returns.
   struct Events {
     std::function<void(NodeId node, Link link)> connected;
     /// A connection has ended. Returns whether the owner still needs the node, and will connect again.
@@ -33,17 +34,19 @@ class NodeLinks final : public net::Peer::Owner {
   NodeLinks(async::Executor& executor, Host& host, NodeId self, Find find, Events events);
 
   /// Returns the connection to a node, and connects if there is none. Fails with kNotFound if there is no such node any
-  /// more, and with kDeadlineExceeded if the head does not say in time where the node is.
+  /// more, with kDeadlineExceeded if the head does not say in time where the node is (or another caller has not
+  /// connected within 6 s), with kCancelled, and with kUnavailable if the node is not reached within 3 s.
   static async::Async<Result<Link>> reach(NodeLinks* self, NodeId node);
   /// Returns the connection to a node. nullptr if there is none.
   Link link_to(NodeId node) const;
-  /// Closes a connection over which no answer comes, unless it has ended by itself.
+  /// Closes a connection over which no answer comes, unless it has ended by itself, and calls Events::ended.
   void give_up(NodeId node, net::Peer& link);
 
-  /// Returns the address of a node, which is kept until the node is forgotten.
+  /// Returns the address of a node, which is kept until the node is forgotten. Fails with the errors of Find.
   static async::Async<Result<std::string>> find_address(NodeLinks* self, NodeId node);
   /// Forgets the address of a node, unless there is a connection to the node, which shows that the address is right.
   void ask_anew_where(NodeId node);
+  /// Forgets a node that has no connection and gets none at the moment.
   void forget_if_unused(NodeId node);
 
   void close();

@@ -15,17 +15,19 @@ namespace pharos::node {
 
 /// The memory of a node's object store, and the books of which process has what of it. Shared by the parts of
 /// StoreService and by the work that they run on other threads. Used on the node's strand only, except for the files
-/// and the ledger.
+/// and the ledger, which any thread may use. The memory is freed with the last share and the last process that has it.
 struct NodeStore {
-  /// Makes a store. A capacity of 0 bytes means object_store::default_capacity().
+  /// Makes a store. A capacity of 0 bytes means object_store::default_capacity(). Fails with an error of the system.
   static Result<std::shared_ptr<NodeStore>> make(ByteCount capacity);
 
   /// Opens a pin table for a process or another node, and returns its number. The table has room for the first pins.
-  /// kExhausted if there is no free table.
+  /// kExhausted if there is no free table, or no memory for it.
   Result<std::uint32_t> open(CallerId whose);
-  /// Gives storage to the ledger entries of slots that were lent just now, before anyone writes to them.
+  /// Gives storage to the ledger entries of slots that were lent just now, before anyone writes to them. Fails if the
+  /// machine has no memory for them.
   Result<void> provide_slots(std::uint32_t first, std::uint32_t count) const;
-  /// The memory of all objects, mapped into this process.
+  /// The memory of all objects, mapped into this process. Valid as long as the store. Fails if the system does not map
+  /// it.
   Result<std::span<std::byte>> bytes();
 
   object_store::SharedFile ledger_file;
@@ -37,8 +39,9 @@ struct NodeStore {
   std::optional<object_store::Mapping> mapped{};            ///< made by bytes() when it is first needed
 };
 
-/// Pins that the node itself has in the ledger, for another node or for its own work. Used on the node's strand only.
-/// At most kPinsMax pins. close() drops all of them; the destructor does not.
+/// Pins that the node itself has in the ledger, for another node or for its own work. Owned by ExportedObjects and
+/// ImportedObjects. Used on the node's strand only. At most kPinsMax pins. close() drops all of them; the destructor
+/// does not.
 class NodePins {
  public:
   static Result<NodePins> open(std::shared_ptr<NodeStore> store, CallerId whose);
@@ -47,11 +50,13 @@ class NodePins {
     std::uint32_t number;
     object_store::ObjectLedger::Pinned object;
   };
-  /// Pins an object. Returns nullopt if the object has ended; kExhausted if there are too many pins.
+  /// Pins an object. Returns nullopt if the object has ended; kExhausted if there are too many pins, or no memory for
+  /// more.
   Result<std::optional<Pin>> take(object_store::PinKind kind, const object_store::Location& object);
+  /// Drops a pin that was taken and not dropped.
   void drop(std::uint32_t pin);
   std::uint32_t table() const { return table_; }
-  /// The node that the pins were for is gone: drops all pins and the table.
+  /// The node that the pins were for is gone: drops all pins and the table. Nothing may be called after that.
   void close();
 
  private:

@@ -20,20 +20,22 @@
 ///
 /// 1. A file gets its name only when it is complete and has that build id. No other file is run.
 /// 2. A file is locked as long as a job has it open, and is not removed meanwhile.
-/// All functions here block, except those that say that they do not.
+/// All functions here block, except those that say that they do not: ReactorHost and Transfers run them on threads of
+/// their own. They may run at the same time.
 namespace pharos::node {
 
-/// An executable that this machine can run.
+/// An executable that this machine can run. A value; closing `executable` also unlocks the file.
 struct ProgramHere {
   Fd executable;
   std::string folder;  ///< folder that its workers start in: the program's, or one of this node if that does not exist
 };
 /// Opens the executable of a program: at its own path if that build is there, or in `folder` if it was received before.
-/// kNotFound if this build is not here.
+/// kNotFound if this build is not here, also if its file cannot be read; an error of the system if no folder for its
+/// workers can be made.
 Result<ProgramHere> open_program(const std::string& folder, const wire::RegisterJob& program);
 
-/// Sends an executable; without one, says that its job has ended. Ends silently when the stream breaks: the receiver
-/// sees that, and asks again.
+/// Sends an executable; without one, says that its job has ended. Ends silently when the stream breaks or the file
+/// cannot be read: the receiver sees that, and asks again.
 void send_program(object_store::Stream& to, const Fd& executable);
 
 /// An executable that is being received. Bytes that came before a connection broke are not sent again.
@@ -46,8 +48,9 @@ class ArrivingProgram {
   ~ArrivingProgram();
 
   /// Receives into this folder, which must be the same each time. After kUnavailable or kCorrupt another attempt may
-  /// succeed. kNotFound: the job has ended. kExhausted: there is no room on the disk. kUnsupported: the executable is
-  /// too large.
+  /// succeed. kNotFound: the job has ended. kExhausted: there is no room on the disk, though executables that no job
+  /// uses were removed. kUnsupported: the executable is too large. kPermissionDenied: no program may be run from the
+  /// folder. Otherwise an error of the system. If a file of another build has come, its bytes are dropped (kCorrupt).
   Result<void> receive(object_store::Stream& from, const std::string& folder);
   /// The number of bytes that have come. Does not block.
   std::uint64_t arrived() const { return arrived_.load(std::memory_order_relaxed); }

@@ -24,8 +24,10 @@ namespace pharos::node {
 /// Takes objects out of memory when memory is short, and reads them back. An object goes to disk, unless it can be
 /// pulled from another node again. Its copy on disk stays when it comes back, so that the next time nothing has to be
 /// written.
-/// After an error of the disk, the disk is left alone for kDiskTime.
-/// Owned by StoreService; on the node's strand.
+/// After an error of the disk, the disk is left alone for a second; the object stays in memory, and copies of objects
+/// that are in memory are dropped to make room on the disk.
+/// Owned by StoreService; on the node's strand. Reading and writing run by StoreWork, which outlives this object; after
+/// the destructor no callback runs.
 class Spilling {
  public:
   using Place = object_store::Place;
@@ -35,7 +37,7 @@ class Spilling {
     std::function<Result<Fd>()> make_file;        ///< makes the file for objects; empty: objects stay in memory
     std::function<bool(const Place&)> elsewhere;  ///< returns whether another node has the object in this place
   };
-  /// Callbacks to the owner.
+  /// Callbacks to the owner, on the strand.
   struct Events {
     std::function<void()> left;    ///< an object has left memory, or a process has called it back
     std::function<void()> failed;  ///< an object could not be written, and stays in memory
@@ -45,9 +47,9 @@ class Spilling {
            Events events);
 
   /// Begins to take objects with `bytes` of memory out, those first that were not read for the longest time. Returns
-  /// false if fewer bytes can go.
+  /// false if fewer bytes can go, or none because there is no disk or it is left alone.
   bool spill(std::uint64_t bytes);
-  /// Takes objects out if more than kSpillAbove of the memory is lent, before a request has to wait for memory.
+  /// Takes objects out if more than 80 % of the memory is lent, before a request has to wait for memory.
   void spill_early();
   /// Memory of objects on their way out.
   std::uint64_t leaving_bytes() const { return leaving_bytes_; }
@@ -55,7 +57,8 @@ class Spilling {
   const std::optional<Error>& trouble() const { return trouble_; }
 
   bool on_disk(const Place& place) const { return copies_.contains(place); }
-  /// Reads an object that is on disk back to its memory. The copy on disk stays.
+  /// Reads an object that is on disk (on_disk()) back to its memory. The copy on disk stays. `done` runs later, with
+  /// kCorrupt if the copy is damaged, or an error of the disk or of the memory.
   void read_back(const Body& body, async::UniqueFunction<void(Result<void>)> done);
   /// Ends objects that are out and that no process uses any more, and drops their copies on disk. Also looks at objects
   /// in memory that have a copy.

@@ -15,7 +15,8 @@ namespace pharos::node {
 /// The processes that use a node's store, by the number of their pin table. A process uses the store until it closes
 /// the descriptor that it was given for that (Host::Life), at its end at the latest. Its connection may end before,
 /// because values may outlive their Runtime.
-/// Owned by StoreService; on the node's strand.
+/// Owned by StoreService; on the node's strand. Nothing here fails. The destructor lets go of the watches, so nobody
+/// hears of the ends of processes any more.
 class StoreProcesses {
  public:
   /// The process that has made a request. A table is used again soon after its process has ended, so a process is known
@@ -26,7 +27,8 @@ class StoreProcesses {
     std::uint64_t request = 0;
   };
 
-  /// Adds a process. `watch` tells when the process has stopped using the store, and lives as long as the entry.
+  /// Adds a process, whose table must not be in use here. `watch` tells when the process has stopped using the store,
+  /// and lives as long as the entry.
   void add(std::uint32_t table, std::shared_ptr<net::Peer> peer, std::shared_ptr<void> watch);
   /// Removes a process. Returns false if there is none with this table.
   bool remove(std::uint32_t table);

@@ -24,8 +24,11 @@ namespace pharos::node {
 /// ImportedObjects and ExportedObjects what this node and others have of each other. This class puts them together, and
 /// looks from time to time for objects that have ended without a message.
 /// Owned by Node; on its strand, except for work that reads and writes the disk.
-/// End: close(), then closed() becomes true soon. Work that still runs on other threads when the destructor runs
-/// reports nothing.
+/// Failure: a process gets kFailedPrecondition if it has not opened the store, the error of making the store or a table
+/// (kExhausted if too many processes use it), or an error of MemoryRequests or ImportedObjects::import().
+/// End: close() ends what concerns other nodes, then closed() becomes true soon. Requests that wait get no answer,
+/// because Node closes the connections of the processes at the same time. Work that still runs on other threads when
+/// the destructor runs reports nothing. Timers use this object: the executor has to stop before the destructor.
 class StoreService {
  public:
   struct Settings {
@@ -35,21 +38,24 @@ class StoreService {
   };
   static constexpr const char* kNoSpilling = "none";
 
-  /// `find` returns the address of another node.
+  /// `find` returns the address of another node, and is called on the strand until closed() is true.
   StoreService(async::Executor& executor, Host& host, Settings settings, ImportedObjects::Find find);
   ~StoreService();
 
-  /// Handles a message of a process. Returns false if the message is not for the store.
+  /// Handles a message of a process. Returns false if the message is not for the store, or is not the request that it
+  /// should be. When a process ends, what it has of the store is given back; results that it has made for others stay
+  /// for 5 s, until those have taken them.
   bool on_message(const std::shared_ptr<net::Peer>& from, CallerId caller, const net::Parcel& parcel,
                   std::optional<std::uint64_t> request);
-  /// Takes the connection over which another node will claim objects: see ExportedObjects::add_neighbour().
+  /// Takes the connection over which another node will claim objects: see ExportedObjects::add_neighbour(). Closes the
+  /// connection if the store cannot be made.
   void add_neighbour(NodeId node, Fd socket);
   /// Answers a node that wants to pull an object: see ExportedObjects::answer_pull().
   void answer_pull(const object_store::PullRequest& request, Host::TakePullAnswer then);
   void close();
   bool closed() const;
 
-  /// For users: the objects, the largest first, and the processes that use the store, without their names.
+  /// For users: the 1000 largest objects, the largest first, and the processes that use the store, without their names.
   wire::InspectedStore inspect() const;
   /// For tests: says what is still kept after all processes have ended. Empty if nothing is.
   std::string leftovers() const;

@@ -18,7 +18,8 @@ namespace pharos::node {
 
 /// Runs work on the files of a node's store, on threads where the work may wait for a disk.
 /// Owned by StoreService; called on the node's strand. The callbacks run there too, and do not run after the end of
-/// this object. Work that is under way then still ends, because it shares the store.
+/// this object. Work that is under way then still ends, because it shares the store. Work that the host drops at its
+/// end has no callback. `work` must not throw.
 class StoreWork {
  public:
   /// Runs `work` on another thread, then `done` on the node's strand: Host::run_blocking().
@@ -37,8 +38,8 @@ class StoreWork {
          });
   }
 
-  /// Does the same for an object of `size` bytes, in parts, so that all threads have work. Each call of `work` gets
-  /// the store and a range of the object's pieces: the first one and how many. `done` gets the first error.
+  /// Does the same for an object of `size` bytes, in parts, so that all threads have work. Each call of `work` gets the
+  /// store and a range of the object's pieces: the first one and how many. `done` gets the first error.
   template <class Work, class Done>
   void run_in_parts(std::uint64_t size, Work work, Done done) {
     const std::size_t pieces = object_store::pieces_of(size);

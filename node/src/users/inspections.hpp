@@ -20,8 +20,10 @@
 
 namespace pharos::node {
 
-/// Answers callers that ask what their job runs and waits for: workers and the head are asked.
-/// Owned by Node; on its strand. Its coroutines run in the node's background group.
+/// Answers callers that ask what their job runs and waits for: workers and the head are asked. The answer never fails.
+/// It comes within 700 ms: workers that have not answered by then are in it without `answered`, and without the head's
+/// answer the actors of other nodes are missing.
+/// Owned by Node; on its strand. Its coroutines run in the node's background group, which ends before it.
 class Inspections {
  public:
   Inspections(Site& site, const LeaseBook& book, const Workers& workers, const Incarnations& incarnations,
@@ -29,7 +31,7 @@ class Inspections {
       : site_{site}, book_{book}, workers_{workers}, incarnations_{incarnations}, far_leases_{far_leases} {}
 
   void answer(const Client& client, std::uint64_t request) { site_.background.spawn(inspect(client, request)); }
-  /// Takes the answer of the head.
+  /// Takes the answer of the head. Ignored if it comes too late.
   void on_inspected(wire::Inspected inspected);
   /// The number of questions that are not answered.
   std::size_t size() const { return inspections_.size(); }
@@ -47,7 +49,8 @@ class Inspections {
   std::unordered_map<std::uint64_t, std::shared_ptr<WorkerInspection>> inspections_;  // by the number for the head
 };
 
-/// The object store of this node, and the processes that use it.
+/// The object store of this node, and the processes that use it, with their names if they are connected. For Node, on
+/// the strand.
 wire::InspectedStore inspect_store(const StoreService& of, const Clients& clients);
 
 }  // namespace pharos::node

@@ -17,8 +17,11 @@ namespace pharos::node {
 
 /// Answers users who ask what the processes of this node do: where their threads are, and what they wait for. Zygotes
 /// read the stacks, and the processes themselves say what they run.
-/// Owned by UserQuestions; on the node's strand. Its coroutines run in the node's background group. Bounds: looks at
-/// a few processes at once, for a few seconds, and up to some megabytes of text.
+/// Failure: kInvalidArgument if `asked` filters by a column that there is not. A process that does not answer in time,
+/// or that the bounds leave out, has a row that says so. If the node closes, nobody is answered.
+/// Owned by UserQuestions; on the node's strand. Its coroutines run in the node's background group, and use the Jobs
+/// and Workers that were given. Bounds: looks at 4 processes at once, begins with none after 3 s or 3 MiB of text, and
+/// so answers within about 8 s.
 class StackListing {
  public:
   StackListing(Site& site, const Jobs& jobs, const Workers& workers) : site_{site}, jobs_{jobs}, workers_{workers} {}

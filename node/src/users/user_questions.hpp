@@ -20,8 +20,12 @@ namespace pharos::node {
 
 /// Answers what users ask any node, with the console. A question is about this node, about another node that is asked
 /// by way of this one, or about the head.
-/// Owned by Node; on its strand. Its coroutines run in the node's background group. Bounds: passes kPassedOnMax
-/// questions on at once, and refuses others with kOverloaded.
+/// Failure: the user gets the error of the head or of the other node; kNotFound if there is no such node or log,
+/// kInvalidArgument if there is no such list or column, kUnavailable or kDeadlineExceeded if the other node is not
+/// reached or does not answer in time (8 s, and up to 10 s if the head is slow to say where it is). A question to the
+/// head has no time limit here.
+/// Owned by Node; on its strand. Its coroutines run in the node's background group, which ends before it. Bounds:
+/// passes kPassedOnMax questions on at once, and refuses others with kOverloaded.
 class UserQuestions {
  public:
   static constexpr std::size_t kPassedOnMax = 64;

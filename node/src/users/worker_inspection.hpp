@@ -13,7 +13,8 @@
 
 namespace pharos::node {
 
-/// What workers run, while they are asked, and perhaps the head. Shared by the coroutines that ask.
+/// What workers run, while they are asked, and perhaps the head. Shared by the coroutines that ask: of Inspections or
+/// of MemoryGuard, on the node's strand.
 struct WorkerInspection {
   wire::Inspected answer{};                     ///< with the workers of this node
   std::vector<wire::InspectedWorker> actors{};  ///< the actors, as the head knows them
@@ -26,7 +27,8 @@ struct WorkerInspection {
   }
 };
 
-/// Asks a worker what it runs, and fills its entry in. A worker that does not answer in time stays without `answered`.
+/// Asks a worker, which must have proved itself, what it runs, and fills its entry in. A worker that does not answer in
+/// time, or not as it should, stays without `answered`. Calls take_one() in any case.
 async::Async<void> inspect_worker(std::shared_ptr<WorkerInspection> inspection, std::shared_ptr<Worker> worker,
                                   async::Deadline deadline);
 

@@ -20,9 +20,11 @@
 
 namespace pharos::node {
 
-/// Sockets on their way to workers. scheduler::HandOvers says how many may be on their way at once; the others wait.
-/// Owned by Node; on its strand. Its coroutines run in the node's background group. End: close(), after which no
-/// socket is made any more.
+/// Sockets on their way to workers. scheduler::HandOvers says how many may be on their way at once; the others wait,
+/// without a limit. A socket is on its way until the worker says that it has it, or has ended.
+/// Owned by Node; on its strand. Its coroutines run in the node's background group, and its timers use it: the executor
+/// has to stop before the destructor. End: close(), after which no socket is made any more; what waits is dropped
+/// without a call of Make.
 class HandOverLine {
  public:
   /// A socket for a worker, and what it is told of it.
@@ -30,14 +32,14 @@ class HandOverLine {
     wire::ServeCaller serve;
     Fd socket;
   };
-  /// Makes a socket for a worker when the turn of this hand-over has come. nullopt: no caller wants it any more.
-  /// `worker` is null if the worker is gone.
+  /// Makes a socket for a worker when the turn of this hand-over has come, perhaps inside add(). nullopt: no caller
+  /// wants it any more. `worker` is null if the worker is gone, and then this has to return nullopt.
   using Make = async::UniqueFunction<std::optional<Served>(const std::shared_ptr<Worker>& worker)>;
   using Find = std::function<std::shared_ptr<Worker>(WorkerId worker)>;
 
   HandOverLine(Site& site, Find find) : site_{site}, find_{std::move(find)} {}
 
-  /// Returns false if too many wait.
+  /// Returns false, and drops `make`, if too many wait.
   bool add(WorkerId worker, Make make);
   void close() { waiting_.clear(); }
   /// The number of sockets that wait or are on their way.
@@ -62,7 +64,8 @@ class HandOverLine {
 };
 
 /// Connects a worker with a user of this machine, whose request is answered. `alive` says more of an actor. Returns the
-/// worker's end; nullopt if no connection could be made.
+/// worker's end; nullopt if no connection could be made, and the user got the error of the system. For the callbacks of
+/// HandOverLine.
 std::optional<HandOverLine::Served> connect(Host& host, const Worker& worker, const Client& user, std::uint64_t request,
                                             const wire::ActorAlive& alive, wire::WorkerResources holding);
 

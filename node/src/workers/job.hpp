@@ -18,7 +18,8 @@
 
 namespace pharos::node {
 
-/// The zygote of a job: a process of the program, stopped before `main`, from which workers are forked.
+/// The zygote of a job: a process of the program, stopped before `main`, from which workers are forked. A part of Job,
+/// which Zygotes changes. Its destructor ends no process.
 struct Zygote {
   static constexpr int kRestartsMax = 3;  ///< in a row without a zygote that lives for long
 
@@ -29,14 +30,14 @@ struct Zygote {
   async::Completion<wire::ZygoteReady> ready{};
 };
 
-/// The output that a driver was sent and has not shown.
+/// The output that a driver was sent and has not shown. A value, in Job.
 class Unshown {
  public:
   void add(std::size_t bytes) {
     sizes_.push_back(bytes);
     bytes_ += bytes;
   }
-  /// The driver has shown the oldest of it.
+  /// The driver has shown the oldest of it. Ignored if there is none.
   void take_one() {
     if (sizes_.empty()) return;
     bytes_ -= sizes_.front();
@@ -50,7 +51,9 @@ class Unshown {
   std::size_t bytes_ = 0;
 };
 
-/// A running program, as this node knows it.
+/// A running program, as this node knows it. Owned by Jobs until the job is over, and shared with its workers, its
+/// connections and coroutines, for which ended() is true after that. On the node's strand. The destructor closes the
+/// executable.
 struct Job {
   JobId id;
   CallerId caller;

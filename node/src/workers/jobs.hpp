@@ -27,11 +27,12 @@
 namespace pharos::node {
 
 /// The jobs of a node: those of drivers here, and those of drivers elsewhere whose workers may run here. Each gets a
-/// zygote, unless the node offers no resources.
-/// Owned by Node; on its strand. Its coroutines run in the node's background group.
+/// zygote, unless the node offers no resources. Calls about unknown jobs do nothing.
+/// Owned by Node; on its strand. Its coroutines run in the node's background group, which ends before it. The
+/// destructor ends no process.
 class Jobs {
  public:
-  /// What jobs need of the rest of the node. Called on the strand.
+  /// What jobs need of the rest of the node. Called on the strand. Implemented by Node.
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -45,9 +46,11 @@ class Jobs {
 
   Jobs(Site& site, Clients& clients, FarNodes& far_nodes, Workers& workers, JobOutput& output, Owner& owner);
 
-  /// A driver registers its job; it is answered when its program is loaded.
+  /// A driver registers its job; it is answered when its program is loaded. If the program cannot be loaded, the job
+  /// ends, and the driver gets the error of Zygotes::load().
   void add(std::shared_ptr<net::Peer> driver, net::Parcel registration, std::uint64_t request);
-  /// The head says that workers of a job of another node may be wanted here.
+  /// The head says that workers of a job of another node may be wanted here. If the program cannot be had or loaded,
+  /// only the log says so, and Job::broken is set: requests for workers then fail with that error.
   void add_far(wire::AddJob add);
   /// From here on every driver that registers a job is refused with this error.
   void refuse(Error why) { refusal_ = std::move(why); }
@@ -58,15 +61,16 @@ class Jobs {
 
   // ---- Their end
 
-  /// A driver asks to stop its job on all nodes. It is answered when all workers are gone.
+  /// A driver asks to stop its job on all nodes. It is answered when all workers are gone, or after 6 s if some are
+  /// not, which the log says. Only the first request is answered, and none once the job stops already.
   void stop_everywhere(const std::shared_ptr<Job>& job, std::uint64_t request);
-  /// The head orders to stop a job on this node. It is told when the job's workers are gone.
+  /// The head orders to stop a job on this node. It is told when the job's workers are gone, or after some 5 s.
   void stop_here(JobId job);
   /// The head says that a job is stopped on all nodes.
   void on_stopped_everywhere(JobId job);
-  /// The job's driver has ended.
+  /// The job's driver has ended. The head is told, and decides whether the job is over. Does nothing a second time.
   void end_driver(const std::shared_ptr<Job>& job);
-  /// The job is over, and forgotten here.
+  /// The job is over, and forgotten here. Its workers and its zygote are killed.
   void end(JobId job);
 
   // ---- Events
@@ -80,7 +84,7 @@ class Jobs {
 
   std::shared_ptr<Job> find(JobId job) const;
   const std::unordered_map<JobId, std::shared_ptr<Job>>& all() const { return jobs_; }
-  /// Sends the executable of a job to another node.
+  /// Sends the executable of a job to another node: see Programs::serve().
   void serve_program(JobId job, Fd socket) { programs_.serve(find(job).get(), std::move(socket)); }
   /// The number of executables that are being fetched.
   std::size_t coming_programs() const { return programs_.coming(); }

@@ -76,6 +76,7 @@ inline constexpr Transitions<JobState, JobEvent, 5, 4> kJobTransitions = [] {
 }();
 // clang-format on
 
+/// A state that follows its table. A value: Process::life, Job::program_life and Job::life, on the node's strand.
 template <auto& kTransitions, class State, class Event>
 class Lifecycle {
  public:

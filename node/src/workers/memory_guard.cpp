@@ -34,6 +34,8 @@ async::Async<void> MemoryGuard::watch_until_idle() {
   while (!workers_.all().empty() && look()) {
     if (is_short()) {
       const auto victim = co_await find_victim();
+      if (!look()) break;
+      if (!is_short()) continue;  // some memory was freed while the workers said what they run
       if (victim != nullptr) {
         kill(*victim);
         const bool gone = co_await wait_until_gone(victim);
@@ -67,30 +69,36 @@ bool MemoryGuard::is_short() const {
 }
 
 async::Async<std::shared_ptr<Worker>> MemoryGuard::find_victim() {
-  std::vector<std::shared_ptr<Worker>> workers;
-  std::vector<Candidate> candidates;
+  const auto can_be_killed = [](const Worker& worker) {
+    return !worker.process.is_killed() && !worker.process.end && worker.control != nullptr;
+  };
+  const auto is_idle = [this](const Worker& worker) {
+    return !worker.incarnation.actor && !book_.leases().lessee_of(worker.id);
+  };
+  bool any_idle = false;
   const auto inspection = std::make_shared<WorkerInspection>();
   for (const auto& [id, worker] : workers_.all()) {
-    if (worker->process.is_killed() || worker->control == nullptr) continue;
-    const bool runs_actor = static_cast<bool>(worker->incarnation.actor);
-    const bool idle = !runs_actor && !book_.leases().lessee_of(id);
-    workers.push_back(worker);
-    candidates.push_back({.idle = idle,
-                          .may_run_again = worker->incarnation.may_restart,
-                          .since = worker->process.since,
-                          .memory = site_.host.memory_of(worker->process.pid)});
-    if (!runs_actor && !idle) inspection->answer.workers.push_back({.worker = id});
+    if (!can_be_killed(*worker)) continue;
+    any_idle = any_idle || is_idle(*worker);
+    if (!worker->incarnation.actor) inspection->answer.workers.push_back({.worker = id});
   }
-  const bool any_idle = std::any_of(candidates.begin(), candidates.end(), [](const auto& each) { return each.idle; });
-  if (!any_idle) {
-    co_await ask_what_runs(inspection);
-    for (std::size_t i = 0; i < workers.size(); ++i) {
-      for (const wire::InspectedWorker& told : inspection->answer.workers) {
-        if (told.worker != workers[i]->id || !told.answered || told.function == wire::kNoFunction) continue;
-        candidates[i].may_run_again = told.may_run_again;
-        candidates[i].since = site_.executor.now() - std::chrono::nanoseconds{told.nanoseconds};
-      }
+  if (!any_idle) co_await ask_what_runs(inspection);
+  // Workers may have ended while the others answered. From here on nothing suspends, so the chosen one is still there.
+  std::vector<std::shared_ptr<Worker>> workers;
+  std::vector<Candidate> candidates;
+  for (const auto& [id, worker] : workers_.all()) {
+    if (!can_be_killed(*worker)) continue;
+    Candidate candidate{.idle = is_idle(*worker),
+                        .may_run_again = worker->incarnation.may_restart,
+                        .since = worker->process.since,
+                        .memory = site_.host.memory_of(worker->process.pid)};
+    for (const wire::InspectedWorker& told : inspection->answer.workers) {
+      if (told.worker != id || !told.answered || told.function == wire::kNoFunction) continue;
+      candidate.may_run_again = told.may_run_again;
+      candidate.since = site_.executor.now() - std::chrono::nanoseconds{told.nanoseconds};
     }
+    workers.push_back(worker);
+    candidates.push_back(candidate);
   }
   const auto chosen = choose_victim(candidates);
   co_return chosen ? workers[*chosen] : nullptr;

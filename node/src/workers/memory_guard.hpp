@@ -23,12 +23,15 @@ namespace pharos::node {
 /// 1. The next worker is killed only after the process of the last one is gone and memory has been read again.
 /// 2. Callers that wait for a killed worker are told why it was killed, with numbers.
 ///
-/// Owned by Node; on its strand. Its coroutines run in the node's background group.
+/// It looks at the memory every 250 ms, and asks workers for up to 100 ms what they run before it chooses one. If there
+/// is no worker to kill, only the log says so.
+/// Owned by Node; on its strand. Its coroutines run in the node's background group, which ends before it.
 class MemoryGuard {
  public:
   MemoryGuard(Site& site, LeaseBook& book, Workers& workers) : site_{site}, book_{book}, workers_{workers} {}
 
-  /// Watches the memory from here on, as long as there are workers and the memory use is known.
+  /// Watches the memory from here on, as long as there are workers and the memory use is known. Node calls this
+  /// whenever a worker is forked.
   void watch();
   /// A worker was killed by SIGKILL, but not by this node. Returns the reason if the kernel has killed it for memory,
   /// faster than the watch; else "".

@@ -22,18 +22,21 @@ namespace pharos::node {
 
 /// The executables of jobs whose driver is at another node. An executable that is on no disk here is fetched from the
 /// driver's node or from another node that has it, and only once, however many jobs of the same program come.
-/// Owned by Jobs; on the node's strand. Its coroutines run in the node's background group.
+/// Owned by Jobs; on the node's strand. Its coroutines run in the node's background group, which ends before it.
 class Programs {
  public:
-  /// Tells the user of a job that something is not as on the driver's machine.
+  /// Tells the user of a job that something is not as on the driver's machine. Called on the strand.
   using Warn = std::function<void(Job& job, const std::string& warning)>;
 
   Programs(Site& site, FarNodes& far_nodes, Warn warn) : site_{site}, far_nodes_{far_nodes}, warn_{std::move(warn)} {}
 
   /// Opens the executable of a job (Job::executable). It is fetched from one of `sources`, the first of which is asked
-  /// first, if it is not here.
+  /// first, if it is not here. Attempts that may succeed later are repeated, for 5 minutes without a new byte. Fails
+  /// with kNotFound if no source has it any more, kRuntimeStopped if the job has ended, kCancelled, or an error of
+  /// open_program() or ArrivingProgram::receive().
   async::Async<Result<void>> obtain(std::shared_ptr<Job> job, std::vector<NodeId> sources);
-  /// Sends the executable of a job to the node at the other end of the socket. `job` is null if the job is not here.
+  /// Sends the executable of a job to the node at the other end of the socket, or says that the job has ended. `job` is
+  /// null if the job is not here. Closes the socket if the executable is still on its way to this node.
   void serve(const Job* job, Fd socket);
   /// The number of executables that are being fetched.
   std::size_t coming() const { return coming_.size(); }

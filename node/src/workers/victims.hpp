@@ -9,7 +9,7 @@
 
 namespace pharos::node {
 
-/// A worker that could be killed because memory is short.
+/// A worker that could be killed because memory is short. A value, made by MemoryGuard.
 struct Candidate {
   bool idle = false;           ///< the worker runs no actor, and no caller has leased the worker
   bool may_run_again = false;  ///< its task has a retry left, or its actor a restart
@@ -17,10 +17,10 @@ struct Candidate {
   ByteCount memory{};          ///< memory that its end would free
 };
 
-/// Chooses the worker whose end costs least, and returns its index; nullopt if there are no candidates. An idle worker
-/// comes first, then one whose work can run again, then any other. Among equals the one that began last is chosen,
-/// because it has done the least work. A worker with less than 1/32 of the largest worker's memory is chosen only if
-/// there is no other.
+/// A pure function. Chooses the worker whose end costs least, and returns its index; nullopt if there are no
+/// candidates. An idle worker comes first, then one whose work can run again, then any other. Among equals the one that
+/// began last is chosen, because it has done the least work. A worker with less than 1/32 of the largest worker's
+/// memory is chosen only if there is no other.
 std::optional<std::size_t> choose_victim(std::span<const Candidate> candidates);
 
 }  // namespace pharos::node

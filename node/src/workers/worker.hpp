@@ -28,6 +28,8 @@ constexpr auto kStopTime = std::chrono::seconds{5};  ///< for destructors, when 
 /// A bundle of a placement group. Without a group: no bundle.
 using BundleKey = std::pair<GroupId, std::uint32_t>;
 
+// Parts of Worker, on the node's strand. Workers and Incarnations change them.
+
 /// What a worker runs.
 struct Incarnation {
   ActorId actor{};  ///< unset: the worker runs tasks
@@ -39,7 +41,7 @@ struct Incarnation {
   BundleKey bundle{};                      ///< the bundle that these are a part of
 };
 
-/// The process of a worker.
+/// The process of a worker. The destructor closes the pidfd, and ends no process.
 struct Process {
   /// How it has ended.
   struct End {
@@ -70,7 +72,8 @@ struct LeasedTo {
   wire::WorkerResources holding{};  ///< resources of the tasks of a far user
 };
 
-/// A worker, from the request to fork it until its end has been reported.
+/// A worker, from the request to fork it until its end has been reported. Owned by Workers, and shared with coroutines
+/// and connections, which may keep it longer: Workers::find() says whether it is still here. On the node's strand.
 struct Worker {
   WorkerId id;
   std::shared_ptr<Job> job;

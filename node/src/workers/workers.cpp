@@ -134,12 +134,16 @@ Result<std::vector<Fd>> Workers::make_streams(const std::shared_ptr<Worker>& wor
                                   });
   };
   PHAROS_TRY(Host::OutputPipe out, stream(false));
-  PHAROS_TRY(Host::OutputPipe error, stream(true));
+  auto error = stream(true);
+  if (!error) {
+    out.output->drain();  // until then the host calls back, and the worker does not live that long
+    return std::move(error).error();
+  }
   worker->process.output = std::move(out.output);
-  worker->process.error_output = std::move(error.output);
+  worker->process.error_output = std::move(error->output);
   std::vector<Fd> for_worker;
   for_worker.push_back(std::move(out.for_worker));
-  for_worker.push_back(std::move(error.for_worker));
+  for_worker.push_back(std::move(error->for_worker));
   return for_worker;
 }
 

@@ -25,12 +25,13 @@ namespace pharos::node {
 
 /// The workers of a node: forks of the zygotes of its jobs. A worker is here from the request to fork it until its end
 /// has been reported, once, by Owner::on_worker_ended().
-/// Owned by Node; on its strand. The coroutines of this class run in the node's background group.
+/// Owned by Node; on its strand. The coroutines of this class run in the node's background group. Events of unknown
+/// workers are ignored.
 /// End: the destructor kills no worker. The end of a worker that is still connected when the node closes is not
 /// reported; the daemon kills the worker's process.
 class Workers {
  public:
-  /// What workers need of the rest of the node. Called on the strand.
+  /// What workers need of the rest of the node. Called on the strand. Implemented by Node.
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -49,10 +50,10 @@ class Workers {
   Workers(Site& site, Clients& clients, JobOutput& output, Logs& logs, Owner& owner)
       : site_{site}, clients_{clients}, output_{output}, logs_{logs}, owner_{owner} {}
 
-  /// Starts a worker. Waits for the job's zygote if the zygote is being loaded or started again. If the worker cannot
-  /// be started, the error is kUnavailable, kWorkerDied, kRuntimeStopped, kCancelled (the node closes), an error of the
-  /// system, or the error with which the program is broken. The owner still hears the end of a process that was forked
-  /// in vain: see Owner::on_worker_ended().
+  /// Starts a worker within 30 s, which begin when the executable is here. Waits for the job's zygote if the zygote is
+  /// being loaded or started again. If the worker cannot be started, the error is kUnavailable, kWorkerDied,
+  /// kRuntimeStopped, kCancelled (the node closes), an error of the system, or the error with which the program is
+  /// broken. The owner still hears the end of a process that was forked in vain: see Owner::on_worker_ended().
   async::Async<Result<std::shared_ptr<Worker>>> start(std::shared_ptr<Job> job, ActorId actor, std::string label,
                                                       std::uint32_t incarnation, std::vector<std::string> gpus);
   /// Tells a worker to end. The running call of an actor may finish within `grace`. With a `grace`, a worker that runs
@@ -60,11 +61,13 @@ class Workers {
   /// the worker's lease is returned. A worker that lives longer than `grace` plus kStopTime is killed. A worker that
   /// has not proved itself is killed at once. `moves`: the next incarnation of the actor starts elsewhere.
   void end(const std::shared_ptr<Worker>& worker, Duration grace = {}, bool moves = false);
+  /// Kills a worker and its process group, at once or as soon as its process is known. Does not wait.
   void kill(Worker& worker);
   void kill_all(const Job& job);
   /// Tells the workers of a job to end, and returns them.
   std::vector<std::shared_ptr<Worker>> end_all(const Job& job);
-  /// Waits until the ends of these workers, which were told to end, have been reported. Logs those that do not end.
+  /// Waits until the ends of these workers, which were told to end, have been reported, for about kStopTime in all.
+  /// Logs those that do not end.
   async::Async<void> wait_until_ended(std::vector<std::shared_ptr<Worker>> workers);
 
   // ---- Events

@@ -78,18 +78,55 @@ TEST_F(HeadConnections, AnActorOfAGroupThatIsGoneIsRefusedAndDuringARecoveryPutO
 
 TEST_F(HeadConnections, ANameWithControlCharactersIsRefused) {
   wire::PromiseActor promise{.actor = ActorId{50}, .name = "a\nb", .asker = asker(1)};
-  EXPECT_FALSE(maker_.promise(NodeId{1}, promise));
+  EXPECT_FALSE(maker_.promise(NodeId{1}, promise, jobs_));
   EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kInvalidArgument);
 }
 
 TEST_F(HeadConnections, OnlyItsProgramBreaksAPromise) {
   const wire::PromiseActor promise{.actor = ActorId{50}, .asker = asker(1)};
-  ASSERT_TRUE(maker_.promise(NodeId{1}, promise));
+  ASSERT_TRUE(maker_.promise(NodeId{1}, promise, jobs_));
   EXPECT_EQ(told(1), Names{"ActorFound"});
   maker_.break_promise({ActorId{50}, Error{ErrorCode::kActorDied, "no arguments"}, asker(2, 71, 8)});
   EXPECT_TRUE(actors_.lives(ActorId{50}));
   maker_.break_promise({ActorId{50}, Error{ErrorCode::kActorDied, "no arguments"}, asker(2)});
   EXPECT_FALSE(actors_.lives(ActorId{50}));
+}
+
+TEST_F(HeadConnections, AnActorThatExistsIsGivenOnlyToProgramsOfItsBuild) {
+  wire::StartActor start = making(50);
+  start.name = "n";
+  start.detached = true;
+  start_alive(std::move(start));
+  told(1);
+  wire::RegisterJob other;
+  other.build_id[0] = 1;
+  other.executable = "/their/program";
+  jobs_.add(NodeId{2}, wire::AddJob{JobId{8}, other, {}, {}});
+  jobs_.add(NodeId{2}, wire::AddJob{JobId{9}, {}, {}, {}});
+  const auto promise = [](std::uint64_t actor, std::uint64_t job) {
+    return wire::PromiseActor{
+        .actor = ActorId{actor}, .name = "n", .type = "5Actor", .get_if_exists = true, .asker = asker(actor, 71, job)};
+  };
+  EXPECT_TRUE(maker_.promise(NodeId{1}, promise(51, 9), jobs_));
+  EXPECT_EQ(last_told<wire::ActorFound>(1).actor, ActorId{50});
+  EXPECT_FALSE(maker_.promise(NodeId{1}, promise(52, 8), jobs_));
+  const auto refused = last_told<wire::Refused>(1);
+  EXPECT_EQ(refused.number, 52u);
+  EXPECT_EQ(refused.why.code(), ErrorCode::kFailedPrecondition);
+  EXPECT_NE(refused.why.message().find("belongs to another build"), std::string::npos) << refused.why.message();
+}
+
+TEST_F(HeadConnections, WhoIsRefusedAnActorOfAnotherBuildDoesNotHoldIt) {
+  wire::StartActor start = making(50);
+  start.name = "n";
+  start_alive(std::move(start));
+  wire::RegisterJob other;
+  other.build_id[0] = 1;
+  jobs_.add(NodeId{2}, wire::AddJob{JobId{8}, other, {}, {}});
+  const wire::PromiseActor promise{
+      .actor = ActorId{51}, .name = "n", .type = "5Actor", .get_if_exists = true, .asker = asker(1, 71, 8)};
+  EXPECT_FALSE(maker_.promise(NodeId{1}, promise, jobs_));
+  EXPECT_EQ(actors_.holders_of(ActorId{50}), std::vector{CallerId{70}});
 }
 
 // ---- Handles

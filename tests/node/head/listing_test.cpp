@@ -61,7 +61,7 @@ TEST_F(HeadListing, GroupsAndRecordsAreTablesAndOthersAreNot) {
 TEST_F(HeadListing, AProgramSeesItsActorsAndWhereTheyAre) {
   start_alive(making(50));
   const wire::PromiseActor promise{.actor = ActorId{51}, .label = "a51", .asker = asker(1)};
-  ASSERT_TRUE(maker_.promise(NodeId{1}, promise));
+  ASSERT_TRUE(maker_.promise(NodeId{1}, promise, jobs_));
   const auto inspected = listing_.inspect(NodeId{1}, asker(4));
   ASSERT_EQ(inspected.workers.size(), 2u);
   EXPECT_EQ(inspected.number, 4u);

@@ -114,10 +114,10 @@ class Cluster final {
   // The nodes, then the nodes that drivers have for themselves. A host outlives its process.
   std::list<SimulatedHost> hosts_;
   std::list<SimulatedHost> old_heads_;
+  std::map<const Process*, std::string> machines_;  // of each driver; asked for while the kernel ends its processes
   Kernel kernel_;
   std::size_t nodes_;
   std::vector<Process*> drivers_;
-  std::map<const Process*, std::string> machines_;  // machine of each driver
   std::uint64_t looked_at_writes_ = 0;
   std::uint64_t looked_at_runs_ = 0;      // sum of Process::runs() of all nodes at the last look
   std::optional<TimePoint> twice_since_;  // since when an exclusive actor has had two incarnations that run

@@ -10,10 +10,11 @@
 
 namespace pharos::node {
 
-/// How a daemon runs: the options of `pharos start`, or those that a driver's Runtime gives to its own daemon.
+/// How a daemon runs: the options of `pharos start`, or those that a driver's Runtime gives to its own daemon. A value.
+/// run_daemon() checks it.
 struct DaemonOptions {
   /// TCP address to listen at, "127.0.0.1:7400". If it is empty, a driver's daemon without `head` does not listen on
-  /// TCP, and a node that joins a head takes a free port.
+  /// TCP, and a node that joins a head takes a free port. A head that users start needs an address.
   std::string listen;
   /// CPUs that the node offers. 0: the number in `resources`, or else as many as this process may use.
   std::uint32_t cpus = 0;
@@ -42,9 +43,12 @@ struct DaemonOptions {
 /// Without `head` the daemon is head and node in one. With `head` it is a node of that cluster which offers no
 /// resources and runs nothing: it exists because a driver needs a node on its own machine.
 /// Blocks. Call it once, on the only thread of the process that the keeper has forked.
-/// Failure: if the run folder, the port or the head cannot be had, the daemon refuses jobs with that error. It also
-/// ends when the keeper or the head is gone, and on SIGTERM, SIGINT or SIGHUP. At the end it kills all processes below
-/// it and removes the run folder.
+/// Failure: if the options make no sense, or the run folder, the port or the head cannot be had (the head within 9 s),
+/// the daemon refuses jobs with that error, and lives until its driver is gone. Returns 1 at once if no preamble comes
+/// within 5 s.
+/// Also ends, with 1, when the keeper or the head is gone or the cluster has given this node up; with 0 on SIGTERM,
+/// SIGINT, SIGHUP (unless the process ignores it) or `pharos stop`. At the end it kills all processes below it, waits
+/// up to 8 s for them, and removes the run folder.
 int run_daemon(process::Kept kept, Fd driver, const DaemonOptions& options);
 
 /// Returns the exit status of the pharos program for an error: 2 if the arguments make no sense, else 1.
@@ -58,10 +62,12 @@ inline constexpr int kExitToRestartAsNewNode = 75;
 /// Runs the daemon that users start, and returns the exit status: a head that is a node too, or with `head` a node of
 /// that cluster. Prints on standard output how to join it.
 /// Blocks. Call it once, on the only thread of the process that the keeper has forked.
-/// Failure: prints the error on standard error and returns exit_status_of() that error; 1 if joining fails.
-/// Ends on SIGTERM, SIGINT or SIGHUP, a node with `grace` after that time or at the second signal. Also ends by
-/// `pharos stop`, with its head, and when the keeper is gone. At the end it kills all processes below it and removes
-/// the run folder.
+/// Failure: prints the error on standard error and returns exit_status_of() that error; 1 if joining the head (tried
+/// for 9 s) or reading the records fails.
+/// Ends with 0 on SIGTERM, SIGINT or SIGHUP (unless the process ignores it), on `pharos stop`, and when its head is
+/// told to end. A node with `grace` first drains, and ends when nothing runs there any more, after that time, or at the
+/// second signal. Ends with 1 when the keeper or the head is gone, and with kExitToRestartAsNewNode. At the end it
+/// kills all processes below it, waits up to 8 s for them, and removes the run folder.
 int run_daemon(process::Kept kept, const net::Key& token, const DaemonOptions& options);
 
 }  // namespace pharos::node

@@ -4,8 +4,10 @@
 
 #include <pharos/base/failpoint.hpp>
 
-/// The failpoints of this module. Each comment describes the state at the failpoint. "Can fail" names the failure that
-/// FailpointOrder::Action::kFail simulates; kFail has no effect at the failpoints without it.
+/// The failpoints of this module: constants, which any thread of a daemon passes. Each comment describes the state at
+/// the failpoint. "Can fail" names the failure that FailpointOrder::Action::kFail simulates; kFail has no effect at the
+/// failpoints without it. A daemon takes one order from PHAROS_FAILPOINT, and returns 1 at once if the order makes no
+/// sense.
 namespace pharos::node::failpoints {
 
 // A node and its object store.
@@ -41,7 +43,8 @@ inline constexpr Failpoint kRecordsOpened{"records_opened"};  ///< the store is 
 inline constexpr Failpoint kRecordsRead{"records_read"};  ///< the head's state is restored, but no node has come back
 inline constexpr Failpoint kRecordsReady{
     "records_ready"};  ///< a change is about to be written; can fail: the disk is full
-inline constexpr Failpoint kRecordsWritten{"records_written"};  ///< a change is durable, but nobody is told
+/// a change is durable, or its write has failed, but nobody is told
+inline constexpr Failpoint kRecordsWritten{"records_written"};
 inline constexpr Failpoint kRecordsSaid{"records_said"};  ///< one of the effects that waited for the write has run
 
 inline constexpr std::array kOfRecords{kRecordsOpened, kRecordsRead, kRecordsReady, kRecordsWritten, kRecordsSaid};

@@ -5,12 +5,14 @@
 namespace pharos::node {
 
 /// The first bytes on a connection to a node, sent once both ends have proved that they know the token. They say what
-/// the connection is for. The sender sends nothing more before it is answered.
-/// The size is fixed, because the receiver must not read past the end: the socket may be handed on to a worker.
+/// the connection is for; what follows depends on the purpose.
+/// A value, in the byte order of the machine. The size is fixed, because the receiver must not read past the end: the
+/// socket may be handed on to a worker. The receiver closes the connection without an answer if the introduction does
+/// not come within 5 s, or if the purpose is unknown.
 struct Introduction {
   enum class Purpose : std::uint32_t {
     kJoin = 1,         ///< the sender joins the head
-    kServeCaller = 2,  ///< `caller` wants a connection to a worker here
+    kServeCaller = 2,  ///< `caller` wants a connection to a worker here; closed if there is no such worker
     kClaims = 3,       ///< the sender claims objects; `caller` is the id of the sending node
     kPull = 4,         ///< the sender pulls one object
     kAsk = 5,          ///< a user's question follows; the sender may be a command instead of a node

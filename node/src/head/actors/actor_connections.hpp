@@ -18,8 +18,10 @@ namespace pharos::node::head {
 
 /// Connects callers with actors: passes their requests to ActorTable, and its answers to the callers' nodes. A caller
 /// that has lost its connection to an incarnation says so. Nearly always the process has died, and the head is told of
-/// that within a moment. So the request waits for that moment, and as long as nothing comes from the actor's node.
-/// Owned by Head; on its strand.
+/// that within a moment. So the request waits for that moment (50 ms, or 500 ms if the actor is at another node), and
+/// as long as nothing comes from the actor's node. Otherwise requests wait without a limit for the actor to be alive.
+/// Failure: a request that ActorTable refuses is answered with its error: kNotFound, or the reason of the actor's end.
+/// Owned by Head; on its strand. The destructor answers nobody.
 class ActorConnections {
  public:
   ActorConnections(Events& events, scheduler::ActorTable& actors, const NodeTable& nodes, const ActorPlaces& places,
@@ -30,6 +32,8 @@ class ActorConnections {
   scheduler::ActorRequestId expect_answer(NodeId from, const wire::Asker& asker);
   void connect(NodeId from, const wire::ConnectActor& connect);
 
+  /// Carries out what ActorTable decides; ignored if the request was forgotten. The incarnation in `ready` must run,
+  /// else the process aborts.
   void answer(const scheduler::ActorReady& ready);
   void refuse(const scheduler::ActorRefused& refused);
 
@@ -37,6 +41,7 @@ class ActorConnections {
   void connect_again(ActorId actor);
   /// The node is heard again. Callers that lost their connections to the actors there may try again.
   void connect_again_at(NodeId node);
+  /// Forgets the requests of a caller or of a job, without an answer.
   void end_caller(CallerId caller);
   void end_job(JobId job);
 

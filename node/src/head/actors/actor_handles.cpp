@@ -1,6 +1,7 @@
 #include "head/actors/actor_handles.hpp"
 
 #include <chrono>
+#include <utility>
 
 #include <pharos/base/log.hpp>
 
@@ -17,17 +18,13 @@ void ActorHandles::find_for(NodeId from, const wire::FindActor& asked) {
   events_.tell(from, wire::ActorFound{*found, actors_.look_at(*found)->spec.label, asked.asker.number});
 }
 
-// Calls name functions by numbers that hold within one build only, so the caller has to be of the actor's build.
 Result<ActorId> ActorHandles::find(const wire::FindActor& find) {
   PHAROS_TRY(const ActorId found, actors_.find(find.name_space, find.name, find.type, find.asker.caller));
-  const JobTable::Job* const asking = jobs_.find(find.asker.job);
-  const JobTable::Job* const its = jobs_.find(actors_.look_at(found)->spec.job);
-  if (asking == nullptr || its == nullptr || asking->program.build_id == its->program.build_id) return found;
-  effects_.apply(actors_.hold(found, find.asker.caller, -1));
-  return Error{
-      ErrorCode::kFailedPrecondition,
-      "actor \"" + find.name + "\" belongs to another build of the program, which runs from " + its->program.executable,
-      "Stop the actor and start it from this build, or call it from a program of its own build."};
+  if (auto same = jobs_.check_build(find.asker.job, actors_.look_at(found)->spec.job, find.name); !same) {
+    effects_.apply(actors_.hold(found, find.asker.caller, -1));
+    return std::move(same).error();
+  }
+  return found;
 }
 
 void ActorHandles::hold(const wire::HoldActor& hold) {

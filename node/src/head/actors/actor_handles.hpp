@@ -12,15 +12,21 @@
 namespace pharos::node::head {
 
 /// What callers do with handles of actors: they find an actor by its name, hold and release it, and end it.
-/// Owned by Head; on its strand.
+/// Owned by Head; on its strand. Keeps nothing.
 class ActorHandles {
  public:
   ActorHandles(Events& events, scheduler::ActorTable& actors, const JobTable& jobs, Effects& effects)
       : events_{events}, actors_{actors}, jobs_{jobs}, effects_{effects} {}
 
+  /// Answers with ActorFound, and the caller then holds the actor once more; or with Refused: kNotFound,
+  /// kInvalidArgument if the actor has another type, kFailedPrecondition if it belongs to another build of the program.
   void find_for(NodeId from, const wire::FindActor& find);
+  /// Counts the holds, without an answer. A release counts 20 ms later.
   void hold(const wire::HoldActor& hold);
+  /// Sets how often a caller holds an actor, as its node has reported.
   void restore_hold(const wire::Report::Hold& hold);
+  /// Ends an actor, without an answer. Ignored if the actor is unknown. An actor of another program that is not
+  /// detached goes on, and only the log says so.
   void kill(const wire::KillActor& kill);
 
  private:

@@ -16,7 +16,7 @@ Result<void> check_names(const Wanted& actor) {
 
 }  // namespace
 
-bool ActorMaker::promise(NodeId from, const wire::PromiseActor& promise) {
+bool ActorMaker::promise(NodeId from, const wire::PromiseActor& promise, const JobTable& jobs) {
   const auto refuse = [&](Error why) {
     events_.tell(from, wire::Refused{promise.asker.number, std::move(why)});
     return false;
@@ -25,8 +25,13 @@ bool ActorMaker::promise(NodeId from, const wire::PromiseActor& promise) {
   const bool is_new = actors_.look_at(promise.actor) == nullptr;  // else an earlier head has promised it
   auto promised = actors_.promise(promise.actor, spec_of(promise), promise.get_if_exists, promise.asker.caller);
   if (!promised) return refuse(std::move(promised).error());
+  const scheduler::ActorSpec& spec = actors_.look_at(*promised)->spec;
+  if (auto same = jobs.check_build(promise.asker.job, spec.job, promise.name); !same) {
+    effects_.apply(actors_.hold(*promised, promise.asker.caller, -1));
+    return refuse(std::move(same).error());
+  }
   if (is_new && *promised == promise.actor) events_.put(actor_key(promise.actor), promise);
-  events_.tell(from, wire::ActorFound{*promised, actors_.look_at(*promised)->spec.label, promise.asker.number});
+  events_.tell(from, wire::ActorFound{*promised, spec.label, promise.asker.number});
   return true;
 }
 

@@ -23,15 +23,17 @@ namespace pharos::node::head {
 
 /// The incarnations of actors: how each is made, which wait for resources, and which run on which node. ActorTable says
 /// when an incarnation has to start or end. This class gets a place for it from Placement, tells the node, and reports
-/// to ActorTable how it has ended.
-/// Owned by Head; on its strand.
+/// to ActorTable how it has ended. An incarnation waits for resources without a limit.
+/// Failure: if no node could ever run an actor, ActorTable hears that its constructor has failed. Reports of
+/// incarnations that do not run are ignored. place() and note_placed() need an actor whose making and job are known.
+/// Owned by Head; on its strand. Pointers that it returns are valid until the actor or its job is forgotten.
 class ActorPlaces {
  public:
   /// After this time without word from the head the process of an exclusive actor has ended by itself, whatever has
   /// happened to its node.
   static constexpr Duration kExclusiveTime = std::chrono::seconds{9};
 
-  /// Is called when an incarnation has ended, after ActorTable has heard of it.
+  /// Is called when an incarnation has ended, after ActorTable has heard of it, inside note_ended().
   using WhenGone = std::function<void(ActorId)>;
 
   ActorPlaces(Events& events, scheduler::ActorTable& actors, scheduler::Placement& placement, JobTable& jobs,
@@ -44,6 +46,7 @@ class ActorPlaces {
 
   /// Sets the timer for the next restart that ActorTable plans, if it plans one.
   void wait_for_restarts();
+  /// Nothing is placed for a job that stops.
   void place(const scheduler::StartIncarnation& start);
   void note_placed(const scheduler::Placed& placed);
   void refuse(const scheduler::Unplaceable& unplaceable);
@@ -58,8 +61,9 @@ class ActorPlaces {
   /// Forgets how an actor is made that has ended for good.
   void forget_if_over(ActorId actor);
   void forget_job(JobId job);
-  /// The node drains: its actors move to other nodes, or stop. With `over` those that have not gone end at once.
-  /// Returns whether an actor was still there.
+  /// The node drains: its actors move to other nodes, or stop, and a running call has 30 s to finish. Actors that may
+  /// not be restarted stay. With `over` those that have not gone end at once. Returns whether an actor was still there.
+  /// May be called again.
   bool leave(NodeId node, bool over);
 
   // ---- Recovery
@@ -80,7 +84,7 @@ class ActorPlaces {
   /// How to make the actors that live or will live again.
   const std::unordered_map<ActorId, wire::StartActor>& makings() const { return makings_; }
   const RunningTable& running() const { return running_; }
-  /// ActorPlaces that wait for resources.
+  /// The actors that wait for resources, and the incarnation of each.
   const std::unordered_map<ActorId, std::uint32_t>& unplaced() const { return unplaced_; }
   /// How the actor's last incarnation ended; nullptr if none has.
   const wire::IncarnationEnded* find_last_end(ActorId actor) const;

@@ -18,7 +18,8 @@ namespace pharos::node::head {
 
 /// How the head records its actors, and restores them from the records. An actor has one record that says how it is
 /// made, or that it is promised; and from its first incarnation on one of its life so far, or of its end.
-/// Owned by Head; on its strand.
+/// Owned by Head; on its strand. Keeps nothing, and does nothing in a head without records. The changes become durable
+/// at the end of the event (Events).
 class ActorRecords {
  public:
   ActorRecords(Events& events, scheduler::ActorTable& actors, scheduler::Placement& placement, const JobTable& jobs,
@@ -29,7 +30,8 @@ class ActorRecords {
   void write(ActorId actor);
   /// Adds what the records have to contain, as Head::recorded().
   void add_records(std::map<std::string, std::optional<wire::Message>>& to) const;
-  /// Restores an actor from its records, after jobs, nodes and groups. Returns false if the records do not fit.
+  /// Restores an actor from its records, after jobs, nodes and groups. Returns false, and restores nothing, if the
+  /// records do not fit; the caller then sets them aside.
   bool restore(const wire::ActorLife* life, const wire::StartActor* making, const wire::PromiseActor* promise);
 
  private:

@@ -13,10 +13,11 @@
 namespace pharos::node::head {
 
 /// Questions about actors that ActorTable does not know yet. A handle goes straight from process to process, so a
-/// message of its receiver may come before the message of the actor's maker. Such a message waits a moment for that of
-/// the maker. In a recovery the maker may be at a node that has not come back yet, so the message waits longer.
-/// Owned by Head; on its strand. Bound: questions about kActorsMax actors wait, and as many about one actor. The next
-/// question is answered at once.
+/// message of its receiver may come before the message of the actor's maker. Such a message waits a second for that of
+/// the maker, and is then answered as one about an unknown actor. In a recovery the maker may be at a node that has not
+/// come back yet, so the message waits until the recovery is over.
+/// Owned by Head; on its strand. The destructor drops the questions that wait. Bound: questions about kActorsMax actors
+/// wait, and as many about one actor. The next question is answered at once.
 class EarlyQuestions {
  public:
   static constexpr std::size_t kActorsMax = 65536;
@@ -24,9 +25,10 @@ class EarlyQuestions {
   EarlyQuestions(Events& events, const scheduler::ActorTable& actors, const Recovery& recovery)
       : events_{events}, actors_{actors}, recovery_{recovery} {}
 
-  /// Runs `answer` at once if the actor is known; else in answer(), or when the moment is over.
+  /// Runs `answer` at once, inside this call, if the actor is known; else in answer(), or when its time is over, as an
+  /// event of its own.
   void ask(ActorId actor, Events::Task answer);
-  /// The actor is known now.
+  /// The actor is known now: runs the answers that wait, in order.
   void answer(ActorId actor);
   /// The number of actors with questions that wait.
   std::size_t size() const { return waiting_.size(); }

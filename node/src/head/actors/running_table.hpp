@@ -12,7 +12,7 @@
 namespace pharos::node::head {
 
 /// The incarnations whose processes run or are being started, by actor and by node.
-/// Owned by ActorPlaces; on its strand.
+/// Owned by ActorPlaces; on its strand. Pointers that it returns are valid until the actor's entry is removed.
 class RunningTable {
  public:
   struct Running {
@@ -21,6 +21,7 @@ class RunningTable {
     bool untold = false;  ///< the node may not know of the incarnation, and has not come back yet
   };
 
+  /// No incarnation of the actor may be in the table.
   void add(ActorId actor, const Running& running);
   /// Returns the incarnation that was removed; nullopt if this incarnation of the actor did not run.
   std::optional<Running> remove(ActorId actor, std::uint32_t incarnation);
