@@ -84,6 +84,13 @@ class Mapper {
     ::raise(SIGKILL);
     return 0;
   }
+  int work_until_cancelled(int ms_max) {
+    for (int ms = 0; ms < ms_max; ++ms) {
+      if (cancelled()) return -1;
+      std::this_thread::sleep_for(1ms);
+    }
+    return ms_max;
+  }
 };
 
 Deadline soon() {
@@ -173,6 +180,19 @@ TEST_F(ActorGroupTest, AWorkListGoesOnWhenAMemberDies) {
   for (const auto& ref : fails.map<&Mapper::die>(std::vector{1, 2, 3, 4, 5, 6, 7})) {
     message_of<ActorDied>([&] { ref.get(soon()); });
   }
+}
+
+TEST_F(ActorGroupTest, AnItemOfAWorkListCanBeCancelledBeforeAndWhileAMemberHasIt) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Mapper>({.size = 1});
+  const auto results = group.map<&Mapper::work_until_cancelled>(std::vector{60'000, 60'000, 1}, {.in_flight = 1});
+  EXPECT_FALSE(results[0].try_get(Deadline::in(100ms)).ok());
+  results[1].cancel();
+  EXPECT_EQ(results[1].try_get(soon()).error().code(), ErrorCode::kCancelled);
+  EXPECT_EQ(results[1].try_get(soon()).error().outcome(), Outcome::kNotStarted);
+  results[0].cancel();
+  EXPECT_EQ(results[0].get(soon()), -1);
+  EXPECT_EQ(results[2].get(soon()), 1);
 }
 
 TEST_F(ActorGroupTest, AGroupThatFailsWithAMemberEndsAsAWholeAndSaysWho) {

@@ -45,6 +45,17 @@ class NotYours : public std::exception {
  private:
   std::string whose_;
 };
+/// An exception whose fields cannot be told.
+class Unspeakable : public std::exception {
+ public:
+  auto pharos_fields() {
+    throw std::runtime_error{"these fields are secret"};
+    return std::tie(field_);
+  }
+
+ private:
+  int field_ = 0;
+};
 class Closed : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -57,7 +68,8 @@ class Undeclared : public std::runtime_error {
 
 class Account {
  public:
-  static constexpr auto pharos_throws = types<Overdrawn, NotYours>;  // NOLINT(readability-identifier-naming): Pharos's
+  static constexpr auto pharos_throws =
+      types<Overdrawn, NotYours, Unspeakable>;  // NOLINT(readability-identifier-naming): Pharos's
 
   explicit Account(int balance) : balance_{balance} {
     if (balance < 0) throw Overdrawn{"new", -balance};
@@ -66,6 +78,7 @@ class Account {
     if (amount > balance_) throw Overdrawn{"savings", amount - balance_, {1, 2, 3}};
     return balance_ -= amount;
   }
+  int speak() { throw Unspeakable{}; }
   int take_for(const std::string& who) {
     if (who != "me") throw NotYours{who};
     return balance_;
@@ -253,6 +266,16 @@ TEST_F(ErrorsTest, WhatATaskDeclaresArrivesWithItsFields) {
   EXPECT_EQ(thrown_by<int>([&] { runtime.submit<&pay>(7).get(soon()); }), 7);
   EXPECT_EQ(message_of<std::out_of_range>([&] { runtime.submit<&pay>(8).get(soon()); }), "eight");
   EXPECT_EQ(runtime.submit<&pay>(6).get(soon()), 6);
+}
+
+TEST_F(ErrorsTest, AnExceptionWhoseCodecThrowsArrivesWithoutItsFields) {
+  Runtime runtime;
+  const auto account = runtime.spawn<Account>(100);
+  const auto spoken = account.call<&Account::speak>();
+  EXPECT_SAYS(message_of<UserError>([&] { spoken.get(soon()); }), "Unspeakable");
+  EXPECT_SAYS(spoken.try_get(soon()).error().to_string(),
+              "its codec threw std::runtime_error: these fields are secret");
+  EXPECT_EQ(account.call<&Account::take>(1).get(soon()), 99);
 }
 
 TEST_F(ErrorsTest, WhatAClassDeclaresItsMethodsThrow) {

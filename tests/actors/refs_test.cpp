@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <pharos/pharos.hpp>
@@ -49,6 +51,36 @@ int work_until_cancelled(int ms_max) {
 int wait_for_what_takes_long() {
   Runtime runtime;
   return runtime.submit<&work_until_cancelled>(20'000).get();
+}
+/// A type to which not every int can be converted.
+struct Even {
+  Even() = default;
+  Even(int of) : value{of} {  // NOLINT(google-explicit-constructor)
+    if (of % 2 != 0) throw std::invalid_argument{std::to_string(of) + " is odd"};
+  }
+  auto pharos_fields() { return std::tie(value); }
+
+  int value = 0;
+};
+int half(const Even& even) {
+  return even.value / 2;
+}
+struct Sleeper {
+  int sleep(int ms_max) { return work_until_cancelled(ms_max); }
+};
+/// A loop that asks for the next result until all have come, in a call that is cancelled before that.
+int take_all_results() {
+  Runtime runtime;
+  const auto sleeper = runtime.spawn<Sleeper>();
+  RefSet<int> results{{runtime.submit<&late>(1, 1), sleeper.call<&Sleeper::sleep>(60'000)}};
+  int taken = 0;
+  while (!results.empty()) taken += static_cast<int>(results.wait().size());
+  return taken;
+}
+int wait_for_a_list() {
+  Runtime runtime;
+  const auto sleeper = runtime.spawn<Sleeper>();
+  return static_cast<int>(wait(std::vector{sleeper.call<&Sleeper::sleep>(60'000)}).ready.size());
 }
 std::map<std::string, std::vector<double>> group(std::vector<std::string> names, std::unique_ptr<double> value) {
   std::map<std::string, std::vector<double>> result;
@@ -410,6 +442,36 @@ TEST_F(RefsTest, ACallThatRunsSeesThatItIsCancelledAndSoDoesWhatItWaitsFor) {
             }),
             1s);
   EXPECT_EQ(runtime.submit<&twice>(2).get(soon()), 4);
+}
+
+TEST_F(RefsTest, AnArgumentThatCannotBeConvertedIsTheErrorOfItsCallAlone) {
+  Runtime runtime;
+  EXPECT_EQ(runtime.submit<&half>(runtime.submit<&late>(4, 1)).get(soon()), 2);
+  const auto odd = runtime.submit<&late>(3, 100);
+  const auto before = runtime.submit<&half>(odd);  // converted when the result is there
+  EXPECT_SAYS(before.try_get(soon()).error().to_string(), "3 is odd");
+  EXPECT_EQ(odd.get(soon()), 3);
+  const auto after = runtime.submit<&half>(odd);  // converted at once
+  EXPECT_SAYS(after.try_get(soon()).error().to_string(), "3 is odd");
+  EXPECT_EQ(after.try_get(soon()).error().outcome(), Outcome::kNotStarted);
+}
+
+TEST_F(RefsTest, ARefThatWasMovedFromIsNoArgument) {
+  Runtime runtime;
+  Ref<int> from = runtime.submit<&late>(4, 1);
+  const Ref<int> to = std::move(from);
+  const auto half_of_nothing = runtime.submit<&half>(from);
+  EXPECT_EQ(half_of_nothing.try_get(soon()).error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(runtime.submit<&half>(to).get(soon()), 2);
+}
+
+TEST_F(RefsTest, AWaitForSeveralResultsThrowsInACallThatIsCancelled) {
+  Runtime runtime;
+  for (const auto& waits : {runtime.submit<&take_all_results>(), runtime.submit<&wait_for_a_list>()}) {
+    EXPECT_FALSE(waits.try_get(Deadline::in(200ms)).ok());
+    waits.cancel();
+    EXPECT_EQ(waits.try_get(soon()).error().code(), ErrorCode::kCancelled);
+  }
 }
 
 TEST_F(RefsTest, CancellingWhatIsThereDoesNothing) {

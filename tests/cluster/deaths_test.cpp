@@ -304,10 +304,12 @@ TEST_F(DriverDeathsTest, ADriverKilledUnderLoadLeavesNothing) {
 }
 
 TEST_F(DriverDeathsTest, ADriverKilledWhileItStartsLeavesNothing) {
+  const auto start = time_until_ready(CLUSTER_DRIVER, {"quiet"});
+  census().expect_nothing_left();
   int was_starting = 0;  // rounds in which a part of the cluster was there, and the program was not ready
-  for (int ms = 0; ms < 40; ms += 2) {
+  for (int round = 0; round < 20; ++round) {
     ChildProgram program{CLUSTER_DRIVER, {"quiet"}};
-    std::this_thread::sleep_for(std::chrono::milliseconds{ms});  // the instant is the test's parameter
+    std::this_thread::sleep_for(round * start / 20);  // the instant is the test's parameter
     const bool has_begun = census().processes().size() > 1;
     program.kill(SIGKILL);
     const auto end = program.wait();

@@ -1,5 +1,5 @@
 // Processes that know the cluster's token send what they may not send: each control message, with random valid fields.
-// Live heads and nodes refuse or ignore it and go on serving a program that calls actors all the time. A seed
+// Live heads, nodes and workers refuse or ignore it and go on serving a program that calls actors all the time. A seed
 // is printed, and PHAROS_TEST_SEED repeats its messages.
 
 #include <fcntl.h>
@@ -10,9 +10,11 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -118,6 +120,46 @@ class Intruder final : public net::Peer::Owner {
   std::size_t beats_ = 0;
 };
 
+/// A caller's connection to a worker. Used from one thread, which runs the reactor while it waits.
+class FalseCaller {
+ public:
+  explicit FalseCaller(Fd socket)
+      : link_{net::SocketLink::make(reactor_, std::move(socket), net::Descriptors::kRefused)} {
+    link_->start(heard_);
+  }
+  ~FalseCaller() { link_->close(); }
+
+  void send(wire::FrameHeader header, std::span<const std::byte> payload) {
+    link_->send(header, payload);
+    link_->flush();
+  }
+  bool is_closed() {
+    return wait_until([this] { return heard_->closed; });
+  }
+  std::vector<wire::FrameHeader> take_replies() { return std::exchange(heard_->replies, {}); }
+
+ private:
+  struct Heard final : net::Link::Handler {
+    void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
+      while (!frames.empty()) replies.push_back(frames.next().header);
+    }
+    void on_closed(Error) override { closed = true; }
+
+    std::vector<wire::FrameHeader> replies;
+    bool closed = false;
+  };
+  template <class Condition>
+  bool wait_until(const Condition& condition) {
+    const TimePoint until = reactor_.now() + 10s;
+    while (!condition() && reactor_.now() < until) reactor_.poll_one(async::Deadline::after(10ms, reactor_.now()));
+    return condition();
+  }
+
+  net::Reactor reactor_;
+  std::shared_ptr<Heard> heard_ = std::make_shared<Heard>();
+  std::shared_ptr<net::Link> link_;
+};
+
 class NonsenseTest : public SeveralNodes {
  protected:
   void SetUp() override {
@@ -173,6 +215,34 @@ class NonsenseTest : public SeveralNodes {
     return std::get<wire::Rows>(asked.value().value().message);
   }
 
+  struct Place {
+    std::string address;
+    std::uint64_t actor = 0;
+    std::uint32_t incarnation = 0;
+  };
+  /// Returns where the actors of the good client are that do not live on its own node.
+  std::vector<Place> actors_of_the_good_client() const {
+    std::map<std::string, std::string> address_of;
+    for (const auto& row : rows_of("nodes").rows)
+      address_of[row.at(0)] = row.at(1) == "the head's" ? address_ : row.at(1);
+    std::vector<Place> places;
+    for (const auto& row : rows_of("actors").rows) {
+      if (!address_of.contains(row.at(4))) continue;
+      places.push_back({address_of[row.at(4)], std::stoull(row.at(0), nullptr, 16),
+                        static_cast<std::uint32_t>(std::stoul(row.at(6)))});
+    }
+    return places;
+  }
+  /// Connects to the worker of an actor as the node of a caller does.
+  std::unique_ptr<FalseCaller> as_caller(const Place& place) {
+    const Introduction introduction{.purpose = Introduction::Purpose::kServeCaller,
+                                    .incarnation = place.incarnation,
+                                    .caller = ++last_node_,
+                                    .actor = place.actor};
+    const auto token = process::read_token(token_file());
+    return std::make_unique<FalseCaller>(connect(place.address, token.value(), {net::Role::kNode, 7}, introduction));
+  }
+
   /// Says and asks each message that is no question, and expects that the node refuses each, and answers questions.
   void expect_refusals(const std::function<std::unique_ptr<Intruder>()>& connect) {
     auto messages = wire::RandomMessages{seed_}.one_of_each();
@@ -206,13 +276,17 @@ class NonsenseTest : public SeveralNodes {
   static std::unique_ptr<Intruder> connected(const std::string& text, const net::Key& token, net::Identity self,
                                              const std::optional<Introduction>& introduction,
                                              net::Descriptors descriptors) {
+    return std::make_unique<Intruder>(connect(text, token, self, introduction), descriptors);
+  }
+  static Fd connect(const std::string& text, const net::Key& token, net::Identity self,
+                    const std::optional<Introduction>& introduction) {
     Fd socket = net::connect_to(net::parse_address(text).value(), soon()).value();
     static_cast<void>(net::initiate(socket.get(), token, self, soon()).value());
     if (introduction) {
       const auto sent = net::send_all(socket.get(), std::as_bytes(std::span{&*introduction, 1}), soon());
       EXPECT_TRUE(sent.ok());
     }
-    return std::make_unique<Intruder>(std::move(socket), descriptors);
+    return socket;
   }
 
   std::set<pid_t> before_;  // the daemons and workers that must outlive the test's nonsense
@@ -263,6 +337,28 @@ TEST_F(NonsenseTest, BeforeItHasJoinedANodeCanSayNothing) {
     EXPECT_TRUE(node->open()) << wire::name_of(each);
   }
   EXPECT_EQ(rows_of("nodes").rows.size(), 3U);
+  expect_that_nothing_has_happened();
+}
+
+// The payload of a frame that a worker must not take for anything else: a control message, or bytes without a meaning.
+TEST_F(NonsenseTest, AWorkerEndsAConnectionThatBringsWhatNoCallerSends) {
+  const auto places = actors_of_the_good_client();
+  ASSERT_FALSE(places.empty());
+  auto messages = wire::RandomMessages{seed_}.one_of_each();
+  for (const Place& place : places) {
+    for (const auto kind :
+         {wire::FrameKind::kReply, wire::FrameKind::kControl, wire::FrameKind::kRequest, wire::FrameKind::kResponse}) {
+      for (const wire::Message& each : messages) {
+        SCOPED_TRACE("seed " + std::to_string(seed_) + ": " + std::string{wire::name_of(each)} +
+                     " in a frame of kind " + std::to_string(static_cast<int>(kind)));
+        const auto caller = as_caller(place);
+        caller->send({.kind = kind, .number = 1, .actor = place.actor, .incarnation = place.incarnation},
+                     wire::encode(each));
+        EXPECT_TRUE(caller->is_closed());
+        EXPECT_EQ(caller->take_replies().size(), 0U);
+      }
+    }
+  }
   expect_that_nothing_has_happened();
 }
 

@@ -116,10 +116,13 @@ TEST_F(RandomDeathsTest, WhoeverIsKilledWheneverLeavesNothingAndTheDriverIsTold)
   const std::uint64_t seed = seed_of_test();
   const int rounds = rounds_of_test(20);
   random_.seed(seed);
+  // Half of the moments are in a cluster that is ready, on a slow machine and in a slow build, too.
+  const std::chrono::microseconds start = time_until_ready(CLUSTER_DRIVER, {"load"});
+  census().expect_nothing_left();
   for (int round = 0; round < rounds && !HasFailure(); ++round) {
     must_end_within(60s);
     const auto role = static_cast<Role>(random_() % std::size(kNames));
-    const std::chrono::microseconds moment{random_() % 150'000};
+    const std::chrono::microseconds moment{random_() % static_cast<std::uint64_t>(2 * start.count())};
     SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round) + ": the " +
                  kNames[static_cast<std::size_t>(role)] + " after " + std::to_string(moment.count()) + " us");
     play(role, moment);
@@ -128,7 +131,7 @@ TEST_F(RandomDeathsTest, WhoeverIsKilledWheneverLeavesNothingAndTheDriverIsTold)
               killed_, killed_ready_, lost_workers_, told_of_workers_);
   EXPECT_GT(killed_, rounds / 2);
   if (!kIsSanitized) {
-    EXPECT_GT(killed_ready_, rounds / 4) << "the moments are too early for this machine";
+    EXPECT_GT(killed_ready_, rounds / 8) << "the moments are too early for this machine";
   }
   // The driver is not told of a worker that runs nothing, so some rounds may be silent; all of eight may not.
   if (lost_workers_ >= 8) {

@@ -20,10 +20,15 @@
 namespace pharos::detail {
 
 /// One actor as this process knows it: its connection, and why it was lost. A user's handles are shares of it
-/// (share()). The owner keeps it until no user of this process has a handle, or the actor has ended. Any thread.
+/// (share()). The owner, which is the caller's KnownActors, keeps it until no user of this process has a handle and all
+/// calls are answered, or the actor has ended. Any thread.
+/// Failure: call() throws RuntimeStopped if the Caller is gone; what else goes wrong with a call is the error of its
+/// cell. kill() and stop() then do nothing, nor do they after a kill(), or in a child of fork().
+/// End: a handle of a user may outlive the owner. The calls are failed by the owner (lose_actor()), not by the
+/// destructor.
 class ActorHandle final : public actors::OutgoingCalls::Observer, public std::enable_shared_from_this<ActorHandle> {
  public:
-  /// What the handle asks of the Caller that it belongs to. Any thread.
+  /// What the handle asks of the Caller that it belongs to. The handle has only a weak reference to it. Any thread.
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -49,14 +54,15 @@ class ActorHandle final : public actors::OutgoingCalls::Observer, public std::en
   void keep_construction(CellHandle construction) { construction_ = std::move(construction); }
   /// Keeps the placement group of which the actor's resources are a part.
   void keep_group(std::shared_ptr<GroupHandle> group) { group_ = std::move(group); }
-  /// Sends a call. Returns an empty handle only with kRefuse, if the queue is full.
+  /// Sends a call; waits as `when_full` says. Returns an empty handle only with kRefuse, if the call was not taken.
   CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments,
                   actors::OutgoingCalls::WhenFull when_full = actors::OutgoingCalls::WhenFull::kWait);
-  /// `why` is the error of its calls; without it they say that this program has killed the actor.
+  /// Fails all calls at once. `why` is their error; without it they say that this program has killed the actor.
   void kill(const std::optional<Error>& why = std::nullopt);
+  /// Tells the node to stop the actor. A grace below 1 ms counts as 1 ms.
   void stop(Duration grace);
   /// Returns a cell that gets an error, the reason, when this process knows that the actor is gone for good. It is
-  /// ready before any call throws that reason.
+  /// ready before any call throws that reason. The first call of loss() throws RuntimeStopped if the Caller is gone.
   CellHandle loss();
   /// Notes that the actor is gone. Returns the reason that was noted first.
   Error note_loss(const Error& why);

@@ -68,11 +68,23 @@ std::optional<Error> ArgumentFiller::put_result(const Placeholder& placeholder) 
   if (placeholder.what == Placeholder::kResult) {
     bytes_.write(result->count.data(), result->count.size());
     put(result->bytes, placeholder.cell);
-  } else if (!placeholder.convert(placeholder.cell, *result, bytes_)) {
-    return Error{ErrorCode::kCorrupt,
-                 "an argument that is the result of another call cannot be decoded as that call's type"};
+  } else {
+    return convert(placeholder, *result);
   }
   return std::nullopt;
+}
+
+// A conversion, and the codec of a user's type, are the user's code.
+std::optional<Error> ArgumentFiller::convert(const Placeholder& placeholder, const Encoded& result) {
+  try {
+    if (placeholder.convert(placeholder.cell, result, bytes_)) return std::nullopt;
+  } catch (...) {
+    return current_exception()
+        .with("converting an argument that is the result of another call")
+        .with_outcome(Outcome::kNotStarted);
+  }
+  return Error{ErrorCode::kCorrupt,
+               "an argument that is the result of another call cannot be decoded as that call's type"};
 }
 
 // The result is no object of the store, but its bytes may be a part of one.

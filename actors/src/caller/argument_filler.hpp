@@ -19,15 +19,18 @@ class LargeValues;
 namespace pharos::detail {
 
 /// Completes the encoded arguments of a call: writes the results of other calls into the placeholders that the
-/// arguments have for them. Bytes in the object store are not copied; the payload refers to them by pieces. Used by one
-/// thread, for one call.
+/// arguments have for them. Bytes in the object store are not copied; the payload refers to them by pieces, so their
+/// objects must live until the call has ended. Made by PendingCalls, on its stack, for one call; one thread. `values`
+/// must outlive it.
 class ArgumentFiller {
  public:
   explicit ArgumentFiller(const actors::LargeValues& values) : values_{values} { bytes_.set_context(&carried_); }
 
   /// Fills all placeholders. Called once, when all results are ready. Returns nullopt after success, or an error if a
-  /// result that is an argument has failed or cannot be decoded. A Ref inside an argument is no such result: if it has
-  /// failed, it travels with its error. The encoded arguments lie in `object`; if that is null, in `bytes`.
+  /// result that is an argument has failed (then "not started") or cannot be decoded (kCorrupt). Exceptions of a user's
+  /// codec or conversion pass through. Waits for the node if the bytes of a result are not in memory (reads()). A Ref
+  /// inside an argument is no such result: if it has failed, it travels with its error. The encoded arguments lie in
+  /// `object`; if that is null, in `bytes`.
   std::optional<Error> fill(std::span<const std::byte> bytes, const object_store::Object* object,
                             std::span<const Placeholder> placeholders);
   /// Returns whether filling the placeholder reads the bytes of a result in the object store, so that they must be in
@@ -40,6 +43,7 @@ class ArgumentFiller {
  private:
   void put_outcome(const CellHandle& cell);
   std::optional<Error> put_result(const Placeholder& placeholder);
+  std::optional<Error> convert(const Placeholder& placeholder, const Encoded& result);
   /// Writes the bytes of a result, or refers to them if they lie in the object store.
   void put(std::span<const std::byte> bytes, const CellHandle& of);
   void refer(const object_store::Object& object, std::size_t begin, std::size_t size, bool of_ref = false);

@@ -14,23 +14,24 @@ class Function;
 
 namespace pharos::actors {
 
-/// For which exceptions a call is run again, and how often.
+/// For which exceptions a call is run again, and how often. A value.
 struct Retries {
   const detail::Function* types = nullptr;  ///< a list of exception types; null for none
   std::uint32_t max = 0;                    ///< highest number of repetitions
 };
 
-/// A call that has begun and is suspended: a coroutine that waits for something.
+/// A call that has begun and is suspended: a coroutine that waits for something. Shared by CallNotes until the call has
+/// ended.
 class SuspendedCall {
  public:
   virtual ~SuspendedCall() = default;
-  /// Ends the wait with kCancelled.
+  /// Ends the present wait and all later ones with kCancelled. Any thread; does not wait.
   virtual void cancel_wait() = 0;
 };
 
 /// Notes about the calls of one caller, by number: whether a call was cancelled, its deadline, its retries. Only few
 /// calls have a note; it is kept until the call has ended. Owned by the caller's IncomingCalls or RemoteCaller. Any
-/// thread.
+/// thread. No function fails. The destructor drops suspended calls without waking them.
 class CallNotes {
  public:
   struct Note {

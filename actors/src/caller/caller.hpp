@@ -23,7 +23,7 @@
 
 namespace pharos::detail {
 
-/// The job and the node of a Caller.
+/// The job and the node of a Caller. A value.
 struct Home {
   JobId job;
   NodeId node;
@@ -37,7 +37,8 @@ struct Home {
 /// handled on the executor's strand.
 /// Failure: what goes wrong with a task or a call is the error of its cell. When the node of a program is gone, its
 /// Driver calls lose_everything(); a worker ends.
-/// End: close(), then end(); afterwards calls fail with kRuntimeStopped. In a worker it ends with the process.
+/// End: end(), before the destructor: otherwise FlushQueue, or a coroutine that is left, aborts the process. Afterwards
+/// calls fail with kRuntimeStopped; cells and handles may live on. In a worker it ends with the process.
 class Caller final : public std::enable_shared_from_this<Caller> {
  public:
   static std::shared_ptr<Caller> make(const std::shared_ptr<actors::Platform>& platform,
@@ -50,13 +51,16 @@ class Caller final : public std::enable_shared_from_this<Caller> {
   /// Handles a message of the node. Returns false if the message is not meant for callers.
   bool on_node_message(const wire::Message& message);
 
+  /// Never throws for an error of the task: that is the error of the cell.
   CellHandle submit(const TaskOptions& options, const RegisteredFunction& function, const Arguments& arguments);
+  /// Throws InvalidArgument if the options make no sense, and RuntimeStopped in a child of fork().
   std::shared_ptr<GroupHandle> reserve(const GroupOptions& options);
   /// Cancels the call of a pending result. If the call has not begun, the cell gets kCancelled; else its worker is
-  /// told.
+  /// told. Does nothing if no call brings the result.
   void cancel(ResultCell& cell);
   CellHandle new_cell() const { return pending_->new_cell(); }
-  /// Returns a cell with this value. Throws if there is no room for a large value.
+  /// Returns a cell with this value. Throws Exhausted or RuntimeStopped if there is no room for a large value. If the
+  /// value cannot be encoded, the cell has kInvalidArgument.
   CellHandle put(const Encoder& value);
 
   actors::KnownActors& actors() { return *actors_; }
@@ -77,9 +81,11 @@ class Caller final : public std::enable_shared_from_this<Caller> {
   void lose_everything(const Error& why);
   /// The same, because the Runtime ends.
   void close();
-  /// Waits until its coroutines and callbacks have ended.
+  /// Calls close(), and waits until its coroutines and callbacks have ended. Waits for a callback as long as it takes;
+  /// a coroutine that goes on for 10 s aborts the process. Not to be called on the strand or in a callback.
   void end();
-  /// Called in a child of fork(), which has no part in this Caller any more.
+  /// Called in a child of fork(), which must not use the parent's Caller: from now on everything fails with
+  /// kRuntimeStopped, and the child's copies of the connections are closed.
   void abandon_after_fork();
   bool abandoned() const { return line_->abandoned(); }
 
@@ -102,7 +108,7 @@ class Caller final : public std::enable_shared_from_this<Caller> {
   actors::PendingResults pending_results_;
 };
 
-/// Returns the Caller of the code that runs in this worker, inside and outside of calls. Null in a program.
+/// Returns the Caller of the code that runs in this worker, inside and outside of calls. Null in a program. Any thread.
 std::shared_ptr<Caller> caller_of_worker();
 /// Sets the Caller of this worker process, before it runs any call.
 void set_caller_of_worker(std::shared_ptr<Caller> caller);

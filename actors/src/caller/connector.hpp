@@ -11,7 +11,7 @@
 namespace pharos::actors {
 
 /// Makes the OutgoingCalls of one caller, and connects them to the workers that the node offers. Shared by the parts of
-/// a Caller. Any thread.
+/// a Caller, and keeps the platform. Any thread, after join().
 class Connector {
  public:
   Connector(std::shared_ptr<Platform> platform, OutgoingCalls::Sender sender)
@@ -21,7 +21,7 @@ class Connector {
   void join(CallerId caller, std::weak_ptr<OutgoingCalls::Receiver> receiver);
   std::shared_ptr<OutgoingCalls> open(std::weak_ptr<OutgoingCalls::Observer> observer) const;
   /// Connects `calls` to the worker of the node's answer. `whose` names the worker in errors. If the answer names no
-  /// worker, the calls fail.
+  /// worker, the calls and all later ones fail with kInternal.
   void connect(OutgoingCalls& calls, net::Parcel answer, const std::string& whose) const;
 
  private:

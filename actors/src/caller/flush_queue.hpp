@@ -11,7 +11,8 @@
 
 namespace pharos::actors {
 
-/// An object with queued bytes that are to be written, such as the calls of a link.
+/// An object with queued bytes that are to be written, such as the calls of a link. flush() may come on any thread. A
+/// FlushQueue has only a weak reference to it.
 class Flushable {
  public:
   virtual ~Flushable() = default;
@@ -21,8 +22,8 @@ class Flushable {
 /// The links whose queued frames wait to be written, so that many frames go in one write. A thread that is about to
 /// wait flushes all of them, and the arrival of a reply flushes its link. An alarm flushes the rest after a short
 /// delay, even if the threads that queued the frames are busy.
-/// Owned by the Caller or CallServer of a driver or worker, and shared with their links. Any thread. close() must be
-/// called before the queue is destroyed.
+/// Shared by a Caller and its links; in a worker also by the Workplace. Any thread. close() must be called before the
+/// queue is destroyed: otherwise the destructor aborts the process. `platform` must live until close().
 class FlushQueue : public std::enable_shared_from_this<FlushQueue> {
  public:
   /// Makes a queue that flushes each link at most `delay_max` after its add(). To save system calls, an add() does not
@@ -30,7 +31,8 @@ class FlushQueue : public std::enable_shared_from_this<FlushQueue> {
   static std::shared_ptr<FlushQueue> make(Platform& platform, Duration delay_max);
   ~FlushQueue();
 
-  /// Flushes `dirty` once, within delay_max. A caller that queues more bytes before that need not add it again.
+  /// Flushes `dirty` once, within delay_max. A caller that queues more bytes before that need not add it again. Does
+  /// nothing after close().
   void add(std::weak_ptr<Flushable> dirty);
   void flush_all();
   /// No flush begins after this call. Links that wait in the queue are dropped without a flush.

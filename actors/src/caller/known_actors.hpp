@@ -24,7 +24,8 @@ namespace pharos::actors {
 /// again after their connections have ended. An actor is known from its first handle in this process until the last
 /// one is gone, or the actor has ended.
 /// Owned by the Caller. Any thread, unless a function says otherwise. Failure: what goes wrong with an actor is the
-/// error of its calls. End: lose_all() fails the calls of all actors.
+/// error of its calls; spawn() throws what is said there. End: lose_all() fails the calls of all actors and forgets the
+/// actors. The coroutines use this object, so NodeLine::end() comes before the destructor.
 class KnownActors final : public detail::ActorHandle::Owner,
                           public OutgoingCalls::Receiver,
                           public std::enable_shared_from_this<KnownActors> {
@@ -33,11 +34,16 @@ class KnownActors final : public detail::ActorHandle::Owner,
               std::shared_ptr<PendingCalls> pending)
       : line_{std::move(line)}, connector_{std::move(connector)}, pending_{std::move(pending)} {}
 
-  /// `label` is the actor's name in messages; if empty, its name in the options, or its type.
+  /// `label` is the actor's name in messages; if empty, its name in the options, or its type. Throws InvalidArgument if
+  /// the names or resources make no sense, FunctionNotFound if the constructor is not in the table, and RuntimeStopped
+  /// in a child of fork(). With get_if_exists it waits for the answer of the node, so it must not be called on the
+  /// strand then; a refusal is the error of the actor's calls.
   std::shared_ptr<detail::ActorHandle> spawn(const ActorOptions& options, const char* type_name,
                                              const detail::RegisteredFunction& constructor,
                                              const detail::Arguments& arguments, const std::string& label = {});
-  /// Waits for the answer of the node. Not to be called on the strand.
+  /// Waits for the answer of the node, without a limit. Not to be called on the strand. Fails with kNotFound,
+  /// kInvalidArgument (another type, or a bad name), kFailedPrecondition (another build), kRuntimeStopped, or as
+  /// NodeLine::request() does.
   Result<std::shared_ptr<detail::ActorHandle>> find(const std::string& name, const std::string& name_space,
                                                     const char* type_name);
   /// Returns a handle of an actor that this process has received with a call, or found by its name. `held` says whether

@@ -25,13 +25,14 @@ class Lineage;
 class RunsAgain {
  public:
   virtual ~RunsAgain() = default;
-  /// Takes a task, whose arguments are complete.
+  /// Takes a task, whose arguments are complete. If it cannot be taken, its cell fails. Any thread.
   virtual void submit(detail::CellHandle cell) = 0;
 };
 
 /// Describes how a task's large result was made, so that it can be made again: by its call, by its arguments as they
 /// were sent, and by the recipes of arguments that were results themselves. Shared by the cells of the result, and by
-/// the recipes of results that were made from it.
+/// the recipes of results that were made from it. Any thread. The destructor takes the recipe out of the Lineage.
+/// make_again() returns an empty handle if the Lineage is gone.
 struct Recipe final : detail::Remake, std::enable_shared_from_this<Recipe> {
   ~Recipe() override;
   detail::CellHandle make_again(const Error& why) override;
@@ -51,7 +52,8 @@ struct Recipe final : detail::Remake, std::enable_shared_from_this<Recipe> {
 /// read, or when a call needs it as an argument. A result keeps those objects of its call's arguments alive that have
 /// no recipe, or one at kDepthMax; the others are made again themselves.
 /// Owned by the caller. Any thread. Bounds: chains of results that were made from results are followed to a depth of
-/// kDepthMax. end() cancels what is being made again, and waits for it; nothing is made again afterwards.
+/// kDepthMax. end() cancels what is being made again, and waits for it; nothing is made again afterwards. If that takes
+/// more than 10 s, end() aborts the process. The executor and the LargeValues must outlive this.
 class Lineage final : public std::enable_shared_from_this<Lineage> {
  public:
   static constexpr std::size_t kDepthMax = 64;
@@ -63,10 +65,12 @@ class Lineage final : public std::enable_shared_from_this<Lineage> {
   /// task has no max_retries, or after end().
   detail::Remakable note(RunsAgain& pool, const detail::ResultCell& cell, const ObjectId& result);
   /// Makes the result again, and returns its cell, pending or ready. If it is being made again already, or has been,
-  /// returns that cell. If the call has no retries left, or after end(), returns a cell with the error `why`.
+  /// returns that cell. If the call has no retries left, or after end(), returns a cell with the error `why`. Each time
+  /// counts as a retry of the call. If an argument cannot be brought or made again, the cell gets that error.
   detail::CellHandle make_again(const std::shared_ptr<Recipe>& recipe, const Error& why);
   /// Repairs a call that did not begin because an argument was lost: makes the lost arguments again, and submits the
-  /// call again. If a lost argument cannot be made again, or none is lost, the cell fails.
+  /// call again. If a lost argument cannot be made again, the cell gets that error; if none is lost, or after end(), it
+  /// gets `why`.
   void repair(RunsAgain& pool, detail::CellHandle cell, const Error& why);
   void end();
 

@@ -17,10 +17,13 @@
 namespace pharos::actors {
 
 /// A caller's line to its node: the messages that it tells the node, its requests, and the coroutines that wait for the
-/// answers. Shared by the parts of a Caller.
-/// Threads: any thread, except request() and send_now(), which need the strand unless they say otherwise.
-/// Failure: after hang_up() tell() does nothing, and over() says why. Requests fail as net::Peer::request() does.
-/// End: end() cancels the coroutines and waits for them. In a child of fork(), abandon() cuts the line.
+/// answers. Shared by the parts of a Caller, and by the handles that may outlive it.
+/// Threads: any thread, except that request() needs the strand. The coroutines run on the strand.
+/// Failure: after hang_up() tell() does nothing, messages that wait are dropped, and over() says why. Requests fail as
+/// net::Peer::request() does.
+/// End: end() cancels the coroutines and waits for them; one that goes on for 10 s aborts the process. end() must not
+/// be called on the strand, and must come before the destructor. In a child of fork(), abandon() only marks the line:
+/// the callers ask abandoned().
 class NodeLine final : public std::enable_shared_from_this<NodeLine> {
  public:
   explicit NodeLine(std::shared_ptr<Platform> platform)
@@ -36,16 +39,17 @@ class NodeLine final : public std::enable_shared_from_this<NodeLine> {
   void tell(wire::Message message);
   /// Sends a message at once, perhaps before messages of tell() that are under way. Any thread.
   void send_now(wire::Message message) { node_->send(std::move(message)); }
-  /// Waits until all messages of tell() have been sent. Not to be called on the strand.
+  /// Waits until all messages of tell() have been sent, as long as that takes. Not to be called on the strand.
   void finish_telling();
-  /// Runs `then` on the strand once all earlier messages of tell() have been sent.
+  /// Runs `then` on the strand once all earlier messages of tell() have been sent or, after hang_up(), dropped.
   void after_telling(async::Callback then) { executor_.post(std::move(then)); }
   /// Sends a request and waits for the answer. On the strand.
   async::Async<Result<net::Parcel>> request(wire::Message message,
                                             async::Deadline deadline = async::Deadline::never()) {
     return node_->request(std::move(message), {}, deadline);
   }
-  /// Runs a coroutine in the background, on the strand, until end().
+  /// Runs a coroutine in the background, on the strand. end() waits for it. Its arguments must live until then. An
+  /// exception that leaves it aborts the process.
   void spawn(async::Async<void> work) { background_.spawn(std::move(work)); }
 
   /// Says that the node cannot be asked any more. Only the first reason counts.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "caller/refused.hpp"
 #include "program/function_table.hpp"
@@ -70,10 +71,11 @@ void OutgoingCalls::connect(std::shared_ptr<net::Link> link, const Callee& calle
 
 // Under the mutex. Puts the sent calls that have a retry left in front of those that are held back. Returns the others.
 std::vector<CellHandle> OutgoingCalls::take_sent(std::int32_t max_retries) {
+  const auto retries = std::min<std::int32_t>(max_retries, std::numeric_limits<std::uint8_t>::max());
   std::vector<CellHandle> failed;
   std::vector<CellHandle> again;
   for (CellHandle& cell : sent_.take_all()) {
-    if (stands(Safeguard::kRetry) && cell->call().attempt < max_retries && !cell->call().cancelled()) {
+    if (stands(Safeguard::kRetry) && cell->call().attempt < retries && !cell->call().cancelled()) {
       ++cell->call().attempt;
       again.push_back(std::move(cell));
     } else {
@@ -299,7 +301,7 @@ bool OutgoingCalls::send(CellHandle cell, WhenFull when_full) {
 
 // Called with the lock, which is released while this thread waits. Returns why the call fails, or nullopt if it may be
 // sent or held back.
-std::optional<Error> OutgoingCalls::wait_for_room(std::unique_lock<std::mutex>& lock, ResultCell& cell) {
+std::optional<Error> OutgoingCalls::wait_for_room(std::unique_lock<Mutex>& lock, ResultCell& cell) {
   entering_.push_back(&cell);
   lock.unlock();
   if (this_thread.calls_back != nullptr) Callbacks::give_up_turn();

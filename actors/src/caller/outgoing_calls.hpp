@@ -13,6 +13,7 @@
 #include <pharos/async/unique_function.hpp>
 #include <pharos/base/clock.hpp>
 #include <pharos/base/id.hpp>
+#include <pharos/base/mutex.hpp>
 #include <pharos/net/link.hpp>
 #include <pharos/object_store/store_client.hpp>
 #include <pharos/wire/error_codec.hpp>
@@ -29,9 +30,12 @@ namespace pharos::actors {
 
 /// One caller's calls to one worker, in their order. The worker is an actor, or is leased for tasks. Calls are numbered
 /// and kept until their replies come, and are held back until the worker is connected and their arguments are complete.
-/// Owned by the caller's ActorHandle or TaskPool, and by calls that are being sent. Any thread.
+/// Owned by the caller's ActorHandle or TaskPool, and by calls that are being sent. Any thread. The observer and the
+/// receiver are referred to weakly.
 /// Failure: when the connection ends, calls wait until connect(), lose(), cut() or fail() decides about them. Calls
 /// that were never sent end as "not started", the others as "unknown".
+/// End: cut() or lose() must come before the destructor, which drops the calls that are left: their cells would stay
+/// pending.
 /// Bounds: the call after `kInFlightMax` without a reply fails with kOverloaded. While more than Link::kQueuedMax bytes
 /// wait for the worker to read them, the link is full, and WhenFull says what happens to a call.
 class OutgoingCalls final : public net::Link::Handler,
@@ -49,10 +53,10 @@ class OutgoingCalls final : public net::Link::Handler,
 
   /// Says what happens to a call when the link is full.
   enum class WhenFull : std::uint8_t {
-    /// The calling thread waits for room, no longer than the call's deadline. In a worker it waits only as long as the
-    /// callee reads: a callee that has read nothing for 100 ms may be waiting for this worker, so the call is then held
-    /// back. When kHeldBytesMax are held back, the thread waits again, and after 30 s without a read the call fails
-    /// with kOverloaded.
+    /// The calling thread waits for room, no longer than the call's deadline (kDeadlineExceeded), or until the call
+    /// that it runs is cancelled (kCancelled). In a worker it waits only as long as the callee reads: a callee that has
+    /// read nothing for 100 ms may be waiting for this worker, so the call is then held back. When kHeldBytesMax are
+    /// held back, the thread waits again, and after 30 s without a read the call fails with kOverloaded.
     kWait,
     /// The call is held back until there is room.
     kHold,
@@ -63,7 +67,8 @@ class OutgoingCalls final : public net::Link::Handler,
   /// The kind of process that calls.
   enum class Side : std::uint8_t { kProgram, kWorker };
 
-  /// The owner of the link, which is told of its events. It is called without locks, in the order of the events.
+  /// The owner of the link, which is told of its events. It is called without locks, in the order of the events: on the
+  /// thread that reads the link; on_large_result() and on_result_lost() perhaps later, on the strand.
   class Observer {
    public:
     virtual ~Observer() = default;
@@ -85,7 +90,8 @@ class OutgoingCalls final : public net::Link::Handler,
     virtual void on_disconnected(OutgoingCalls& link) = 0;
   };
 
-  /// Takes what comes with results, for the caller. Called without locks.
+  /// Takes what comes with results, for the caller. It is the caller's KnownActors. Called without locks, on the thread
+  /// that reads the link or on the strand.
   class Receiver {
    public:
     virtual ~Receiver() = default;
@@ -99,7 +105,7 @@ class OutgoingCalls final : public net::Link::Handler,
   /// another machine knows calls by their numbers, also those that came over an earlier connection.
   using Numbers = std::shared_ptr<std::atomic<std::uint64_t>>;
 
-  /// The caller, as all its OutgoingCalls know it.
+  /// The caller, as all its OutgoingCalls know it. A value; each of them has a copy.
   struct Sender {
     CallerId caller{};
     Side side{};
@@ -116,7 +122,7 @@ class OutgoingCalls final : public net::Link::Handler,
   /// Sets lower bounds, which a test can reach. Called before the first send().
   void set_bounds(const Bounds& bounds) { bounds_ = bounds; }
 
-  /// The worker at the other end of a connection.
+  /// The worker at the other end of a connection. A value.
   struct Callee {
     ActorId actor;  ///< empty if the worker runs tasks
     std::uint32_t incarnation = 0;
@@ -133,8 +139,9 @@ class OutgoingCalls final : public net::Link::Handler,
   void connect(std::shared_ptr<net::Link> link, const Callee& callee, const Error& why_ended);
 
   /// Sends the cell's call. If its arguments are not complete, the call and those behind it are held back until
-  /// advance(). If the link is lost, the call fails at once. Returns false only with kRefuse, if the link is full or
-  /// kInFlightMax calls are in flight; the cell then stays pending.
+  /// advance(). If the worker is lost (lost()), the call fails at once; if its arguments take more than 1 GiB, with
+  /// kInvalidArgument. Returns false only with kRefuse, if the link is full or kInFlightMax calls are in flight; the
+  /// cell then stays pending.
   bool send(detail::CellHandle cell, WhenFull when_full);
   /// Returns whether the link is full, so that send() with kRefuse returns false.
   bool refuses() const;
@@ -193,7 +200,7 @@ class OutgoingCalls final : public net::Link::Handler,
   static void fail(const Unanswered& unanswered, const Error& why);
   void acknowledge();
   bool is_full() const { return needs_room_ || link_->queued() > net::Link::kQueuedMax; }
-  std::optional<Error> wait_for_room(std::unique_lock<std::mutex>& lock, detail::ResultCell& cell);
+  std::optional<Error> wait_for_room(std::unique_lock<Mutex>& lock, detail::ResultCell& cell);
   bool reads_no_more(TimePoint now);
   std::size_t send_now(detail::CellHandle cell);
   void send_held_back();
@@ -221,7 +228,7 @@ class OutgoingCalls final : public net::Link::Handler,
   const std::weak_ptr<Observer> observer_;
   Bounds bounds_;
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::shared_ptr<net::Link> link_;  // null while there is no connection
   bool awaits_link_ = false;         // the observer has been told that the last connection ended
   Callee callee_;

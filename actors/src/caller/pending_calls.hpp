@@ -23,7 +23,8 @@
 
 namespace pharos::actors {
 
-/// A call whose arguments wait for the results of other calls.
+/// A call whose arguments wait for the results of other calls. Shared by PendingCalls and by the callbacks in those
+/// results. PendingCalls completes it, on the strand.
 struct IncompleteCall {
   std::uint64_t place = 0;  ///< its number among the incomplete calls
   detail::CellHandle cell;
@@ -36,8 +37,9 @@ struct IncompleteCall {
 };
 
 /// A caller's calls before they are sent: makes their cells, completes their arguments, and gives them up at their
-/// deadlines. Owned by the Caller. Any thread. Failure: an argument that is an error becomes the error of the cell.
-/// End: fail_all() forgets the calls that wait; their cells fail.
+/// deadlines. Owned by the Caller. Any thread. Failure: an argument that is an error, or that cannot be encoded,
+/// becomes the error of the cell. End: fail_all() forgets the calls that wait; their cells fail, and their `then` does
+/// not run. forget() does not run it either.
 class PendingCalls final : public std::enable_shared_from_this<PendingCalls> {
  public:
   /// Takes a call away from wherever it waits. Returns true if the call has not begun; then it never begins.
@@ -58,13 +60,14 @@ class PendingCalls final : public std::enable_shared_from_this<PendingCalls> {
     return describe(function, options.max_retries, options.retry_on, options.deadline);
   }
   /// Gives the cell its call and its arguments. Returns null if the arguments are complete, or if the cell has failed
-  /// because an argument is an error.
+  /// because an argument is an error. The cell keeps what the arguments refer to until its result is ready.
   std::shared_ptr<IncompleteCall> prepare(const detail::CellHandle& cell, detail::ResultCell::Call call,
                                           const detail::Arguments& arguments);
   /// Runs `then` on the strand once the arguments are complete; with an error if they never will be.
   void complete_later(const std::shared_ptr<IncompleteCall>& incomplete,
                       async::UniqueFunction<void(std::optional<Error>)> then);
-  /// Gives the call up at the deadline, with kDeadlineExceeded, unless it has its result by then.
+  /// Gives the call up at the deadline, with kDeadlineExceeded, unless it has its result by then. Keeps the cell until
+  /// the deadline.
   void give_up_at(Deadline deadline, const detail::CellHandle& cell);
 
   /// Forgets a call that waits for arguments. Returns false if the cell's call does not wait here.

@@ -17,7 +17,9 @@
 namespace pharos::actors {
 
 /// Reports which results the threads and coroutines of a process wait for, and why. Some of that the caller knows; for
-/// the rest it asks its node. Owned by the Caller. Any thread.
+/// the rest it asks its node. Owned by the Caller. Any thread. No function fails: if the node does not answer, the text
+/// says so. `then` must not throw, because an exception aborts the process. A report has at most 1000 results. The
+/// coroutines use this object until NodeLine::end(), and the references are to parts of the same Caller.
 class PendingResults {
  public:
   PendingResults(NodeLine& line, WaitingThreads& threads, PendingCalls& calls, TaskPools& tasks, KnownActors& actors)
@@ -27,7 +29,7 @@ class PendingResults {
   std::vector<wire::PendingResult> all();
   /// Explains these waits in lines for people. Asks the node, for at most a second. `then` runs on the strand.
   void explain(async::UniqueFunction<void(std::string)> then);
-  /// The same, together with the call that this process runs.
+  /// The same, together with the call that this process runs. If nothing waits, `then` runs at once, on this thread.
   void explain(const wire::InspectedWorker& running, async::UniqueFunction<void(wire::Explained)> then);
 
  private:

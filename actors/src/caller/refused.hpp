@@ -9,7 +9,8 @@
 
 namespace pharos::actors {
 
-/// Returns the error of an operation whose Runtime has ended.
+/// Returns the error of an operation whose Runtime has ended. All functions here are pure, for any thread; the code
+/// that refuses an operation calls them.
 inline Error stopped() {
   return {ErrorCode::kRuntimeStopped, "the Runtime of this Ref, actor or group has ended",
           "Keep the Runtime alive until the last get()."};
@@ -48,7 +49,8 @@ inline Error made_differently() {
           "Give max_retries only to tasks whose results are the same each time."};
 }
 
-/// Returns the error of a call that was cancelled before it began.
+/// Returns the error of a call that was cancelled before it began. `function` is an index in the function table, and is
+/// not checked.
 inline Error cancelled(std::uint32_t function) {
   return Error{ErrorCode::kCancelled, "the call was cancelled", kCallAgain}.with(
       readable_name(function_table()[function].name()));

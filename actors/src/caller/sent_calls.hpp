@@ -12,7 +12,8 @@
 namespace pharos::actors {
 
 /// The calls of one connection that were sent and have no reply, by number. Numbers follow each other. Owned by an
-/// OutgoingCalls, whose mutex guards it.
+/// OutgoingCalls, whose mutex guards it. End: the destructor drops the calls that are left, and their results would
+/// stay pending for ever. So the owner takes all calls first and fails them.
 class SentCalls {
  public:
   /// The first call gets this number.

@@ -17,7 +17,8 @@ struct Shape {
   NodeId near{};
   bool spread = false;
 
-  /// Makes the shape that options describe. kInvalidArgument if the options make no sense.
+  /// Makes the shape that options describe. kInvalidArgument if the options make no sense: a negative amount, "cpu",
+  /// "gpu" or "memory" among the other resources, or a rule that cannot be read.
   template <class Options>
   static Result<Shape> of(const Options& options) {
     PHAROS_TRY(scheduler::Resources amounts, amounts_of(options.cpus, options.gpus, options.memory, options.resources));

@@ -22,13 +22,15 @@ namespace pharos::actors {
 /// runs a task gets further ones only while tasks are short: the next task is then there when the worker is done. If
 /// tasks are long, another worker might run the next one sooner; and if one task turns out to be long, the tasks behind
 /// it are taken back.
-/// Owned by the caller. Any thread. Bounds: at most `kWaitingMax` tasks wait; the next one fails with kOverloaded.
-/// close() ends the pool and fails its tasks.
+/// Owned by TaskPools. Any thread. Bounds: when `kWaitingMax` tasks wait, the next one that is submitted fails with
+/// kOverloaded.
+/// End: close() ends the pool and fails its tasks: those that were sent as "unknown", the others as "not started"
+/// unless an earlier attempt was sent. `leases` and `clock` must outlive the pool.
 class TaskPool final : public OutgoingCalls::Observer, public RunsAgain {
  public:
   static constexpr std::size_t kWaitingMax = std::size_t{1} << 22;
 
-  /// The requests of the pool to its caller. Called from any thread, without the pool's lock.
+  /// The requests of the pool to its owner. Called from any thread, without the pool's lock.
   class Leases {
    public:
     virtual ~Leases() = default;
@@ -53,7 +55,7 @@ class TaskPool final : public OutgoingCalls::Observer, public RunsAgain {
   /// Sets how many requests for leases may be under way at once.
   void set_requests_max(std::uint32_t requests);
 
-  /// Takes a task, whose arguments are complete.
+  /// Takes a task, whose arguments are complete. If the pool is closed or full, the cell fails.
   void submit(detail::CellHandle cell) override;
   /// Gives up a task. Returns true if the task was not sent to a worker; the pool has then forgotten it. If a worker
   /// has the task, asks the worker to give it up, and returns false.

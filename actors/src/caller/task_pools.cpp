@@ -95,7 +95,11 @@ async::Async<void> TaskPools::lease_worker(TaskPools* self, TaskPool* pool) {
     co_return;
   }
   const auto* const ready = std::get_if<wire::WorkerReady>(&parcel->message);
-  const WorkerId worker = ready == nullptr ? WorkerId{} : ready->worker;
+  if (ready == nullptr) {
+    pool->lease_refused({ErrorCode::kInternal, "the node answered the request for a lease with an unexpected message"});
+    co_return;
+  }
+  const WorkerId worker = ready->worker;
   const auto calls = self->connector_->open(std::shared_ptr<OutgoingCalls::Observer>{self->shared_from_this(), pool});
   self->connector_->connect(*calls, *std::move(parcel), "the worker");
   pool->add_worker(worker, calls);

@@ -22,7 +22,8 @@ namespace pharos::actors {
 /// The tasks of one caller: a TaskPool for each combination of resources, labels and nodes that its tasks ask for, and
 /// the leases of workers that the pools ask the node for.
 /// Owned by the Caller. Any thread, unless a function says otherwise. Bounds: kShapesMax combinations; a task with
-/// another one fails with kOverloaded. End: close() fails the tasks.
+/// another one fails with kOverloaded. End: close() fails the tasks. The pools live as long as this object, and its
+/// coroutines use it, so NodeLine::end() comes before the destructor.
 class TaskPools final : public TaskPool::Leases, public std::enable_shared_from_this<TaskPools> {
  public:
   static constexpr std::size_t kShapesMax = 256;  ///< different shapes of tasks, besides the default
@@ -36,7 +37,9 @@ class TaskPools final : public TaskPool::Leases, public std::enable_shared_from_
   /// Called once, when the node has registered the caller.
   void join() { tasks_.set_requests_max(line_->registered().cpus); }
 
-  /// Returns the pool of the tasks that ask for these resources and nodes; makes the pool if there is none.
+  /// Returns the pool of the tasks that ask for these resources and nodes; makes the pool if there is none. Fails with
+  /// kInvalidArgument if the options make no sense, with kOverloaded beyond kShapesMax, and with the reason for which
+  /// the line to the node is over.
   Result<TaskPool*> pool_of(const TaskOptions& options);
   /// The same, for a task whose arguments are known by now: prefers the node where most bytes of them lie, if the
   /// difference is large and the options name no node.

@@ -14,8 +14,17 @@ namespace {
 class Distribution final : public std::enable_shared_from_this<Distribution> {
  public:
   Distribution(std::shared_ptr<GroupCore> core, const MapOptions& options, WorkList::Work work)
-      : core_{std::move(core)}, options_{options}, work_{std::move(work)}, tries_(work_.made.size()) {
+      : core_{std::move(core)}, options_{options}, work_{std::move(work)}, items_(work_.made.size()) {
     for (std::size_t item = 0; item < work_.made.size(); ++item) waiting_.push_back(item);
+  }
+
+  void begin() {
+    for (std::size_t item = 0; item < work_.made.size(); ++item) {
+      work_.made[item]->on_cancel([weak = weak_from_this(), item] {
+        if (const auto self = weak.lock()) self->cancel(item);
+      });
+    }
+    go_on();
   }
 
   void go_on() {
@@ -32,6 +41,25 @@ class Distribution final : public std::enable_shared_from_this<Distribution> {
   }
 
  private:
+  struct Item {
+    CellHandle call;  // empty while no member has the item
+    std::size_t tries = 0;
+    bool cancelled = false;
+  };
+
+  void cancel(std::size_t item) {
+    CellHandle call;
+    {
+      const std::lock_guard lock{mutex_};
+      items_[item].cancelled = true;
+      call = items_[item].call;
+    }
+    if (call) return call.cancel();  // take() then passes the call's result on
+    work_.made[item].set_error(
+        Error{ErrorCode::kCancelled, "the item was cancelled before a member had it"}.with_outcome(
+            Outcome::kNotStarted));
+  }
+
   std::size_t least_busy(const GroupTerm& term) {
     const auto is_less = [this](const auto& a, const auto& b) { return busy_[a] < busy_[b]; };
     return static_cast<std::size_t>(std::min_element(term.actors.begin(), term.actors.end(), is_less) -
@@ -47,6 +75,7 @@ class Distribution final : public std::enable_shared_from_this<Distribution> {
       return work_.made[item].set_error(current_exception());
     }
     ++busy_[actor];
+    items_[item].call = done;
     done.call_back([self = shared_from_this(), item, actor, done] { self->take(item, actor, done); });
   }
 
@@ -58,9 +87,11 @@ class Distribution final : public std::enable_shared_from_this<Distribution> {
     const std::lock_guard lock{mutex_};
     const auto busy = busy_.find(actor);
     if (--busy->second == 0) busy_.erase(busy);
+    items_[item].call = {};
+    if (items_[item].cancelled) return false;
     const auto ended = done.wait(Deadline::never());
     if (ended) return false;
-    const bool is_over = actor->loss().ready() && tries_[item]++ < options_.max_retries;
+    const bool is_over = actor->loss().ready() && items_[item].tries++ < options_.max_retries;
     if (!is_over && !was_turned_away(actor, ended.error())) return false;
     waiting_.push_front(item);
     return true;
@@ -84,14 +115,14 @@ class Distribution final : public std::enable_shared_from_this<Distribution> {
 
   std::mutex mutex_;
   std::deque<std::size_t> waiting_;  // items that are to be given to a member
-  std::vector<std::size_t> tries_;
+  std::vector<Item> items_;
   std::map<std::shared_ptr<ActorHandle>, std::size_t> busy_;  // how many items each member has
 };
 
 }  // namespace
 
 void WorkList::start(std::shared_ptr<GroupCore> core, const MapOptions& options, Work work) {
-  std::make_shared<Distribution>(std::move(core), options, std::move(work))->go_on();
+  std::make_shared<Distribution>(std::move(core), options, std::move(work))->begin();
 }
 
 CellHandle WorkList::new_cell(GroupCore& core) {

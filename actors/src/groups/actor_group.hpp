@@ -16,10 +16,13 @@ class Caller;
 
 /// The state of an ActorGroup: its members and spares, and who replaces a member that is lost. Losses are noticed when
 /// the loss of an actor becomes ready, and whenever term() is called.
-/// Shared by the group's handles and by a running map(); ends with the last of them, and its actors with it. Any
-/// thread.
-/// Failure: begin(), resize() and new_cell() throw RuntimeStopped after the Runtime has ended. A group in which a lost
-/// actor cannot be replaced fails. A group that has failed stays failed.
+/// Shared by the group's handles and by a running map(). Any thread; replacements are made on the thread that calls
+/// term(), or on the thread for callbacks.
+/// Failure: begin(), resize() and new_cell() throw RuntimeStopped after the Runtime has ended; begin() also throws
+/// InvalidArgument and what the making of an actor throws. A group in which a lost actor cannot be replaced fails. A
+/// group that has failed stays failed; its actors are killed.
+/// End: with the last share. The destructor kills the actors of a resize() that is under way, whose cell gets
+/// kCancelled. The other actors end when their calls have been answered, and nobody else has a handle.
 class GroupCore final : public std::enable_shared_from_this<GroupCore> {
  public:
   GroupCore(std::weak_ptr<Caller> caller, const ActorGroupOptions& options, MemberKind kind);
@@ -28,11 +31,15 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
 
   /// Makes the members and spares. Called once, before everything else.
   void begin();
-  /// Replaces the members and spares that are lost, and returns the present term.
+  /// Replaces the members and spares that are lost, and returns the present term. Throws no Exception: if a replacement
+  /// fails, the term has the error.
   std::shared_ptr<const GroupTerm> term();
+  /// Returns a cell that gets the failure, or an empty value when the new term has begun. It does not wait.
   CellHandle resize(std::size_t size);
-  /// Ends all actors: as by Actor::stop(), or without a grace as by Actor::kill().
+  /// Ends all actors: as by Actor::stop(), or without a grace as by Actor::kill(). The group has failed then
+  /// (kActorDied). Does not wait.
   void end(std::optional<Duration> grace);
+  /// Returns a pending cell that the caller completes. cancel() of the cell does nothing.
   CellHandle new_cell() const;
   void set_on_throw(OnThrow then);
   void watch_for_throw(const std::shared_ptr<const GroupTerm>& term, const std::vector<CellHandle>& cells);

@@ -19,10 +19,16 @@ namespace pharos::detail {
 
 /// The implementation of a Runtime in a program: its connection to its node, the cluster that it may have started, and
 /// the thread that reads from sockets when no user's thread does.
-/// Owned by the Runtime. Any thread may call it, except that a thread of the Driver itself must not call stop(),
-/// because stop() waits for these threads. start() returns an error if no node can be started or reached. stop() fails
-/// the calls in flight with kRuntimeStopped, ends everything that the Driver started, and shows the last output of the
-/// workers; later calls of stop() do nothing. When the node dies first, all calls fail with kRuntimeStopped, too.
+/// Owned by the Runtime. Any thread may call it, except that a thread of the Driver itself (also one that runs a
+/// callback) must not call stop(), because stop() waits for these threads. Messages of the node are handled on the
+/// reactor's strand.
+/// Failure: start() returns kFailedPrecondition if the program has no start object, the errors of embedded_cluster.hpp,
+/// kPermissionDenied or kUnsupported from the handshake, kUnavailable if the node dies, and kDeadlineExceeded if the
+/// node has not registered the program after 60 s. When the node dies later, all calls fail with kRuntimeStopped.
+/// End: stop() fails the calls in flight with kRuntimeStopped, runs the callbacks of results that have come, ends
+/// everything that the Driver started, and shows the last output of the workers. It waits up to 10 s each for the node
+/// and the keeper, and without a limit for callbacks. Later calls of stop() return at once, and so does stop() in a
+/// child of fork(), where the Driver must not be destroyed. The destructor calls stop(), and so does exit().
 class Driver final : public net::Peer::Owner {
  public:
   static Result<std::shared_ptr<Driver>> start(const RuntimeOptions& options);

@@ -12,8 +12,8 @@
 
 namespace pharos::actors {
 
-/// A connection to a node before the handshake. When the socket is closed, the program's own daemon ends, and after it
-/// the keeper.
+/// A connection to a node before the handshake. A value, which Driver takes. When the socket is closed, the program's
+/// own daemon ends, and after it the keeper.
 struct NodeConnection {
   Fd socket;
   net::Key key;
@@ -21,14 +21,17 @@ struct NodeConnection {
   std::string name;  ///< The daemon's executable or the node's address, for error messages.
 };
 
-/// Starts a keeper and a daemon for this program alone, and does not wait until they are ready. The message of an error
-/// names the file or folder that is wrong.
+/// Starts a keeper and a daemon for this program alone, and does not wait until they are ready: if they fail, the
+/// handshake fails. The message of an error names the file or folder that is wrong: kNotFound (no executable),
+/// kInvalidArgument (`listen` is no address), kPermissionDenied, or the errno of a system call. Driver calls these
+/// functions, on the thread that makes the Runtime.
 Result<NodeConnection> start_embedded_cluster(const RuntimeOptions& options);
 
 /// Joins the cluster at `options.address`. If the address is a Unix socket, connects to the node of this machine that
 /// listens there. If it is a TCP address, starts a node for this program alone, which joins the head at that address.
-/// kPermissionDenied if no token file is known for the cluster. The connection to a Unix socket is given up after 10
-/// seconds; the function blocks that long at most.
+/// kInvalidArgument if the address is none; kPermissionDenied if no token file is known for the cluster, or the file
+/// cannot be used. The connection to a Unix socket is given up after 10 seconds (kDeadlineExceeded). A host name is
+/// looked up first, which may block, too.
 Result<NodeConnection> join_cluster(const RuntimeOptions& options);
 
 /// Returns the path of the pharos executable: the file that PHAROS_DAEMON names, else `../bin/pharos` or `pharos` in

@@ -12,12 +12,13 @@ namespace pharos::actors {
 /// same libraries, so that the table is the same in all of them. Only the first call has an effect. Any thread.
 void fix_function_table();
 
-/// Returns the table, which is empty before fix_function_table(). It is sorted by mangled name, and functions of the
-/// same name are in the order in which they were registered: a function's index is the same in every process of one
-/// executable. Any thread.
+/// Returns the table, which is empty before fix_function_table(), and then stays as it is until the process ends. It is
+/// sorted by mangled name, and functions of the same name are in the order in which they were registered: a function's
+/// index is the same in every process of one executable. Any thread.
 std::span<const detail::Function> function_table();
 
-/// Returns the entry with this index if it lists types of exceptions, else null.
+/// Returns the entry with this index if it lists types of exceptions; null otherwise, also for an index that does not
+/// exist. Any thread, as the functions below.
 const detail::Function* exception_types(std::uint32_t index);
 
 /// Returns the index of the first function with that name; wire::kNoFunction if there is none.

@@ -13,7 +13,7 @@
 
 namespace pharos::actors {
 
-/// A line that a process wrote.
+/// A line that a process wrote. A value.
 struct OutputLine {
   std::string label;  ///< The name of the process.
   std::int32_t pid = 0;
@@ -27,8 +27,10 @@ struct OutputLine {
 /// processes]", when the window has passed. Lines that one process alone repeats are not folded. Neither are empty
 /// lines and lines of numbers alone, because equal numbers of different processes need not mean the same. Lines that
 /// differ in anything, even in a number, are different lines.
-/// A pure core: lines and the time go in, lines to show come out. One thread. Bounds: remembers `kLinesMax` lines of at
-/// most `kTextMax` bytes, and counts `kProcessesMax` processes for each. Lines beyond these bounds are shown unfolded.
+/// A pure core: lines and the time go in, lines to show come out. One thread. Owned by Output. Bounds: remembers
+/// `kLinesMax` lines of at most `kTextMax` bytes, and shows further and longer lines unfolded. It counts at most
+/// `kProcessesMax` processes for each line, and then says "or more". The destructor drops the lines that are held back;
+/// flush() returns them before.
 class LineFold {
  public:
   static constexpr auto kWindow = std::chrono::seconds{5};

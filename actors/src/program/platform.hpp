@@ -13,8 +13,8 @@
 
 namespace pharos::actors {
 
-/// Lets threads sleep until a word in memory changes. Any thread. May outlive its platform, because a result that a
-/// thread waits for may outlive it.
+/// Lets threads sleep until a word in memory changes. Shared by the platform and the WaitingRooms. Any thread. Never
+/// fails. May outlive its platform, because a result that a thread waits for may outlive it.
 class Sleepers : public Clock {
  public:
   /// Sleeps until wake() or the deadline. Returns at once if the word does not have this value, and may return for no
@@ -26,11 +26,13 @@ class Sleepers : public Clock {
 
 /// The environment of the callers and callees in one process: a strand with its clock, connections, alarms, and a way
 /// for threads to wait. A process has a ReactorPlatform; the simulator has another platform, whose threads are fibres.
-/// Made by the Driver or the worker, and shared with handles, which may outlive these. Any thread.
+/// Made by the Driver or the worker, and shared with handles, which may outlive these. Any thread. A system call that
+/// fails aborts the process. Alarms, bells and links use the platform, so it must outlive them.
 class Platform : public Clock {
  public:
-  /// A timer: runs its callback the given time after set(), on any thread that polls, even if the executor is busy. The
-  /// callback does not begin after the alarm's destruction, but one that has begun may still be running then.
+  /// A timer: runs its callback the given time after set(), on any thread that polls, even if the executor is busy. A
+  /// later set() replaces the time. The callback does not begin after the alarm's destruction, but one that has begun
+  /// may still be running then.
   class Alarm {
    public:
     virtual ~Alarm() = default;
@@ -63,7 +65,8 @@ class Platform : public Clock {
   virtual std::shared_ptr<net::Link> make_call_link(Fd socket) = 0;
   virtual std::unique_ptr<Alarm> make_alarm(async::Callback ring) = 0;
   virtual std::unique_ptr<Bell> make_bell(async::Callback ring) = 0;
-  /// Starts a thread with this name, for code that may take long. The executor's destructor ends the thread.
+  /// Starts a thread with this name, for code that may take long. The executor's destructor lets the work that was
+  /// posted run, and ends the thread; the thread itself must not call it.
   virtual std::unique_ptr<async::Executor> make_thread(const char* name) = 0;
 
   // The following functions let threads wait for a word; see WaitingRoom.

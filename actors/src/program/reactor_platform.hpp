@@ -9,7 +9,7 @@
 namespace pharos::actors {
 
 /// The platform of a real process: sockets, threads and the machine's clock, over a reactor of its own. The Driver or
-/// the worker lets its threads poll the reactor.
+/// the worker makes it, and lets its threads poll the reactor, which ends with this object. Any thread.
 class ReactorPlatform final : public Platform {
  public:
   net::Reactor& reactor() { return reactor_; }

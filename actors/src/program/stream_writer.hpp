@@ -18,8 +18,9 @@ namespace pharos::actors {
 /// or reads nothing, therefore blocks no other thread. Texts are written in their order, and their lines stay whole
 /// among the lines that the program itself prints.
 /// Threads: write() from any; finish() from one, when no other thread writes any more. The destructor calls finish().
-/// Failure: bytes that a stream does not take, because it is closed or its disk is full, are dropped. It has no bound
-/// of its own: a caller that writes much waits for `written` before it goes on.
+/// Failure: bytes that a stream does not take, because it is closed or its disk is full, are dropped, and `written`
+/// runs as if they were written. The queue has no bound of its own: a caller that writes much waits for `written`
+/// before it goes on.
 class StreamWriter {
  public:
   using Written = async::UniqueFunction<void()>;
@@ -29,10 +30,12 @@ class StreamWriter {
   StreamWriter(StreamWriter&&) = delete;
   ~StreamWriter();
 
-  /// Queues a text. `written`, if there is one, runs on the writing thread after the text is written.
+  /// Queues a text. `written`, if there is one, runs on the writing thread after the text is written. It must not
+  /// throw.
   void write(FILE* to, std::string text, Written written = {});
   /// Waits until all texts are written. Returns how many bytes are dropped because the reader of a stream has taken
-  /// nothing for `patience`; 0 if all are written.
+  /// nothing for `patience`; 0 if all are written. The `written` of the dropped texts never runs. The thread is then
+  /// left behind, blocked in its write, so the streams must live as long as the process.
   std::size_t finish();
 
  private:

@@ -29,7 +29,8 @@ struct ThreadState {
   pid_t number = 0;                      ///< The kernel's id of the thread; 0 until it first waits for a result.
 };
 extern PHAROS_THREAD_LOCAL constinit ThreadState this_thread;
-/// Frees what the state owns. Called when the thread or fibre ends.
+/// Frees what the state owns, the Scratch; the other pointers refer to objects on the thread's stack or of a Caller.
+/// Called when the thread or fibre ends.
 void end_thread(ThreadState& state);
 
 }  // namespace pharos::actors

@@ -18,7 +18,7 @@
 namespace pharos::actors {
 
 /// An actor whose handle a result carries (FrameFlags::kCarriesActors). The receiver takes a share in the actor at once
-/// and confirms that; until then the sender keeps its own share.
+/// and confirms that; until then the sender keeps its own share. A value.
 struct CarriedActor {
   ActorId id;
   std::string label;
@@ -33,7 +33,8 @@ void write_carried(std::span<const std::shared_ptr<detail::ActorHandle>> actors,
 Result<std::vector<CarriedActor>> read_carried(std::span<const std::byte>& payload);
 
 /// Keeps the handles that went out in results, and the objects that went to other nodes, by the number of the reply,
-/// until the receiver has told its node of its own share. Any thread.
+/// until the receiver has told its node of its own share. Owned by an IncomingCalls or a RemoteCaller. Any thread.
+/// let_go() of a number that is not kept does nothing. The destructor lets go of all.
 class HandedOver {
  public:
   struct Kept {

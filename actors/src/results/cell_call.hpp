@@ -28,9 +28,10 @@ struct CallDescription {
   async::Deadline deadline = async::Deadline::never();
 };
 
-/// The call that brings the result of a cell, and what is kept for it. It stays in the cell while the result is
-/// pending, so that it can be sent, and sent again. Used by the object that is about to send the call; cancelled(),
-/// note_cancelled() and awaits_arguments() by any thread.
+/// The call that brings the result of a cell, and what is kept for it. Owned by the cell. It stays there while the
+/// result is pending, so that it can be sent, and sent again. Used by the object that is about to send the call;
+/// cancelled(), note_cancelled() and awaits_arguments() by any thread, and let_go() by the thread that completes the
+/// cell.
 class CellCall final : public CallDescription {
  public:
   void set(const CallDescription& call) { static_cast<CallDescription&>(*this) = call; }

@@ -9,7 +9,8 @@
 namespace pharos::actors {
 
 /// What a call inherits from the call whose code makes it: it belongs to the same call tree, and its deadline is not
-/// later. The callbacks that the code gives to `then()` inherit the same.
+/// later. The callbacks that the code gives to `then()` inherit the same. A value; the functions ask about the thread
+/// that calls them, and never fail.
 struct InheritedContext {
   TraceId trace;
   async::Deadline deadline = async::Deadline::never();

@@ -27,7 +27,9 @@ namespace pharos::actors {
 /// caller first meets a large value.
 /// Owned by a Caller and shared with its links and results; objects may outlive it. Any thread, except that functions
 /// which wait for the node must not be called on the executor's strand, where the node's answer arrives. Fails as
-/// object_store::StoreClient does, and with kRuntimeStopped after end().
+/// object_store::StoreClient does (kExhausted if the store is full, kObjectLost and kOwnerDied if an object is gone);
+/// with kRuntimeStopped after end() or if the node is gone; and with kDeadlineExceeded if the node does not answer in
+/// 10 minutes.
 class LargeValues final : public object_store::StoreNode, public std::enable_shared_from_this<LargeValues> {
  public:
   explicit LargeValues(async::Executor& executor) : executor_{executor}, background_{executor} {}
@@ -36,7 +38,9 @@ class LargeValues final : public object_store::StoreNode, public std::enable_sha
   void join(const std::shared_ptr<net::Peer>& node, const object_store::StoreClient::Self& self);
   /// Handles a message from the node. Returns false if the message is not about the store.
   bool on_node_message(const wire::Message& message);
-  /// Cancels the requests to the node that are under way, and waits for their end. No request is sent after this.
+  /// Cancels the requests to the node that are under way, which then fail with kCancelled, and waits for their end; if
+  /// that takes more than 10 s, the process aborts. No request is sent after this. Must come before the destructor, and
+  /// not on the strand.
   void end();
   void abandon_after_fork() { ended_.store(true); }
   /// For the simulator: the process has died, though its code goes on running.
@@ -47,25 +51,28 @@ class LargeValues final : public object_store::StoreNode, public std::enable_sha
   /// caller to which the object will be handed over. `label`: where the object comes from, for people.
   Result<object_store::WritableObject> create(std::size_t bytes, CallerId heir, std::string_view label);
   /// Returns the object that these bytes are a part of. Null if they do not lie in the store, or if this process has no
-  /// share in the object.
+  /// share in the object. Does not wait.
   std::shared_ptr<object_store::Object> object_with(std::span<const std::byte> bytes) const;
   /// Returns the parts of a payload with pieces (kInPieces), in their order. `buffer` keeps the payload's own bytes
   /// alive. Waits for the node if the store is not open, or if an object is on disk or at another node.
   Result<std::vector<Decoder::Part>> gather(std::span<const std::byte> payload, std::shared_ptr<const void> buffer);
 
   /// Announces a payload that will be gathered later, so that this node fetches its objects from other nodes meanwhile.
-  /// Does nothing while the store is not open.
+  /// Does nothing while the store is not open. Does not wait, and ignores failures.
   void look_ahead(std::span<const std::byte> payload) const;
   /// Returns a copy of all parts of such a payload in one piece, which needs no object. This process must hold the
   /// objects. Does not wait. kInvalidArgument if there are more bytes than `most`; kExhausted if an object is on disk.
+  /// Aborts the process if the store is not open.
   Result<std::vector<std::byte>> in_one_piece(std::span<const std::byte> payload, ByteCount most);
 
-  /// Takes over the object of a result that was made for this caller. `then` gets the object or an error: at once on
-  /// this thread, or later on the strand. An object of another node is kept there by its maker until `then` runs.
+  /// Takes over the object of a result that was made for this caller. Any thread; does not wait. `then` gets the object
+  /// or an error: at once on this thread, or later on the strand. An object of another node is kept there by its maker
+  /// until `then` runs.
   using Taken = async::UniqueFunction<void(Result<std::shared_ptr<object_store::Object>> object)>;
   void take(std::span<const std::byte> payload, Taken then);
 
-  /// Returns an object of any node once it is in this node's memory, or an error if it cannot be brought there.
+  /// Returns an object of any node once it is in this node's memory, or an error if it cannot be brought there. On the
+  /// strand.
   static async::Async<Result<std::shared_ptr<object_store::Object>>> find(LargeValues* self,
                                                                           object_store::Location location);
 
@@ -114,7 +121,8 @@ class LargeValues final : public object_store::StoreNode, public std::enable_sha
 std::string label_of(const char* what, CallSite site);
 
 /// The place in the object store to which an Encoder writes a large value: an object that is made when the value's size
-/// is known. One thread.
+/// is known. Owned by the code that owns the Encoder. One thread. An object that was not sealed goes back to the store
+/// with the next make(), or with the destructor.
 class ObjectRoom : public LargeRoom {
  public:
   /// `heir`: the caller to which the object will be handed over; none if this process keeps it.
@@ -148,7 +156,8 @@ inline ObjectRoom& room_of(const Encoder& encoder) {
 /// value's name in the message, such as "the result".
 Error not_encoded(const char* what, const Encoder& encoder);
 
-/// An ObjectRoom in the part of the store that belongs to a given caller. It makes the labels of results.
+/// An ObjectRoom in the part of the store that belongs to a given caller. It makes the labels of results. `values` must
+/// outlive it, and so must the function.
 class RoomIn final : public ObjectRoom {
  public:
   explicit RoomIn(LargeValues& values, CallerId heir = {}) : ObjectRoom{heir}, values_{values} {}
@@ -171,11 +180,13 @@ inline std::shared_ptr<const void> buffer_of(const wire::FrameView& frame, const
   return std::make_shared<const net::FrameBatch>(frames);
 }
 
-/// A payload that has arrived and is to be decoded, with the objects that it refers to. Each object lives as long as
-/// this or as a value that shares its bytes.
+/// A payload that has arrived and is to be decoded, with the objects that it refers to. Lives on the stack of the
+/// thread that runs the call. The payload and this must outlive the Decoder. Each object lives as long as this or as a
+/// value that shares its bytes.
 class Arrived {
  public:
-  /// Throws BadArguments if gather() fails. `buffer` keeps the payload alive if values may share its bytes; else null.
+  /// Throws BadArguments if gather() fails. May wait for the node, so not on the executor's strand. `buffer` keeps the
+  /// payload alive if values may share its bytes; else null.
   Arrived(LargeValues& values, std::uint8_t flags, std::span<const std::byte> payload,
           std::shared_ptr<const void> buffer)
       : payload_{payload}, buffer_{std::move(buffer)} {

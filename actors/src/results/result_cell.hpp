@@ -22,7 +22,7 @@
 
 namespace pharos::detail {
 
-/// Makes a lost result again.
+/// Makes a lost result again. Shared by the cells of the result (Remakable). Any thread.
 class Remake {
  public:
   virtual ~Remake() = default;
@@ -32,7 +32,8 @@ class Remake {
 };
 
 /// How a result in the object store can be made again when it is lost, and the objects that must be kept for that. If
-/// the result is a part of a larger one, this describes the larger one.
+/// the result is a part of a larger one, this describes the larger one. A value, which keeps the recipe and the
+/// objects.
 struct Remakable {
   std::shared_ptr<Remake> recipe{};  ///< null if the result cannot be made again
   std::vector<std::shared_ptr<object_store::Object>> arguments{};
@@ -42,8 +43,10 @@ struct Remakable {
 /// error. Its Refs and the call share it by reference counts. Small arguments are stored in the cell, and later a small
 /// value in their place, so that a call allocates nothing but its cell.
 /// Threads: only the object that is about to send the call (an OutgoingCalls, a TaskPool or Caller) uses the call and
-/// its arguments; everything else may be used from any thread. A cell may outlive its Runtime, whose end fails the
-/// calls of pending cells with kRuntimeStopped.
+/// its arguments; everything else may be used from any thread. Callbacks run on the thread that completes the cell,
+/// unless a function says otherwise, and must not throw.
+/// End: the last reference destroys the cell. Callbacks of a cell that is still pending are then dropped without being
+/// run. A cell may outlive its Runtime, whose end fails the calls of pending cells with kRuntimeStopped.
 class ResultCell {
  public:
   using Call = CallDescription;
@@ -87,7 +90,7 @@ class ResultCell {
 
   // Each of the following functions completes the cell. Only the first completion has an effect. `actors` are the
   // handles that the value contains.
-  void set_value(std::span<const std::byte> bytes, ActorHandles actors = {}) {
+  void set_value(std::span<const std::byte> bytes, ActorHandles&& actors = {}) {
     if (!claim()) return;
     keep(std::move(actors));
     std::byte* const room = bytes_.make_room(bytes.size());
@@ -146,7 +149,8 @@ class ResultCell {
 
   /// Waits until the result is ready and, if it lies in the object store, in memory. Returns its value or error; or
   /// kDeadlineExceeded at the deadline, kCancelled if the call that waits was cancelled, kRuntimeStopped in a child of
-  /// fork().
+  /// fork(). A lost value is made again if it can be. The deadline does not limit the time in which a value is brought
+  /// to memory.
   Result<Encoded> wait(Deadline deadline);
   // The following functions may be called only when the cell is ready.
   const Error* error() const { return error_.get(); }
@@ -158,7 +162,8 @@ class ResultCell {
   std::span<const std::shared_ptr<ActorHandle>> actors() const {
     return elsewhere_ == nullptr ? std::span<const std::shared_ptr<ActorHandle>>{} : elsewhere_->actors;
   }
-  /// Gives up the call that brings the result. Does nothing if the result is ready.
+  /// Gives up the call that brings the result. Does nothing if the result is ready; without on_cancel(), also if no
+  /// call brings the result, or after the Runtime's end.
   void cancel() {
     if (ready()) return;
     if (on_cancel_ != nullptr) return (*on_cancel_)();
@@ -185,7 +190,8 @@ class ResultCell {
   void when_ready(async::Callback then, const void* watcher = nullptr);
   /// Drops the callbacks of this watcher. One that has begun may still be running.
   void forget(const void* watcher);
-  /// Runs a user's callback, which may take long, once the cell is ready: on the Runtime's thread for callbacks.
+  /// Runs a user's callback, which may take long, once the cell is ready: on the Runtime's thread for callbacks; after
+  /// the Runtime's end, on the thread that completes the cell or calls this.
   void call_back(async::Callback then);
   /// Runs `then` on any thread once wait() would not block, which holds for as long as `kept` is kept. `kept` is null
   /// if nothing has to be kept, or if the value cannot be read, which wait() then reports.
@@ -206,7 +212,7 @@ class ResultCell {
     std::optional<std::uint64_t> count;  // comes before the bytes, which are then so many elements
     ActorHandles actors;
   };
-  void keep(ActorHandles actors) {
+  void keep(ActorHandles&& actors) {
     if (!actors.empty()) [[unlikely]]
       elsewhere().actors = std::move(actors);
   }

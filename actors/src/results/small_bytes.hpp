@@ -9,7 +9,8 @@
 
 namespace pharos::detail {
 
-/// A copy of some bytes. Few bytes are stored in the object itself, without an allocation. One thread at a time.
+/// A copy of some bytes. Few bytes are stored in the object itself, without an allocation. Owned by a ResultCell. One
+/// thread at a time. span() is valid until the next change.
 class SmallBytes {
  public:
   std::span<const std::byte> span() const { return {large_ != nullptr ? large_.get() : small_.data(), size_}; }

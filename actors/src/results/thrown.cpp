@@ -33,7 +33,14 @@ const ThrownType* encode_declared(std::span<const ThrownType> declared, Encoder&
 
 Error with_declared(std::span<const ThrownType> declared, Error error) {
   Encoder value;
-  const ThrownType* const type = encode_declared(declared, value);
+  const ThrownType* type = nullptr;
+  try {
+    type = encode_declared(declared, value);
+  } catch (...) {
+    return {
+        error.code(), error.message(),
+        "The exception arrives without its fields, because its codec " + detail::current_exception().message() + '.'};
+  }
   if (type == nullptr) return {error.code(), error.message(), kDeclare};
   if (value.failed()) {
     return {error.code(), error.message(),

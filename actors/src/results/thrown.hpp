@@ -6,7 +6,9 @@
 namespace pharos::actors {
 
 /// Called in a catch block. Returns the exception that is being handled as the error of a call of this function. The
-/// error carries the exception itself if the function declares its type (pharos::throws).
+/// error carries the exception itself if the function declares its type (pharos::throws), unless the exception cannot
+/// be encoded or has more than 16 KiB: the remedy then says so. A pharos::Exception keeps its code, and its outcome
+/// becomes kFailed. guarded() calls this, on the thread of the call.
 Error error_of_call(const detail::Function& function);
 
 }  // namespace pharos::actors

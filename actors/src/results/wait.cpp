@@ -96,11 +96,13 @@ std::vector<CellHandle> ReadyQueue::take(const WaitOptions& options) {
     state_->wakes = waited;
     state_->wanted = options.count;
   }
-  // The result does not matter: at the deadline the cells that are ready are taken, too.
-  [[maybe_unused]] const auto woken = waited.wait(options.deadline);
+  const auto woken = waited.wait(options.deadline);
   const std::lock_guard lock{state_->mutex};
   state_->wakes = {};
-  return state_->take_ready();
+  if (!woken && woken.error().code() == ErrorCode::kCancelled && state_->ready.size() < options.count) {
+    throw_error(woken.error());
+  }
+  return state_->take_ready();  // also at the deadline
 }
 
 namespace {

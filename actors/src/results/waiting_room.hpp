@@ -25,7 +25,8 @@ class LargeValues;
 /// leads sleep on the word of their result. The thread that completes the result wakes them: the leader, or the
 /// background thread.
 /// Shared by a Caller and its results. Results may outlive their Runtime: after close() no thread leads, and threads
-/// that wait only sleep. Any thread.
+/// that wait only sleep. Any thread. Nothing here fails.
+/// End: close() must come before the destructor and before the end of the platform.
 class WaitingRoom {
  public:
   /// `flush` writes the calls that are queued; it is called before a thread sleeps. `cancel` gives up the call that
@@ -38,7 +39,7 @@ class WaitingRoom {
         cancel_{std::move(cancel)},
         large_values_{std::move(large_values)} {}
 
-  /// Returns when `word` holds kReady, or at the deadline.
+  /// Returns when `word` holds kReady, at the deadline, or after abandon().
   void wait(std::atomic<std::uint32_t>& word, async::Deadline deadline);
 
   /// Sets `word` to kReady and wakes the threads that wait for it. Returns the marks that the word had.
@@ -51,15 +52,15 @@ class WaitingRoom {
   /// Returns the list of threads and coroutines that wait here.
   WaitingThreads& threads() { return threads_; }
 
-  /// Gives up the call that brings this result.
+  /// Gives up the call that brings this result. Does nothing after close() or abandon().
   void cancel(detail::ResultCell& cell);
 
-  /// Runs a user's callback, when its turn comes, on the thread for callbacks. If the Runtime has ended, runs it at
+  /// Runs a user's callback, when its turn comes, on the thread for callbacks. After close() or abandon(), runs it at
   /// once on this thread.
   void call_back(async::Callback then);
 
-  /// Runs the callbacks that were posted, and waits until no thread leads, flushes or cancels any more. Nothing touches
-  /// the platform after this.
+  /// Runs the callbacks that were posted, as long as they take, and waits until no thread leads, flushes or cancels any
+  /// more. Not to be called by a callback. Nothing touches the platform after this.
   void close();
 
   /// Called in a child of fork(): no result will ever be completed here, so wait() returns at once.

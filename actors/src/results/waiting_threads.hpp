@@ -3,10 +3,10 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 #include <pharos/actors/cell_handle.hpp>
+#include <pharos/base/mutex.hpp>
 
 namespace pharos::actors {
 
@@ -16,7 +16,8 @@ class WaitingThreads {
  public:
   enum class Who : std::uint8_t { kThread, kCoroutine };
   /// While it lives, on a thread's stack or in a coroutine's frame, the thread or coroutine that made it is listed as
-  /// waiting for the cell.
+  /// waiting for the cell. The list and the cell must outlive it. A coroutine's Note may be destroyed on another
+  /// thread.
   class Note {
    public:
     Note(WaitingThreads& threads, detail::ResultCell& cell, Who who = Who::kThread);
@@ -42,7 +43,7 @@ class WaitingThreads {
   std::vector<Wait> all();
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   Note* newest_ = nullptr;
 };
 

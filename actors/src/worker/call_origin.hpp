@@ -13,8 +13,9 @@
 
 namespace pharos::actors {
 
-/// Where a call came from, and where its reply goes: the connection of its caller. Used by the code that runs the call,
-/// on its thread, unless a function says otherwise.
+/// Where a call came from, and where its reply goes: the connection of its caller, an IncomingCalls. It lives until its
+/// calls have ended. No function fails: a reply that the caller cannot receive any more is dropped, or kept for a
+/// caller on another machine. Used by the code that runs the call, on its thread, unless a function says otherwise.
 class CallOrigin {
  public:
   virtual ~CallOrigin() = default;
@@ -24,7 +25,8 @@ class CallOrigin {
   virtual Retries retries_of(std::uint64_t number) const = 0;
   /// Returns the resources that the caller's tasks hold here.
   virtual const wire::WorkerResources& holding() const = 0;
-  /// The running task waits: tells the node, and returns the tasks behind it to their callers.
+  /// The running task waits: tells the node, and returns the tasks behind it to their callers. Does nothing if another
+  /// task of this worker waits already.
   virtual void block() = 0;
   /// Sends the reply of a coroutine that has ended; at once, unless further calls follow.
   virtual void conclude(const wire::FrameHeader& call, const std::optional<Error>& error, Encoder& result,

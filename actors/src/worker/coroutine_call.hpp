@@ -19,9 +19,10 @@
 namespace pharos::actors {
 
 /// A call of a method that is a coroutine, from its beginning to its end. It is an executor of its own, so that work
-/// that is posted to it takes its turn among the calls and runs as this call. Owned by the code that runs it, and by
-/// the notes of its origin while it is suspended. Used on the strand, except the functions of Executor and
-/// cancel_wait().
+/// that is posted to it takes its turn among the calls and runs as this call. Owned by the code that runs it, by the
+/// notes of its origin while it is suspended, and by the work and the timers that are posted to it. What the coroutine
+/// throws is error(). End: it must have ended before it is destroyed: a coroutine that waits aborts the process.
+/// `workplace` must outlive it. Used on the strand, except the functions of Executor and cancel_wait().
 class CoroutineCall final : public async::Executor,
                             public SuspendedCall,
                             public std::enable_shared_from_this<CoroutineCall> {

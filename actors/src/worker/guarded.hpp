@@ -15,9 +15,10 @@
 
 namespace pharos::actors {
 
-/// Runs one call of a user's function. Returns nullopt if the call returns, or an error that names the function if it
-/// throws. If there are types to `retry_on`, `*again` is set to whether the exception is of one of them; a BadArguments
-/// leaves it alone.
+/// Runs one call of a user's function, on this thread, for the code that runs calls and constructors. Returns nullopt
+/// if the call returns, or an error that names the function if it throws. If there are types to `retry_on`, `*again` is
+/// set to whether the exception is of one of them; a BadArguments leaves it alone. If the function ends its thread
+/// (pthread_exit()), the process ends with status 1.
 /// (The "null" check is off because a forced unwinding has no exception object, which the sanitizer would report.)
 template <class Call>
 __attribute__((no_sanitize("null"))) std::optional<Error> guarded(const detail::Function& function, const Call& call,

@@ -26,12 +26,6 @@ constexpr std::size_t kQueuedBytes = 32 << 10;                   // more queued 
 constexpr std::size_t kRepliesMax = 192 << 10;                   // with more queued replies, no further call runs
 constexpr std::size_t kKeptRepliesMax = std::size_t{256} << 20;  // for a remote caller that acknowledges no replies
 
-/// Returns whether the frame only says something about a call.
-bool is_note(FrameKind kind) {
-  return kind == FrameKind::kCancel || kind == FrameKind::kRetry || kind == FrameKind::kReceived ||
-         kind == FrameKind::kGiveBack;
-}
-
 }  // namespace
 
 // ---- Frames that come from the caller
@@ -39,8 +33,8 @@ bool is_note(FrameKind kind) {
 // Looks at frames before their calls run, for four reasons: a cancellation must overtake the calls before it; objects
 // of other nodes can be brought while earlier calls run; a deadline counts from the arrival of its call; and the
 // retries of a call must be known before it begins.
-bool IncomingCalls::read_notes(net::FrameBatch frames, bool others_first) {
-  bool gives_back = false;
+IncomingCalls::Notes IncomingCalls::read_notes(net::FrameBatch frames, bool others_first) {
+  Notes found;
   for (; !frames.empty(); others_first = true) {
     const wire::FrameView frame = frames.next();
     const FrameHeader& header = frame.header;
@@ -54,26 +48,44 @@ bool IncomingCalls::read_notes(net::FrameBatch frames, bool others_first) {
     } else if (header.kind == FrameKind::kReceived) {
       handed_over().let_go(header.number);
     } else if (header.kind == FrameKind::kGiveBack) {
-      gives_back = !serves_.actor;
-    } else if (header.time != 0) {
+      found.wants_tasks_back = !serves_.actor;
+    } else if (header.kind == FrameKind::kCall) {
+      if (header.time == 0) continue;
       notes_.note_deadline(header.number, Deadline::after(Duration{header.time}, workplace_.platform().now()));
+    } else if (header.kind != FrameKind::kAcknowledge) {
+      found.nonsense = header.kind;
+      return found;
     }
   }
-  return gives_back;
+  return found;
 }
 
-// For a remote caller. Returns false for a frame that is not to be run: a call that has come before, or no call at all.
+void IncomingCalls::end_for_nonsense(FrameKind kind) {
+  on_closed(Error{ErrorCode::kCorrupt, "a caller sent a frame of kind " + std::to_string(static_cast<int>(kind)) +
+                                           ", which no caller sends; its connection is closed"});
+}
+
+void IncomingCalls::on_closed(Error why) {
+  if (why.code() == ErrorCode::kCorrupt) log(LogLevel::kWarn, why.message());
+  link_->close();
+  owner_.forget(*this);
+}
+
+// The acknowledgements of a remote caller that makes no further calls.
+void IncomingCalls::take_acknowledgement(const wire::FrameView& frame) {
+  if (remote_ == nullptr) return;
+  remote_->replies.acknowledge_below(frame.header.acknowledged);
+  for (std::size_t at = 0; at + sizeof(std::uint64_t) <= frame.payload.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t number = 0;
+    std::memcpy(&number, frame.payload.data() + at, sizeof number);
+    remote_->replies.acknowledge(number);
+  }
+}
+
+// For a remote caller. Returns false for a call that has come before, and is not to be run.
 bool IncomingCalls::take_account(const wire::FrameView& frame) {
   ReplyCache& replies = remote_->replies;
   replies.acknowledge_below(frame.header.acknowledged);
-  if (frame.header.kind == FrameKind::kAcknowledge) {
-    for (std::size_t at = 0; at + sizeof(std::uint64_t) <= frame.payload.size(); at += sizeof(std::uint64_t)) {
-      std::uint64_t number = 0;
-      std::memcpy(&number, frame.payload.data() + at, sizeof number);
-      replies.acknowledge(number);
-    }
-    return false;
-  }
   switch (replies.arrive(frame.header)) {
     case ReplyCache::Arrival::kFirst: return true;
     case ReplyCache::Arrival::kUnderWay: return false;
@@ -115,7 +127,10 @@ void IncomingCalls::run(net::FrameBatch batch, bool more_follow) {
   last_end_ = workplace_.platform().now();
   while (const auto taken = take_next()) {
     const wire::FrameView& frame = taken->frame;
-    if (is_note(frame.header.kind)) continue;
+    if (frame.header.kind != FrameKind::kCall) {
+      if (frame.header.kind == FrameKind::kAcknowledge) take_acknowledgement(frame);
+      continue;  // read_notes() has read the others
+    }
     // Asked only once for each call, so that a call that is not turned away here either begins or is refused below.
     const bool stops = workplace_.stopping();
     if (stops && (!serves_.actor || workplace_.moves())) [[unlikely]] {
@@ -180,7 +195,7 @@ std::optional<Error> IncomingCalls::refusal_of(const FrameHeader& header, bool s
                  "Call it again: it has not begun."};
   }
   const FunctionKind expected = serves_.actor ? FunctionKind::kMethod : FunctionKind::kTask;
-  if (header.kind != FrameKind::kCall || function.kind != expected) {
+  if (function.kind != expected) {
     return Error{
         ErrorCode::kFunctionNotFound,
         readable_name(function.name()) +
@@ -232,7 +247,7 @@ std::shared_ptr<CoroutineCall> IncomingCalls::run_one(const Taken& taken, bool s
 void IncomingCalls::give_back_frames(net::FrameBatch& batch) {
   while (!batch.empty()) {
     const FrameHeader& header = batch.next().header;
-    if (!is_note(header.kind)) give_back_frame(header);
+    if (header.kind == FrameKind::kCall) give_back_frame(header);
   }
 }
 

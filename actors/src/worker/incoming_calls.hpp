@@ -27,7 +27,7 @@ namespace pharos::actors {
 class CoroutineCall;
 
 /// The state that a worker keeps for an actor's caller on another machine, from one of its connections to the next.
-/// Shared by its IncomingCalls and by CallServer, which forgets it when the caller has been away for long. Used on the
+/// Shared by its IncomingCalls and by CallServer, which forgets it when the caller has been away for 90 s. Used on the
 /// strand alone, except link(), `notes` and `handed_over`.
 struct RemoteCaller {
   RemoteCaller(CallerId caller, std::uint64_t next) : id{caller}, replies{next} {}
@@ -48,8 +48,14 @@ struct RemoteCaller {
 
 /// The calls that come from one caller over one connection: runs them on the strand and sends the replies.
 /// Owned by CallServer until the connection ends, and by calls that run or are suspended. Frames come on any thread;
-/// calls run on the strand. Bounds: stops reading when kBatchesMax batches wait to be run, and stops running calls
-/// while the caller does not read the replies. End: calls that came before the end of the connection still run.
+/// calls run on the strand. `workplace` and `owner` must outlive it.
+/// Failure: a call that must not begin gets its error as the reply: kFunctionNotFound, kDeadlineExceeded, kCancelled,
+/// kActorDied (another incarnation, or the actor stops), kFailedPrecondition (no object), kUnavailable (a call that the
+/// worker has forgotten). A connection over which a frame comes that no caller sends is closed, with a warning in the
+/// worker's log. A remote caller that leaves more than 256 MiB of replies unacknowledged is disconnected, and its
+/// replies are dropped. Bounds: stops reading when kBatchesMax batches wait to be run, and stops running calls while
+/// the caller does not read the replies. End: calls that came before the end of the connection still run; their replies
+/// are then dropped, unless `remote` keeps them.
 class IncomingCalls final : public CallOrigin,
                             public net::Link::Handler,
                             public Strand::Runner,
@@ -60,7 +66,7 @@ class IncomingCalls final : public CallOrigin,
   class Owner {
    public:
     virtual ~Owner() = default;
-    /// The connection has ended.
+    /// The connection has ended. Called on a thread of the link.
     virtual void forget(const IncomingCalls& incoming) = 0;
   };
   /// `remote` is null for a caller on this machine, whose connection ends only when one of the two processes ends; and
@@ -92,17 +98,16 @@ class IncomingCalls final : public CallOrigin,
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
-    const bool gives_back = read_notes(frames, batches_waiting_.fetch_add(1) != 0);
+    const Notes notes = read_notes(frames, batches_waiting_.load() != 0);
+    if (notes.nonsense) return end_for_nonsense(*notes.nonsense);
+    batches_waiting_.fetch_add(1);
     workplace_.strand().push(shared_from_this(), std::move(frames));
     // A task that blocks returns the tasks that wait then. Tasks that come later are returned here.
-    if (gives_back || workplace_.blocked()) workplace_.strand().give_back_waiting();
-    if (gives_back) give_back_rest();
+    if (notes.wants_tasks_back || workplace_.blocked()) workplace_.strand().give_back_waiting();
+    if (notes.wants_tasks_back) give_back_rest();
   }
   void on_idle() override { workplace_.strand().run(); }
-  void on_closed(Error) override {
-    link_->close();
-    owner_.forget(*this);
-  }
+  void on_closed(Error why) override;
   void flush() override {
     unflushed_.store(false);
     out()->flush();
@@ -140,8 +145,12 @@ class IncomingCalls final : public CallOrigin,
   static constexpr std::size_t kBatchesMax = 8;  // batches that wait to be run, with a read buffer each
 
   // Frames that come from the caller.
-  /// Returns true if the caller wants the tasks back that have not begun.
-  bool read_notes(net::FrameBatch frames, bool others_first);
+  struct Notes {
+    bool wants_tasks_back = false;            // those that have not begun
+    std::optional<wire::FrameKind> nonsense;  // a kind of frame that no caller sends
+  };
+  Notes read_notes(net::FrameBatch frames, bool others_first);
+  void end_for_nonsense(wire::FrameKind kind);
   /// Another thread may return tasks of the batch while one of them runs. An actor's calls stay, so they need no lock.
   std::unique_lock<std::mutex> lock_batch() {
     return serves_.actor ? std::unique_lock<std::mutex>{} : std::unique_lock{batch_mutex_};
@@ -152,6 +161,7 @@ class IncomingCalls final : public CallOrigin,
   };
   std::optional<Taken> take_next();
   bool is_last();
+  void take_acknowledgement(const wire::FrameView& frame);
   bool take_account(const wire::FrameView& frame);
   std::optional<Error> refusal_of(const wire::FrameHeader& header, bool stops) const;
   std::shared_ptr<CoroutineCall> run_one(const Taken& taken, bool stops);

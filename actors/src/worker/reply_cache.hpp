@@ -15,7 +15,7 @@ namespace pharos::actors {
 /// received. If the caller sends a call again, because a connection has ended, the call is answered and not run again.
 /// A pure core.
 /// The worker owns one for each such caller, and uses it on its strand. A reply is dropped when the caller acknowledges
-/// it; bytes() lets the worker notice a caller that acknowledges none.
+/// it; bytes() lets the worker notice a caller that acknowledges none. The cache itself has no bound.
 class ReplyCache {
  public:
   /// `next`: all calls with lower numbers have arrived before, and nothing more is known of them.
@@ -35,13 +35,16 @@ class ReplyCache {
   /// Notes that a call has arrived, and returns what to do with it.
   Arrival arrive(const wire::FrameHeader& call);
 
-  /// Keeps the reply until it is acknowledged or forgotten. Does nothing for a call that is forgotten already.
+  /// Keeps the reply until it is acknowledged or forgotten. Does nothing for a call that is forgotten already. A second
+  /// reply to one call is a bug and aborts the process.
   void answer(const wire::FrameHeader& reply, std::span<const std::byte> payload);
+  /// Returns the reply that is kept. Only after arrive() has returned kAnswered; otherwise it throws. Valid until the
+  /// reply is acknowledged or forgotten.
   const Reply& reply_to(std::uint64_t number) const;
 
   /// The caller has received the replies to all calls with lower numbers than this.
   void acknowledge_below(std::uint64_t number);
-  /// The caller has received the reply to this call.
+  /// The caller has received the reply to this call. Ignored for a call that still runs.
   void acknowledge(std::uint64_t number);
   /// Forgets all calls and replies, because the caller acknowledges none.
   void forget();

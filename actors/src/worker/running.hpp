@@ -16,7 +16,7 @@
 
 namespace pharos::actors {
 
-/// While this lives, on the stack, its thread runs user code of this call.
+/// While this lives, on the stack, its thread runs user code of this call. The call and the platform must outlive it.
 struct UserCode {
   UserCode(RunningCall& call, Platform& platform) : scope{call}, detour{platform} {}
   const RunningCall::Scope scope;
@@ -24,7 +24,8 @@ struct UserCode {
 };
 
 /// A call that runs, or a coroutine's call that is suspended. Lives on the stack of the thread that runs the call, or
-/// in its CoroutineCall. The interface is used by the threads that run the call's code.
+/// in its CoroutineCall. The interface is used by the threads that run the call's code. `workplace`, `function` and
+/// `origin` must outlive it. Exceptions of the user's code become the error that run() returns.
 class Running final : public RunningCall {
  public:
   /// `origin`: the connection that the call came over; null for a constructor.
@@ -46,7 +47,8 @@ class Running final : public RunningCall {
     return may;
   }
   /// Runs the function, and runs it again at once as long as it may be. Not for a coroutine. Returns the error of the
-  /// last attempt, or nullopt. `buffer` keeps the payload alive if values may share its bytes; else null.
+  /// last attempt, or nullopt; BadArguments and exceptions of other types are not repeated. `buffer` keeps the payload
+  /// alive if values may share its bytes; else null.
   std::optional<Error> run(const detail::Function& function, void* object, std::uint8_t flags,
                            std::span<const std::byte> payload, const std::shared_ptr<const void>& buffer,
                            Encoder& result, const Retries& retries);

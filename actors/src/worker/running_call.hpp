@@ -31,7 +31,8 @@ class RunningCall {
   const char* function_name() const { return function_name_; }
   bool is_coroutine() const { return is_coroutine_; }
 
-  /// While this lives, on the stack, its thread runs that call.
+  /// While this lives, on the stack, its thread runs that call. The call must outlive it. Scopes nest: the destructor
+  /// restores the outer call.
   class Scope {
    public:
     explicit Scope(RunningCall& call);
@@ -45,7 +46,8 @@ class RunningCall {
   };
 
   /// Returns when the cell is ready, at the deadline, or when this call has been cancelled: then the cell is cancelled,
-  /// too. If no worker will soon take the task that makes the result, this thread runs the task.
+  /// too. A cancellation is noticed within 64 ms. If no worker will soon take the task that makes the result, this
+  /// thread runs the task.
   virtual void wait(detail::ResultCell& cell, async::Deadline deadline) = 0;
   /// Returns whether the call was asked to stop.
   virtual bool cancelled() const = 0;

@@ -25,7 +25,8 @@ void Strand::run() {
     lock.lock();
   }
   running_ = false;
-  idle_.notify_all();
+  lock.unlock();
+  wake_waiting();
 }
 
 void Strand::give_back_waiting() {
@@ -63,12 +64,33 @@ void Strand::note_ended() {
     const std::lock_guard lock{mutex_};
     --suspended_;
   }
-  idle_.notify_all();
+  wake_waiting();
 }
 
 void Strand::wait_until_idle(async::Executor& executor, async::Deadline deadline) {
-  std::unique_lock lock{mutex_};
-  executor.wait(lock, idle_, deadline, [this] { return !running_ && suspended_ == 0; });
+  wait(executor, deadline, [this] { return !running_ && suspended_ == 0; });
+}
+
+bool Strand::wait(async::Executor& executor, async::Deadline deadline, const std::function<bool()>& condition) {
+  waiting_.fetch_add(1);
+  std::unique_lock waiting{waiting_mutex_};
+  const bool came = executor.wait(waiting, changed_, deadline, [&] {
+    const std::lock_guard lock{mutex_};
+    return condition();
+  });
+  waiting_.fetch_sub(1);
+  return came;
+}
+
+// A waiting thread has raised waiting_ before it took mutex_ to look at the condition. So a thread that has changed the
+// state under mutex_ either sees the number, or the waiting thread sees the state.
+void Strand::wake_waiting() {
+  if (waiting_.load() == 0) return;
+  {
+    // A thread that has looked, and found that it must wait, sleeps once this lock is free.
+    const std::lock_guard waiting{waiting_mutex_};
+  }
+  changed_.notify_all();
 }
 
 }  // namespace pharos::actors

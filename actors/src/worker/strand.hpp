@@ -1,13 +1,17 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include <pharos/async/deadline.hpp>
 #include <pharos/async/executor.hpp>
+#include <pharos/base/mutex.hpp>
 #include <pharos/net/link.hpp>
 
 namespace pharos::actors {
@@ -20,7 +24,8 @@ namespace pharos::actors {
 /// returns them to their callers.
 class Strand {
  public:
-  /// Runs the batches of one caller, or posted work. The strand runs one batch at a time.
+  /// Runs the batches of one caller, or posted work. The strand runs one batch at a time, on the thread that is in
+  /// run(), and shares the runner until its batches have run. run() must not throw.
   class Runner {
    public:
     virtual ~Runner() = default;
@@ -40,27 +45,31 @@ class Strand {
   /// Gives all batches that wait back to their callers, but not posted work. Any thread, also the one that runs a
   /// batch.
   void give_back_waiting();
-  /// Runs the posted work, and the work that it posts in turn, even after stop().
+  /// Runs the posted work, and the work that it posts in turn, even after stop(). Only while no other thread runs
+  /// batches.
   void run_posted();
   /// note_suspended() counts a call that has begun, waits for something, and will take its turn again. note_ended()
   /// says that such a call has ended.
   void note_suspended();
   void note_ended();
-  /// Waits until no call runs or is suspended, or until the deadline.
+  /// Waits until no call runs or is suspended, or until the deadline; does not say which.
   void wait_until_idle(async::Executor& executor, async::Deadline deadline);
-  /// Lets no batch begin any more, waits until none is running, and then runs `last`. Returns false, without running
-  /// `last`, if a batch is still running at the deadline.
+  /// Lets no batch begin any more, waits until none is running, and then runs `last`, on this thread. Returns false,
+  /// without running `last`, if a batch is still running at the deadline.
   template <typename F>
   bool stop(async::Executor& executor, async::Deadline deadline, const F& last) {
-    std::unique_lock lock{mutex_};
-    stopped_ = true;
-    if (!executor.wait(lock, idle_, deadline, [this] { return !running_; })) return false;
-    running_ = true;
-    lock.unlock();
+    {
+      const std::lock_guard lock{mutex_};
+      stopped_ = true;
+    }
+    // `last` counts as a batch that runs: another stop() waits for its end.
+    if (!wait(executor, deadline, [this] { return !std::exchange(running_, true); })) return false;
     last();
-    lock.lock();
-    running_ = false;
-    idle_.notify_all();
+    {
+      const std::lock_guard lock{mutex_};
+      running_ = false;
+    }
+    wake_waiting();
     return true;
   }
 
@@ -69,12 +78,20 @@ class Strand {
     std::shared_ptr<Runner> runner;
     net::FrameBatch batch;
   };
-  std::mutex mutex_;
-  std::condition_variable idle_;
+  // Waits until the condition, which runs under mutex_, is true. Returns false at the deadline.
+  bool wait(async::Executor& executor, async::Deadline deadline, const std::function<bool()>& condition);
+  // Wakes the threads in wait(). Called without mutex_, after running_ or suspended_ has changed.
+  void wake_waiting();
+
+  Mutex mutex_;
   std::deque<Entry> entries_;
   std::size_t suspended_ = 0;
   bool running_ = false;
   bool stopped_ = false;
+  // Threads in wait() sleep here. They are rare, so a thread that leaves run() looks at their number first.
+  std::atomic<std::size_t> waiting_ = 0;
+  std::mutex waiting_mutex_;
+  std::condition_variable changed_;
 };
 
 }  // namespace pharos::actors

@@ -12,8 +12,8 @@ namespace pharos::actors {
 
 /// An Executor whose work takes its turn among a worker's calls. Owned by Workplace, as the strand is. Any thread.
 /// Failure: work that is posted after Strand::stop() runs only in Strand::run_posted().
-/// End: timers use this object, so the platform's executor must not run them after the destructor. In a worker process
-/// this object is never destroyed.
+/// End: timers use this object, so the platform's executor must not run them after the destructor. The platform and the
+/// strand must outlive it. In a worker process this object is never destroyed.
 class StrandExecutor final : public async::Executor {
  public:
   StrandExecutor(Platform& platform, Strand& strand);

@@ -9,7 +9,7 @@ namespace pharos::actors {
 /// function still exists; the type then records the stack. So a throw costs nothing extra, and exceptions that the
 /// user's code catches itself are never recorded.
 /// A coroutine is different, because its own frame catches all exceptions. There the start object records the stack of
-/// each exception when it is thrown.
+/// each exception when it is thrown. The records belong to each thread, and end with it.
 class Thrower {
  public:
   /// Returns where this thread threw the exception that it is handling: "step(int) at model.cpp:31"; empty if that is

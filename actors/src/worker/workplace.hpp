@@ -20,7 +20,8 @@
 
 namespace pharos::actors {
 
-/// The actor that lives in this worker, if there is one. Used on the strand.
+/// The actor that lives in this worker, if there is one. Owned by Workplace, and used on the strand. Only destroy()
+/// deletes the object, on the thread that calls it; a destructor that throws ends the process.
 struct Instance {
   void* object = nullptr;
   const detail::Function* constructor = nullptr;
@@ -57,7 +58,7 @@ class Workplace {
   /// Returns the context of code that runs as this actor (an Instance without an actor for a task), with these
   /// resources.
   Context context(const Instance& instance, const wire::WorkerResources& held) const;
-  /// If this process is an actor's, returns the context for its threads that run no call; else nullopt.
+  /// If this process is an actor's, returns the context for its threads that run no call; else nullopt. Any thread.
   static std::optional<Context> context_of_process();
 
   /// Begins the end without waiting: from now on calls are refused; tasks, and calls of an actor that moves to another
@@ -68,7 +69,8 @@ class Workplace {
   }
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
   bool moves() const { return moves_.load(std::memory_order_relaxed); }
-  /// Ends the actor after the running call, because its own code asks for that (pharos::exit_actor()).
+  /// Ends the actor after the running call, because its own code asks for that (pharos::exit_actor()). Does not wait.
+  /// kFailedPrecondition if there is no actor; does nothing if the worker stops already.
   Result<void> exit_actor();
   /// Returns the error of an exit_actor() by code that is no actor's.
   static Error no_actor_to_exit();
@@ -80,11 +82,12 @@ class Workplace {
                   bool may_run_again);
   void note_end() { runs_.function.store(nullptr, std::memory_order_release); }
   /// Ends this process if it is a child of fork(). To be called when user code has returned: if it called fork(), it
-  /// returns in the child, too, but only the parent may answer.
+  /// returns in the child, too, but only the parent may answer. No destructors run.
   void end_if_child() const;
 
   /// Notes that the running task waits in get(), so that its CPU may go to other workers. Until unblock() the worker
-  /// takes no other tasks. Returns false if another task had blocked the worker before.
+  /// takes no other tasks. Returns false if another task had blocked the worker before; unblock() must follow all the
+  /// same, because the worker counts its blocked tasks.
   bool block();
   void unblock();
   bool blocked() const { return blocked_.load() != 0; }

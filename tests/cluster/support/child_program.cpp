@@ -186,4 +186,15 @@ ChildProgram::End ChildProgram::wait(std::chrono::milliseconds within) {
   return std::exchange(end_, {});
 }
 
+std::chrono::milliseconds time_until_ready(const std::string& path, const std::vector<std::string>& arguments) {
+  const auto begin = std::chrono::steady_clock::now();
+  ChildProgram program{path, arguments};
+  while (program.next_line() != "ready") {
+  }
+  const auto time = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+  program.kill(SIGKILL);
+  program.wait();
+  return time;
+}
+
 }  // namespace pharos::cluster

@@ -64,4 +64,8 @@ class ChildProgram {
   bool reaped_ = false;
 };
 
+/// Returns how long the program takes until it prints "ready", and kills it. By this time, tests choose the moments at
+/// which they kill programs that start, so that the moments also suit a slow machine.
+std::chrono::milliseconds time_until_ready(const std::string& path, const std::vector<std::string>& arguments);
+
 }  // namespace pharos::cluster

@@ -25,8 +25,8 @@
 
 namespace pharos {
 
-/// A group's policy for the death of a member's process. With every policy but kFail, a member whose node drains
-/// is stopped with notice, and counts as one that has died.
+/// A group's policy for the death of a member's process. The death of a spare counts, too. With every policy but kFail,
+/// a member whose node drains is stopped with notice, and counts as one that has died.
 enum class OnDeath : std::uint8_t {
   kFail,     ///< The group fails: all members are ended, and all calls throw which member has died, and why.
   kRestart,  ///< A new member is made in its place, with the same resources.
@@ -67,7 +67,8 @@ struct MapOptions {
 
 namespace detail {
 
-/// The members of a group in one term. Immutable.
+/// The members of a group in one term. Immutable. Shared by the GroupCore and by the code that calls the members; keeps
+/// the members' actors.
 struct GroupTerm {
   Member place{};                                      ///< the place of every member, without its rank
   std::vector<std::shared_ptr<ActorHandle>> actors{};  ///< by rank
@@ -75,7 +76,8 @@ struct GroupTerm {
   std::optional<Error> failed{};                       ///< why the group has failed
 };
 
-/// The type of a group's members, and how they are made.
+/// The type of a group's members, and how they are made. Kept by the GroupCore, which calls `make` and `greet` under
+/// its lock, on any thread; `make` throws as Runtime::spawn() does.
 struct MemberKind {
   const char* type_name;
   std::function<std::shared_ptr<ActorHandle>(Caller& caller, const ActorOptions& options, const std::string& label,
@@ -99,37 +101,48 @@ using KeptArgument = std::conditional_t<kIsRef<std::remove_cvref_t<A>>, std::rem
 /// The state of a group: its members, from term to term. Shared by the handles of the group, and ends with the last
 /// one. Any thread.
 class GroupCore;
-/// Makes the members. Throws InvalidArgument if there are none, or if `size` and `members` contradict each other.
+/// Makes the members. Throws InvalidArgument if there are none, if `size` and `members` contradict each other, or if
+/// the options of a member make no sense; and otherwise as Runtime::spawn() does. Members that were made before the
+/// exception are let go.
 PHAROS_API std::shared_ptr<GroupCore> make_group(const std::shared_ptr<Caller>& caller,
                                                  const ActorGroupOptions& options, MemberKind kind);
-/// Returns the present term. Members that this process knows to be lost are replaced first.
+/// Returns the present term. Members that this process knows to be lost are replaced first. If one cannot be replaced,
+/// the group fails, and the term says why.
 PHAROS_API std::shared_ptr<const GroupTerm> term_of(GroupCore& core);
 /// A function that runs when a call of all members has thrown at one rank, and other ranks still run it a second later:
-/// they may be waiting for that rank. It runs on the thread for callbacks.
+/// they may be waiting for that rank. Losses of processes and objects, deadlines and cancellations do not count. It
+/// runs on the thread for callbacks, at most once for each call, and not after the group or its Runtime has ended. If
+/// it throws an Exception, that is logged; any other exception ends the process.
 using OnThrow = std::function<void(const GroupTerm& term, std::uint32_t rank, const Error& why)>;
 PHAROS_API void set_on_throw(GroupCore& core, OnThrow then);
-/// Calls the group's OnThrow, if it has one, for a call of all members. `cells` are the results of the call, by rank.
+/// Calls the group's OnThrow, if it has one now, for a call of all members. `cells` are the results of the call, by
+/// rank.
 PHAROS_API void watch_for_throw(GroupCore& core, const std::shared_ptr<const GroupTerm>& term,
                                 const std::vector<CellHandle>& cells);
+/// These do what the members of ActorGroup say. resize_group() throws RuntimeStopped after the end of the Runtime.
 PHAROS_API CellHandle resize_group(GroupCore& core, std::size_t size);
 PHAROS_API void stop_group(GroupCore& core, Duration grace);
 PHAROS_API void kill_group(GroupCore& core);
-/// Returns a result that is an error, with Outcome::kNotStarted.
+/// Returns a result that is an error, with Outcome::kNotStarted. Throws RuntimeStopped after the end of the Runtime.
 PHAROS_API CellHandle failed_cell(GroupCore& core, const Error& why);
 
-/// The items of ActorGroup::map(). Each item is given to the member that has the fewest items. Any thread.
+/// The items of ActorGroup::map(). Each item is given to the member that has the fewest items. Any thread. An item
+/// fails with what `give` throws, with the error of its call, or with the failure of the group.
 class PHAROS_API WorkList {
  public:
   struct Work {
     std::vector<CellHandle> made;  ///< for each item, the cell of the user's Ref
-    /// Calls the member of this rank with the item.
+    /// Calls the member of this rank with the item. Runs inside start(), or on the thread for callbacks; never twice at
+    /// once.
     std::function<CellHandle(std::size_t item, const GroupTerm& term, std::uint32_t rank)> give;
-    /// Completes `made` of the item with the result of its call.
+    /// Completes `made` of the item with the result of its call. Runs on the thread for callbacks, and must not throw.
     std::function<void(std::size_t item, const CellHandle& done)> finish;
   };
-  /// Keeps the group alive until each item has been given to a member and has ended.
+  /// Gives the first items, and returns. Keeps the group alive until each item has been given to a member and has
+  /// ended.
   static void start(std::shared_ptr<GroupCore> core, const MapOptions& options, Work work);
-  /// Returns a pending cell, to be completed later.
+  /// Returns a pending cell, to be completed later. cancel() of the cell does nothing. Throws RuntimeStopped after the
+  /// end of the Runtime.
   static CellHandle new_cell(GroupCore& core);
 };
 
@@ -146,10 +159,13 @@ class PHAROS_API WorkList {
 ///
 /// A call waits for room in a member's full queue as Actor::call() does. member(rank).try_call() does not wait.
 ///
-/// Failure: if the group fails (OnDeath, ActorGroupOptions), every call throws why. A rank that does not exist throws
-/// InvalidArgument.
-/// End: by stop() or kill(), or when the last handle is gone. In the last case each member ends when its calls have
-/// been answered.
+/// Failure: what goes wrong with a call is the error of its Ref. If the group fails (OnDeath, ActorGroupOptions), that
+/// is the reason of the failure, and the group stays failed. The functions themselves throw InvalidArgument for a rank
+/// that does not exist, and RuntimeStopped after the end of the Runtime. Calls of a group have no options: no deadline
+/// of their own, and no retries.
+/// End: by stop() or kill(), with its program, or when the last handle is gone. In the last case each member ends when
+/// its calls have been answered and nobody has a handle of it from member(); a resize() that is under way throws
+/// Cancelled.
 template <class T>
 class ActorGroup {
  public:
@@ -161,7 +177,8 @@ class ActorGroup {
   Actor<T> member(std::size_t rank) const { return Actor<T>{term_with(rank)->actors[rank]}; }
 
   /// Returns a Ref that is ready when all members of the present term have been constructed. It throws why the members
-  /// cannot be placed, or what a constructor has thrown.
+  /// cannot be placed, or what a constructor has thrown; and ActorDied or FailedPrecondition if a new term begins
+  /// meanwhile.
   Ref<void> ready() const {
     std::vector<detail::CellHandle> cells = detail::term_of(*core_)->placed;
     for (const auto& ref : call_all<&detail::do_nothing<T>>()) cells.push_back(ref.cell());
@@ -211,7 +228,9 @@ class ActorGroup {
     return detail::all_of(call_all<Method>(args...), detail::Failure::kInTime);
   }
   /// Calls `Method` with each item, at the member that has the fewest items. The results are in the order of the items.
-  /// If the group fails, the results of the items that wait are that error.
+  /// If the group fails, the results of the items that wait are that error. An item whose member has died goes to
+  /// another member (MapOptions::max_retries); after the last try its result is the error of its call. cancel() of a
+  /// result cancels the call of its item; an item that no member has yet is then given to none.
   template <auto Method, class Item>
   std::vector<Ref<detail::ResultOf<Method>>> map(std::vector<Item> items, const MapOptions& options = {}) const {
     using Made = Ref<detail::ResultOf<Method>>;
@@ -236,10 +255,13 @@ class ActorGroup {
   /// Changes the number of members. The returned Ref is ready when the new term has begun.
   /// New members are placed together or not at all, and constructed as the first ones were; until then the others go on
   /// in the present term. If the new members cannot be placed or constructed, the Ref throws why, and the group stays
-  /// as it was. The same happens after cancel() of the Ref. While a group grows, another growth fails with
-  /// FailedPrecondition. Members that go are those of the highest ranks; they end as by Actor::stop().
+  /// as it was. The same happens after cancel() of the Ref, and with Cancelled if a resize() to no more than the
+  /// present size follows. While a group grows, another growth fails with FailedPrecondition. A size of 0 fails with
+  /// InvalidArgument. Members that go are those of the highest ranks; they end as by Actor::stop() with its default
+  /// grace.
   Ref<void> resize(std::size_t size) const { return Ref<void>{detail::resize_group(*core_, size)}; }
-  /// End all members, as the methods of Actor do. From then on, calls throw ActorDied.
+  /// End all members and spares, as the methods of Actor do, without a wait. From then on, calls throw ActorDied, or
+  /// the earlier failure of the group.
   void stop(Duration grace = std::chrono::seconds{30}) const { detail::stop_group(*core_, grace); }
   void kill() const { detail::kill_group(*core_); }
 

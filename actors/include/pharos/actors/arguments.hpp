@@ -16,7 +16,8 @@ namespace detail {
 
 /// The arguments of one call before it is sent: their bytes, and in the context the handles and Refs that they hold.
 /// Each Ref leaves a Placeholder in the bytes. The placeholders are filled when all results are ready, which may be at
-/// once. One thread.
+/// once. Each thread owns one, for one call after the other (scratch_arguments()). If an argument cannot be encoded, or
+/// has no room in the object store, bytes.failed() is true, and the call's result is then that error.
 struct Arguments {
   Encoder bytes;
   CodecContext context;
@@ -47,7 +48,8 @@ inline constexpr bool kIsRef = false;
 template <class T>
 inline constexpr bool kIsRef<Ref<T>> = true;
 
-/// Encodes a result of type From as an argument of type To. Returns false if the bytes are no From.
+/// Encodes a result of type From as an argument of type To. Returns false if the bytes are no From. Exceptions of the
+/// codecs and of the conversion pass through.
 template <class From, class To>
 bool convert_result(const CellHandle& cell, const Encoded& result, Encoder& to) {
   ResultDecoder decoder{cell, result};
@@ -92,6 +94,8 @@ template <class Target, class Argument>
 void encode_as(const Argument& argument, Arguments& to) {
   if constexpr (std::is_same_v<Target, Argument>) {
     Codec<Target>::encode(argument, to.bytes);
+  } else if (!argument.cell()) {
+    to.bytes.fail(CodecFailure::kInvalid);  // the Ref was moved from
   } else if constexpr (kSameBytes<typename Argument::Value, Target>) {
     to.context.placeholders.push_back(
         {.what = Placeholder::kResult, .offset = to.bytes.size(), .cell = argument.cell()});

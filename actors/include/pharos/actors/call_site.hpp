@@ -4,8 +4,9 @@
 
 namespace pharos {
 
-/// A place in a program's source, for messages. As a default argument, `CallSite site = CallSite::here()`, it is the
-/// place of the call. It is used because not every compiler of C++20 has std::source_location.
+/// A place in a program's source, for messages. A value; the name of the file lives as long as the program. As a
+/// default argument, `CallSite site = CallSite::here()`, it is the place of the call. It is used because not every
+/// compiler of C++20 has std::source_location.
 struct CallSite {
   const char* file = "";
   std::uint32_t line = 0;

@@ -21,7 +21,8 @@ namespace detail {
 class ActorHandle;
 using ActorHandles = std::vector<std::shared_ptr<ActorHandle>>;
 
-/// A place among encoded bytes where a Ref's result, or bytes from the object store, must be inserted later.
+/// A place among encoded bytes where a Ref's result, or bytes from the object store, must be inserted later. A value,
+/// which keeps the other call's result and the object.
 struct Placeholder {
   enum What : std::uint8_t {
     kOutcome,    ///< a Ref inside of a value: the result of another call, or its error
@@ -47,7 +48,7 @@ struct Placeholder {
 /// The parts of a value that are not bytes: handles of actors, and Refs. A value travels once the results of its Refs
 /// are ready. They go along with it, so that no process waits for a result that is lost when another process dies
 /// (docs/decisions/0011-a-value-travels-with-its-refs.md).
-/// Owned by whoever owns the Encoder or Decoder; one thread.
+/// Owned by whoever owns the Encoder or Decoder, which has a plain pointer to this; one thread.
 class CodecContext {
  public:
   detail::ActorHandles actors;                    ///< actors whose handles were encoded, which the receiver will hold
@@ -65,7 +66,8 @@ class CodecContext {
 
 namespace detail {
 
-/// Decodes a result that is ready. Views in the decoded value keep the result alive.
+/// Decodes a result that is ready. Views in the decoded value keep the result alive. The decoder itself keeps nothing:
+/// `cell` and `result` must outlive it. After bytes that are no value of the type, done() is false. One thread.
 class ResultDecoder : public Decoder {
  public:
   ResultDecoder(const CellHandle& cell, const Encoded& result)
@@ -85,12 +87,15 @@ class ResultDecoder : public Decoder {
   Part rest_;
 };
 
+/// Fails the encoder if it has no context, or if the cell was moved from.
 PHAROS_API void encode_ref(const CellHandle& cell, Encoder& to);
-/// Returns an empty handle if the bytes are no Ref; the decoder has failed then.
+/// Returns an empty handle if the bytes are no Ref, or if arguments are decoded outside of a worker; the decoder has
+/// failed then.
 PHAROS_API CellHandle decode_ref(Decoder& from);
 
 /// Empties the encoder and encodes a value. Returns false if the value has Refs that are not ready: the caller waits
-/// for pending_refs() and encodes the value again.
+/// for pending_refs() and encodes the value again. Also returns true if the value cannot be encoded: then to.failed()
+/// is true.
 template <class T>
 bool encode_ready(const T& value, Encoder& to) {
   to.clear();
@@ -105,7 +110,8 @@ bool encode_ready(const T& value, Encoder& to) {
 /// Returns the Refs that kept encode_ready() from its end, and empties the context. While the caller waits for them,
 /// other code on this thread may use the encoder.
 PHAROS_API std::vector<CellHandle> pending_refs(Encoder& of);
-/// Waits until the Refs of a value are ready, and encodes it. Throws what get() throws if a Ref never becomes ready.
+/// Waits until the Refs of a value are ready, and encodes it. Blocks this thread. Throws Cancelled in a call that is
+/// cancelled, and RuntimeStopped in a child of fork(). A Ref that is an error is encoded as that error.
 template <class T>
 void encode_when_ready(const T& value, Encoder& to) {
   while (!encode_ready(value, to)) [[unlikely]] {
@@ -113,7 +119,9 @@ void encode_when_ready(const T& value, Encoder& to) {
     }
 }
 
-/// Encodes a value that will complete a cell. A large value goes to the object store. One thread.
+/// Encodes a value that will complete a cell. A large value goes to the object store; after the end of the Runtime it
+/// goes to private memory, where EncodedTooLarge is thrown above 2 GiB. If the store has no room, the encoder fails.
+/// One thread, on its stack. A value that set_value() has not taken is dropped by the destructor.
 class PHAROS_API ValueEncoder {
  public:
   explicit ValueEncoder(const CellHandle& cell);

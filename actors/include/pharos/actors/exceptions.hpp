@@ -10,7 +10,7 @@ namespace pharos {
 
 /// The base of the exceptions of the public interface: an Error as an exception. Each code that a program may want to
 /// handle has a class of its own; errors with other codes are thrown as Exception itself. what() tells the whole story,
-/// for people.
+/// for people. A value: it may be copied and thrown on any thread.
 class PHAROS_API Exception : public std::runtime_error {
  public:
   explicit Exception(Error error) : std::runtime_error{error.to_string()}, error_{std::move(error)} {}
@@ -91,14 +91,14 @@ class PHAROS_API Cancelled : public Exception {
   using Exception::Exception;
 };
 
-/// Throws the user's exception that the error carries, if it carries one; else the exception class for its code, or
-/// Exception itself if the code has no class.
+/// Throws the user's exception that the error carries, if a function of this program declares the exception's type and
+/// its bytes can be decoded; else the exception class for its code, or Exception itself if the code has no class.
 [[noreturn]] PHAROS_API void throw_error(Error error);
 
 namespace detail {
 
-/// To be called in a catch block. Returns the exception that is being handled as an error: the Error of a
-/// pharos::Exception, kInvalidArgument for a value that is too large to be encoded, and kUserError for all others.
+/// To be called in a catch block, on any thread. Returns the exception that is being handled as an error: the Error of
+/// a pharos::Exception, kInvalidArgument for a value that is too large to be encoded, and kUserError for all others.
 PHAROS_API Error current_exception();
 /// Returns the error for a value that could not be encoded: "the result cannot travel to another process: …".
 PHAROS_API Error cannot_travel(const char* what, const Encoder& encoded);

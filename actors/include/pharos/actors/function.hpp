@@ -18,10 +18,16 @@
 #include <pharos/wire/codec.hpp>
 
 /// Functions, methods and constructors register themselves when a call names them as a template argument. The types
-/// here encode the arguments in the caller, and decode and apply them in the worker.
+/// here encode the arguments in the caller, and decode and apply them in the worker. They have no objects: only the
+/// entries in the function table exist, from the start of the process to its end.
+/// Threads: encoding runs on the thread that makes the call, everything else on the thread that runs the call. Failure:
+/// an argument that cannot be encoded fails the Encoder of the Arguments. Exceptions of the user's codecs pass to the
+/// program that makes the call. In the worker they, and those of the user's function, pass to the code that runs the
+/// call (guarded()), which makes them the call's error.
 namespace pharos::detail {
 
-/// Throws because the arguments in the call's frame are not those of the function.
+/// Throws BadArguments because the arguments in the call's frame are not those of the function: the call fails with
+/// kInvalidArgument, and has not started.
 [[noreturn]] PHAROS_API void throw_bad_arguments();
 
 /// The type of the value that travels for a parameter of type P.
@@ -117,8 +123,9 @@ void encode_result_of(Call&& call, Encoder& to) {
 // A user's type may be in an anonymous namespace. Then the type of this coroutine's frame is local to the file, too.
 #pragma GCC diagnostic ignored "-Wsubobject-linkage"
 #endif
-/// Runs a method that is a coroutine: calls `callable` with the arguments, awaits it, and encodes its result. The
-/// values of the arguments are in this coroutine's frame, so that the method may refer to them as long as it runs.
+/// Runs a method that is a coroutine: calls `callable` with the arguments, awaits it, and encodes its result, for whose
+/// Refs it waits. `arguments` is read before the first wait; `result` must exist until the end. The values of the
+/// arguments are in this coroutine's frame, so that the method may refer to them as long as it runs.
 template <class Params, class Result, class Callable>
 async::Async<void> begin_with(Callable callable, Decoder* arguments, Encoder* result) {
   check_result<typename Brought<Result>::Type>();
@@ -267,8 +274,8 @@ Function constructor_function(const std::type_info& tag, void* (*construct)(Deco
           .throws = thrown_types(thrown_by_class<T>())};
 }
 
-/// How a T is constructed from arguments that have travelled. The primary template stops the compiler: T has no such
-/// constructor.
+/// How a T is constructed from arguments that have travelled. The worker owns the new object and deletes it with
+/// `destroy`. The primary template stops the compiler: T has no such constructor.
 template <class T, class... Args>
 struct ConstructorFunction {
   static inline RegisteredFunction* const registered = nullptr;

@@ -11,7 +11,7 @@
 namespace pharos {
 
 /// A member's place in its group (ActorGroup). A term is the time between two changes of a group: when a member is
-/// replaced or the size changes, a new term begins, and members may get other places.
+/// replaced or the size changes, a new term begins, and members may get other places. A value.
 struct Member {
   static constexpr std::uint32_t kSpare = std::numeric_limits<std::uint32_t>::max();
 
@@ -25,13 +25,14 @@ struct Member {
 
 /// For the methods and the constructor of a member: returns the member's place. It is the place that the running call
 /// gives; in a call that the group did not make, it is the place that the group gave last. Throws FailedPrecondition
-/// where no member runs.
+/// where no member runs: in a task, in an actor of no group, in a callback of then(), and in a thread that the member
+/// has started.
 PHAROS_API Member member();
 
 namespace detail {
 
-/// Notes the place that the running call, which the group has made, gives to this actor. Throws FailedPrecondition if
-/// the actor has heard of a later term: the caller had an old one.
+/// Notes the place that the running call, which the group has made, gives to this actor. Called only by a thread that
+/// runs such a call. Throws FailedPrecondition if the actor has heard of a later term: the caller had an old one.
 PHAROS_API void enter_group_call(const Member& place);
 
 template <class Params>

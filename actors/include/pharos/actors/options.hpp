@@ -21,7 +21,8 @@ using async::Deadline;
 /// How one task is run: `runtime.submit<&f>({.max_retries = 3}, arguments…)`.
 ///
 /// The task holds its resources (`cpus`, `gpus`, `memory`, `resources`) while it runs, and waits until a node has them
-/// free. If no node could ever have them, its Ref throws InvalidArgument.
+/// free. If no node could ever have them, or an option makes no sense, its Ref throws InvalidArgument. A value, as the
+/// other options here.
 struct TaskOptions {
   /// CPUs that the task holds. While it waits in get() for other results, its node lends these CPUs to other tasks.
   double cpus = 1;
@@ -61,7 +62,8 @@ struct TaskOptions {
 /// The actor holds its resources (`cpus`, `gpus`, `memory`, `resources`) as long as its process lives. Until a node has
 /// them free, the actor has no process, and its calls wait. Actors that wait get resources in the order in which they
 /// asked, and a later actor may take what the earlier ones cannot use. If no node could ever have the resources, the
-/// calls throw InvalidArgument. When the process dies and the actor restarts, it asks for the resources again.
+/// calls throw InvalidArgument. If an option makes no sense (a negative amount, a name that is too long), spawn()
+/// itself throws InvalidArgument. When the process dies and the actor restarts, it asks for the resources again.
 struct ActorOptions {
   /// The actor's name in messages and logs, by which Runtime::actor() finds it. A namespace has at most one living
   /// actor of a name; the calls of a second one throw AlreadyExists. At most 256 bytes. If empty, messages use the name
@@ -70,7 +72,8 @@ struct ActorOptions {
   /// The namespace of the name. If empty, only this program finds the actor.
   std::string name_space{};
   /// If true and an actor of this name exists, spawn() returns a handle of that actor and makes no new one. spawn()
-  /// then waits for the answer of the node. If the existing actor is of another type, the calls throw InvalidArgument.
+  /// then waits for the answer of the node. If the existing actor is of another type, the calls throw InvalidArgument;
+  /// if it is of another build of the program, they throw FailedPrecondition.
   bool get_if_exists = false;
   /// CPUs that the actor holds.
   double cpus = 0;
@@ -100,7 +103,7 @@ struct ActorOptions {
   /// longer each time, up to 10 s.
   std::int32_t max_restarts = 0;
   /// How often a call that was under way when the process died is sent to the next process. It may then run more
-  /// than once.
+  /// than once. At most 255.
   std::int32_t max_task_retries = 0;
   /// If true, the actor lives without handles and after the end of its program, until it is killed or stopped, or the
   /// cluster ends. Other programs of the same build find it by its namespace and name.

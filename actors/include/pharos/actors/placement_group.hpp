@@ -19,7 +19,7 @@ namespace detail {
 class GroupHandle;
 }
 
-/// Resources of one node, for actors that share them. The fields mean the same as in ActorOptions.
+/// Resources of one node, for actors that share them. A value. The fields mean the same as in ActorOptions.
 struct Bundle {
   double cpus = 0;
   double gpus = 0;
@@ -29,7 +29,8 @@ struct Bundle {
   NodeId node{};
 };
 
-/// The options of Runtime::reserve().
+/// The options of Runtime::reserve(). A value. A name or an amount that makes no sense makes reserve() throw
+/// InvalidArgument; a wrong number of bundles is the error of PlacementGroup::nodes().
 struct GroupOptions {
   std::string name{};             ///< shown in messages and lists; at most 256 bytes
   std::vector<Bundle> bundles{};  ///< 1 to 4096 bundles
@@ -37,12 +38,15 @@ struct GroupOptions {
 };
 
 /// Resources that a program has set aside, all of them at once, for actors that are made with ActorOptions::group. A
-/// handle: copies refer to the same group. Any thread may use it.
+/// handle: copies refer to the same group. Any thread may use it. A default-constructed one is empty: id() and size()
+/// are 0, and remove() does nothing.
 /// A group whose resources are not free waits, and nobody who came later gets what is set aside for it. When a node is
 /// lost, its bundles get a place on another node, and actors that may restart do so there.
-/// Failure: nodes() throws InvalidArgument, with numbers, if the cluster could never have these resources.
-/// End: by remove(), or by cancel() of nodes(); or when the last copy is gone and this process has let go of the last
-/// actor that it made with the group. The resources are then free, as remove() says.
+/// Failure: the Ref of nodes() throws InvalidArgument, with numbers, if the cluster could never have these resources;
+/// Cancelled if the group is removed before it has a place; RuntimeStopped if the Runtime ends before that.
+/// End: by remove(); by cancel() of nodes(), as long as that Ref is not ready; with the program; or when the last copy
+/// is gone and this process has let go of the last actor that it made with the group. The resources are then free, as
+/// remove() says.
 class PHAROS_API PlacementGroup {
  public:
   PlacementGroup() = default;
@@ -52,10 +56,11 @@ class PHAROS_API PlacementGroup {
   GroupId id() const;
   std::size_t size() const;
   /// The node of each bundle, once all bundles have a place: `group.nodes().get()` waits for that. Throws
-  /// InvalidArgument if this refers to no group.
+  /// InvalidArgument itself if this refers to no group.
   const Ref<std::vector<NodeId>>& nodes() const;
-  /// Gives the group up. Its resources are free when the actors that run in it have ended. They do not restart, and
-  /// actors that wait for a place in it are refused.
+  /// Gives the group up. Its resources are free when the actors that run in it have ended. They do not restart, and the
+  /// calls of actors that wait for a place in it throw ActorDied. Does not wait. Does nothing the second time, and
+  /// after the end of the Runtime.
   void remove() const;
 
   const std::shared_ptr<detail::GroupHandle>& handle() const { return handle_; }

@@ -83,7 +83,8 @@ requires kPlain<T>
 struct ElementsOf<std::vector<T, Allocator>> : ElementsOf<SharedSpan<T>> {
 };
 
-/// Completes the cell with the value, once the Refs that the value holds are ready.
+/// Completes the cell with the value, once the Refs that the value holds are ready: at once, or later on the thread for
+/// callbacks. A value that cannot be encoded becomes the cell's error.
 template <class R>
 void complete_with_value(const CellHandle& cell, R value) {
   ValueEncoder encoder{cell};
@@ -97,7 +98,7 @@ void complete_with_value(const CellHandle& cell, R value) {
   });
 }
 
-/// Completes the cell with what `make` returns or throws.
+/// Completes the cell with what `make` returns or throws. Lets no exception out.
 template <class R, class Make>
 void complete_with(const CellHandle& cell, Make&& make) {
   try {
@@ -116,9 +117,12 @@ void complete_with(const CellHandle& cell, Make&& make) {
 
 /// A result of type T that is ready or will come: submit() and call() return it. Copies share the result. Any thread
 /// may use it.
-/// Failure: get() throws the error of the call. A Ref that was moved from has the error InvalidArgument.
+/// Failure: get() throws the error of the call. A Ref that was moved from has the error InvalidArgument, which its
+/// other functions throw themselves; its ready() returns false. A large value that is lost, and that no task with
+/// max_retries can make again, throws ObjectLost or an Exception with kOwnerDied.
 /// End: the result lives until the last Ref of it is gone. To drop every Ref does not cancel the call. A Ref may
-/// outlive its Runtime; a result that had not come by then is the error RuntimeStopped.
+/// outlive its Runtime; a result that had not come by then is the error RuntimeStopped, and so is a large value that is
+/// not in memory.
 /// A value may hold Refs. When it goes to another process, it waits until they are ready, and takes their results
 /// along. A result that is an error travels too: get() of that inner Ref throws it.
 template <class T>
@@ -129,9 +133,11 @@ class [[nodiscard]] Ref {
   explicit Ref(detail::CellHandle cell) : cell_{std::move(cell)} {}
 
   /// Waits for the result, and returns a copy of it. Throws the error if there is one: UserError, ActorDied, … Inside
-  /// of a call that is cancelled it throws Cancelled.
+  /// of a call that is cancelled it throws Cancelled, and cancels the call that it waits for. Bytes that are no T give
+  /// an Exception with kCorrupt.
   T get() const { return get(Deadline::never()); }
-  /// The same, but throws DeadlineExceeded if the result has not come by then; the call goes on.
+  /// The same, but throws DeadlineExceeded if the result has not come by then; the call goes on. The deadline does not
+  /// limit the time in which a large value is brought from disk or from another node.
   T get(Deadline deadline) const {
     auto result = try_get(deadline);
     if (!result) throw_error(std::move(result).error());
@@ -158,13 +164,15 @@ class [[nodiscard]] Ref {
 
   /// Asks to cancel the call. A call that has not begun ends with Cancelled. In a call that runs, pharos::cancelled()
   /// becomes true, get() throws Cancelled, and the calls that it waits for are cancelled too. A function that ignores
-  /// this ends as if nobody had asked.
+  /// this ends as if nobody had asked. A Ref that this process makes from other results (then(), slice(), when_all(),
+  /// …) ends with Cancelled at once. cancel() does not wait, and does nothing if the result is ready.
   void cancel() const { cell_.cancel(); }
 
   /// Calls `function` with the result, and returns a Ref of what `function` returns or throws. If the result is an
   /// error, `function` is not called, and the returned Ref has that error. `function` runs in this process, on the
   /// Runtime's thread for callbacks: one callback at a time, in the order in which the results come. A callback that
-  /// waits for another result lets those behind it run. cancel() of the returned Ref does not cancel the call.
+  /// waits for another result lets those behind it run. After the Runtime's end it runs at once, on the thread that
+  /// calls then(). cancel() of the returned Ref does not cancel the call; if it comes first, `function` does not run.
   template <class F>
   auto then(F function) const {
     using R = decltype(detail::apply_to<T>(function, std::declval<Ref>()));
@@ -179,7 +187,8 @@ class [[nodiscard]] Ref {
   }
 
   /// Returns a Ref for each part of a std::tuple or std::pair: `auto [loss, gradient] = ref.split();`. If the result is
-  /// an error, each part has that error. The call is cancelled when all parts have been cancelled.
+  /// an error, each part has that error. The call is cancelled when all parts have been cancelled; cancel() of some
+  /// parts does nothing.
   auto split() const {
     static_assert(detail::PartsOf<T>::kCount != 0, "only a std::tuple or std::pair has parts: return one of these");
     if constexpr (detail::PartsOf<T>::kCount != 0) return detail::PartsOf<T>::split(cell_);
@@ -187,7 +196,7 @@ class [[nodiscard]] Ref {
 
   /// Returns a Ref of `count` elements, from `begin` on, of Bytes, a SharedSpan or a vector of numbers. They lie in the
   /// memory of the whole result and keep it alive; nothing is copied. If the result has fewer elements, the returned
-  /// Ref has the error InvalidArgument.
+  /// Ref has the error InvalidArgument. cancel() of the returned Ref does not cancel the call.
   auto slice(std::size_t begin, std::size_t count) const {
     static_assert(detail::ElementsOf<T>::kBytes != 0,
                   "only Bytes, a SharedSpan and a std::vector of numbers have slices");

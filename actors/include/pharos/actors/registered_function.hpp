@@ -10,7 +10,8 @@
 #include <pharos/wire/encoder.hpp>
 
 /// The program's table of the functions that can be called by name. Static initialisers fill it, so that the driver and
-/// its workers, which run the same executable, have the same table.
+/// its workers, which run the same executable, have the same table. The table and all that its entries refer to live as
+/// long as the process.
 namespace pharos::detail {
 
 enum class FunctionKind : std::uint8_t { kTask, kMethod, kConstructor, kExceptionTypes };
@@ -24,7 +25,8 @@ struct ThrownType {
   void (*rethrow)(Decoder& from) = nullptr;
 };
 
-/// A function that a worker can run, or a list of exception types. Only the members that its kind needs are set.
+/// A function that a worker can run, or a list of exception types. Only the members that its kind needs are set. A
+/// worker calls them on the thread that runs the call; exceptions of the user's function pass through.
 struct Function {
   const std::type_info* tag = nullptr;  ///< the type whose name is the name of the function
   FunctionKind kind{};
@@ -43,14 +45,14 @@ struct Function {
 };
 
 /// A Function in the table. It gets its index when the table is sorted, just before main. A function of a library that
-/// is loaded later has no index, because workers do not load that library.
+/// is loaded later has no index, because workers do not load that library; its calls fail with kFunctionNotFound.
 struct RegisteredFunction {
   Function function;
   std::uint32_t index = kNoIndex;
   static constexpr std::uint32_t kNoIndex = ~std::uint32_t{0};
 };
 
-/// Adds a function to the table, and returns its entry, which lives as long as the process. Never fails.
+/// Adds a function to the table, and returns its entry, which lives as long as the process. Never fails. Any thread.
 PHAROS_API RegisteredFunction* register_function(const Function& function);
 
 }  // namespace pharos::detail

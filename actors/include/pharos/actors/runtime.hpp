@@ -30,10 +30,11 @@ struct ActorGroupOptions;
 namespace detail {
 class Driver;
 
-/// Returns this thread's encoder for the next value to put. encode_ready() empties it before each use.
+/// Returns this thread's encoder for the next value to put. encode_ready() empties it before each use. A large value is
+/// written to the store of `caller`, which must exist until the value is put.
 PHAROS_API Encoder& scratch_value(Caller& caller, CallSite site);
 
-/// An extent of an array, and the place in the program where it was written.
+/// An extent of an array, and the place in the program where it was written. A value.
 struct SitedExtent {
   template <std::integral T>
   SitedExtent(T extent, CallSite written_at = CallSite::here())
@@ -47,12 +48,16 @@ struct SitedExtent {
 /// starts one for this program alone. The program owns it. Any thread may use it. A program may have several Runtimes,
 /// one after the other or at once.
 /// Failure: the constructor throws if there is no cluster to join or start: Unavailable, PermissionDenied, NotFound (no
-/// `pharos` executable), FailedPrecondition (the program was linked without the start object). The methods throw for
-/// options that make no sense (InvalidArgument). What goes wrong with a task or a call is the error of its Ref.
-/// End: all that it started ends with it, but for detached actors. exit() ends a Runtime that is still there.
+/// `pharos` executable or no socket), InvalidArgument (an address that is none), DeadlineExceeded (the node is not
+/// ready after 60 s), FailedPrecondition (the program was linked without the start object). spawn(), spawn_group() and
+/// reserve() throw InvalidArgument for options that make no sense. What goes wrong with a task or a call is the error
+/// of its Ref. When the node dies, everything fails with RuntimeStopped.
+/// End: all that it started ends with it, but for detached actors. Handles may outlive it. exit() ends a Runtime that
+/// is still there, unless one of the Runtime's own threads calls exit().
 /// In a worker, a Runtime stands for the worker's own connection to its cluster: the options are ignored, and what it
 /// started ends with the worker.
-/// A child of fork() cannot use the Runtime of its parent (RuntimeStopped), but may make its own.
+/// A child of fork() cannot use the Runtime of its parent (RuntimeStopped), but may make its own. There the destructor
+/// of the parent's Runtime does nothing. A Runtime that was moved from may only be destroyed or assigned to.
 class PHAROS_API Runtime {
  public:
   Runtime() : Runtime(RuntimeOptions{}) {}
@@ -61,19 +66,25 @@ class PHAROS_API Runtime {
   /// in the options. Other arguments are ignored, and all of them stay in place.
   Runtime(int argc, char** argv, const RuntimeOptions& options = {});
   Runtime(Runtime&&) noexcept;
+  /// Exchanges the two: the Runtime that this object had ends with the other object.
   Runtime& operator=(Runtime&&) noexcept;
   /// Does not wait for tasks and calls: get() the results that are needed first. Refs that are pending get the error
-  /// RuntimeStopped. Callbacks (Ref::then()) of results that have come before still run.
+  /// RuntimeStopped. Callbacks (Ref::then()) of results that have come before still run, and the destructor waits for
+  /// them without a limit. It also waits up to 10 s for the node and as long for the cluster's keeper, and prints the
+  /// last output of the workers. A callback must not destroy its Runtime. In a worker the destructor does nothing.
   ~Runtime();
 
-  /// Runs a function as a task in a worker process: `runtime.submit<&add>(1, 2)`. Returns at once; the task waits in
-  /// this process until a worker is free. An argument may be a Ref: the task then waits until that result is ready.
+  /// Runs a function as a task in a worker process: `runtime.submit<&add>(1, 2)`. Returns at once, unless the node must
+  /// first give memory for a large argument (more than 100 KiB); the task waits in this process until a worker is free.
+  /// An argument may be a Ref: the task then waits until that result is ready.
   ///
   /// The template argument names the function. It may be a function or a static method (`overload` chooses one of
   /// several), an instance of a template, a lambda that captures nothing, or a constant function object.
   ///
-  /// The Ref throws Overloaded if 4 million tasks with the same options for resources and nodes wait already, or if the
-  /// program has used more than 256 different combinations of these options.
+  /// The Ref throws all errors: InvalidArgument for options that make no sense or an argument that cannot be encoded,
+  /// Exhausted if the object store has no room for an argument. It throws Overloaded if 4 million tasks with the same
+  /// options for resources and nodes wait already, or if the program has used more than 256 different combinations of
+  /// these options.
   template <auto F, class... Args>
   requires(!detail::kBeginsWith<TaskOptions, Args...>) Ref<detail::ResultOf<F>> submit(Args&&... args) {
     return submit<F>(TaskOptions{}, std::forward<Args>(args)...);
@@ -93,7 +104,9 @@ class PHAROS_API Runtime {
 
   /// Constructs a T in a worker process of its own: `runtime.spawn<Counter>(10)`. Returns at once. If the constructor
   /// throws, the actor's calls throw ActorDied with that reason, or the exception itself if T declares its type (see
-  /// pharos::throws).
+  /// pharos::throws). spawn() itself throws InvalidArgument for a name or resources that make no sense,
+  /// FunctionNotFound if T's library was loaded after the start of the program, and RuntimeStopped in a child of
+  /// fork().
   template <class T, class... Args>
   requires(!detail::kBeginsWith<ActorOptions, Args...>) Actor<T> spawn(Args&&... args) {
     return spawn<T>(ActorOptions{}, std::forward<Args>(args)...);
@@ -107,8 +120,8 @@ class PHAROS_API Runtime {
   }
 
   /// Returns a handle of the actor with this name; waits for the answer of the node. If `name_space` is empty, the name
-  /// is looked up among the actors of this program. Throws NotFound, or InvalidArgument if the actor is of another
-  /// type.
+  /// is looked up among the actors of this program. Throws NotFound, InvalidArgument if the actor is of another type,
+  /// FailedPrecondition if another build of the program made it, or RuntimeStopped.
   template <class T>
   Actor<T> actor(const std::string& name, const std::string& name_space = {}) {
     return Actor<T>{find_actor(name, name_space, typeid(T).name())};
@@ -117,7 +130,8 @@ class PHAROS_API Runtime {
   /// Makes a Ref of a value, which may then be an argument of many calls. A value of more than 100 KiB is written to
   /// the object store once, and stays there until the last Ref is gone. Its Ref travels without the value. Bytes and
   /// views (SharedSpan) that get() returns, or that a function receives, refer to the stored object, without a copy.
-  /// Waits until the Refs that the value holds are ready. Throws Exhausted if the store is full.
+  /// Waits until the Refs that the value holds are ready. Throws Exhausted if the store is full. If the value cannot be
+  /// encoded, the Ref throws InvalidArgument. The Ref may outlive the Runtime.
   template <class T>
   Ref<T> put(const T& value, CallSite site = CallSite::here()) {
     detail::check_travels<T>();
@@ -127,7 +141,7 @@ class PHAROS_API Runtime {
   }
 
   /// Makes an array in the object store, which the program fills in place (see Writable). It has as many elements as
-  /// the product of the extents, row by row. Throws Exhausted if the store is full.
+  /// the product of the extents, row by row. May wait for the node. Throws Exhausted if the store is full.
   template <class T, class... Extents>
   Writable<T> create(detail::SitedExtent first, Extents... others) {
     std::size_t size = first.size;
@@ -138,12 +152,13 @@ class PHAROS_API Runtime {
 
   /// Sets resources aside for actors that are made later, all of them or none:
   /// `runtime.reserve({.bundles = {{.gpus = 1}, {.gpus = 1}}, .strategy = Strategy::kStrictSpread})`. Returns at once;
-  /// PlacementGroup::nodes() waits for the resources.
+  /// PlacementGroup::nodes() waits for the resources. Throws InvalidArgument for a name or an amount that makes no
+  /// sense.
   PlacementGroup reserve(const GroupOptions& options);
 
   /// Constructs several T, all of them or none, each in a process of its own, from the same arguments:
   /// `runtime.spawn_group<Trainer>({.size = 8, .member = {.gpus = 1}}, config)`. Returns at once; ActorGroup::ready()
-  /// waits for the members.
+  /// waits for the members. Throws InvalidArgument if there are no members or the options make no sense.
   template <class T, class... Args>
   ActorGroup<T> spawn_group(const ActorGroupOptions& options, Args&&... args);
 
@@ -153,7 +168,8 @@ class PHAROS_API Runtime {
   }
 
   /// From now on `listener` gets everything that this program's workers print, as long as the program keeps the
-  /// shared_ptr. Does nothing in a worker, because the output of workers goes to the program.
+  /// shared_ptr; one call may still run after that. Does nothing in a worker, because the output of workers goes to the
+  /// program.
   void listen_to_output(const std::shared_ptr<const OutputListener>& listener);
 
   JobId job() const;
@@ -174,8 +190,8 @@ class PHAROS_API Runtime {
   std::shared_ptr<detail::Driver> driver_;  // null in a worker
 };
 
-/// Returns whether somebody has asked to cancel the call that this thread runs (Ref::cancel()). Returns false in a
-/// thread that runs no call.
+/// Returns whether somebody has asked to cancel the call that this thread runs (Ref::cancel()), or whether its caller
+/// has given it up at its deadline. Returns false in a thread that runs no call.
 PHAROS_API bool cancelled();
 
 /// Returns whether the worker was told to end, as by Actor::stop(), and waits for the call that this thread runs.
@@ -183,7 +199,7 @@ PHAROS_API bool cancelled();
 PHAROS_API bool stopping();
 /// For the methods of an actor: ends the actor for good, as Actor::stop() does with a grace of 30 s, once the running
 /// call has returned. The actor's destructor runs, and calls behind this one throw ActorDied. Throws FailedPrecondition
-/// where no method of an actor runs.
+/// where no method of an actor runs. Does not wait; a second call of it does nothing.
 PHAROS_API void exit_actor();
 
 /// Describes where this code runs, and for which call. In a thread that an actor's code has started, everything is as

@@ -7,7 +7,8 @@
 
 namespace pharos {
 
-/// How a program's Runtime joins a cluster, or starts one of its own. A Runtime in a worker ignores all options.
+/// How a program's Runtime joins a cluster, or starts one of its own. A Runtime in a worker ignores all options. A
+/// value; Runtime's constructor throws InvalidArgument if an address is none.
 struct RuntimeOptions {
   /// The cluster to join: the socket of a node on this machine ("unix:/path/node.sock"), or the address of a head
   /// ("HOST:PORT"), to which the Runtime adds a node of its own. If empty, PHAROS_ADDRESS is used. If that is not set

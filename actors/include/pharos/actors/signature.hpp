@@ -24,7 +24,8 @@ namespace detail {
 template <class... P>
 struct Parameters;
 
-/// The kind of entity that a call names. Only the first three can be called.
+/// The kind of entity that a call names. Only the first three can be called. All that follows is for the compiler:
+/// nothing of it runs or exists in the program, and a wrong use stops the compiler.
 enum class Callee : std::uint8_t {
   kFunction,       ///< a function or a static method
   kMethod,         ///< a method without &&, which leaves its object usable

@@ -131,7 +131,8 @@ struct RegisteredTypes {
 }  // namespace detail
 
 /// An option that lists types of exceptions, each with the types that derive from it: `pharos::types<Flaky, Busy>`. A
-/// value.
+/// value, which refers to an entry of the function table. If the library of the list was loaded after the start of the
+/// program, the Ref of the call throws FunctionNotFound.
 class ExceptionTypes {
  public:
   constexpr ExceptionTypes() = default;  // an empty list

@@ -15,8 +15,8 @@
 /// Waiting for several results at once.
 namespace pharos {
 
-/// When a wait for several results ends: with enough results, at the deadline, or when the call that waits is
-/// cancelled, whichever comes first.
+/// When a wait for several results ends: with enough results or at the deadline, whichever comes first. If the call
+/// that waits is cancelled before, the wait throws Cancelled, and takes no result.
 struct WaitOptions {
   std::size_t count = 1;  ///< the wait ends when this many results are ready
   Deadline deadline = Deadline::never();
@@ -24,8 +24,9 @@ struct WaitOptions {
 
 namespace detail {
 
-/// A queue of cells, which come out in the order in which they become ready. One thread uses it; any thread may
-/// complete the cells.
+/// A queue of cells, which come out in the order in which they become ready. Owned by a RefSet or by a call of wait().
+/// One thread uses it; any thread may complete the cells. add() throws InvalidArgument for a handle that was moved
+/// from.
 class PHAROS_API ReadyQueue {
  public:
   ReadyQueue();
@@ -37,8 +38,9 @@ class PHAROS_API ReadyQueue {
   void add(CellHandle cell);
   /// Number of cells that are ready and have not been taken.
   std::size_t ready() const;
-  /// Waits until `count` cells are ready, until the deadline, or until the call that waits is cancelled. Takes all
-  /// cells that are ready. `count` is at most the number of cells in the queue.
+  /// Waits until `count` cells are ready, or until the deadline. Takes all cells that are ready. Throws Cancelled,
+  /// without taking any, if the call that waits is cancelled before. `count` is at most the number of cells in the
+  /// queue.
   std::vector<CellHandle> take(const WaitOptions& options);
 
  private:
@@ -49,7 +51,8 @@ class PHAROS_API ReadyQueue {
 }  // namespace detail
 
 /// A set of results that a program takes as they come. Each result costs the same, however many there are. The program
-/// owns it, and one thread uses it. Destroying it does not cancel the calls.
+/// owns it, and one thread uses it. Destroying it does not cancel the calls, and the Refs need not outlive it. add()
+/// throws InvalidArgument for a Ref that was moved from.
 template <class T>
 class RefSet {
  public:
@@ -67,8 +70,8 @@ class RefSet {
   bool empty() const { return size_ == 0; }
 
   /// Waits for `count` results, or for all that are left if these are fewer, but no longer than the deadline. Takes and
-  /// returns all that are ready, in the order in which they came. A result that is an error is ready, too. In a call
-  /// that is cancelled it returns early, perhaps without a result, so a loop must ask cancelled().
+  /// returns all that are ready, in the order in which they came. A result that is an error is ready, too. Throws
+  /// Cancelled in a call that is cancelled; all results are then still in the set.
   std::vector<Ref<T>> wait(WaitOptions options = {}) {
     options.count = std::min(options.count, size_);
     std::vector<Ref<T>> ready;
@@ -91,8 +94,8 @@ struct Waited {
 
 /// Waits for some of the results: `wait(refs, {.count = 2, .deadline = …})`. Both lists of the answer are in the order
 /// of `refs`. A result that is an error is ready, too. Any thread may call it. A list that is not needed afterwards is
-/// moved in. In a call that is cancelled it returns early, with the results that are ready. To take the results of a
-/// long list one by one, use a RefSet, which costs less.
+/// moved in. Throws Cancelled in a call that is cancelled, and InvalidArgument if it must wait and a Ref was moved
+/// from. It cancels no call. To take the results of a long list one by one, use a RefSet, which costs less.
 template <class T>
 Waited<T> wait(std::vector<Ref<T>> refs, const WaitOptions& options = {}) {
   const std::size_t count = std::min(options.count, refs.size());
@@ -121,12 +124,12 @@ enum class Failure : std::uint8_t {
   kInOrder,  ///< the first error in the order of the list, once all results are ready
   kInTime,   ///< the error that comes first, as soon as it comes; its context is "rank" and the index in the list
 };
-/// Completes `made` with an error as soon as one of the cells has an error.
+/// Completes `made` with an error as soon as one of the cells has an error, on the thread that completes that cell.
 PHAROS_API void fail_with_first(const CellHandle& made, const std::vector<CellHandle>& cells);
 
 /// Runs `make` on the thread for callbacks when all cells are ready. The returned Ref has what `make` returns or
-/// throws; or the error, if one of the cells has one, and `make` does not run. Throws InvalidArgument if `cells` is
-/// empty.
+/// throws; or the error, if one of the cells has one, and `make` does not run. Neither does it run if the returned Ref
+/// was cancelled before. Throws InvalidArgument if `cells` is empty or has a handle that was moved from.
 template <class R, class Make>
 Ref<R> when_ready(const std::vector<CellHandle>& cells, Make make, Failure failure = Failure::kInOrder) {
   if (cells.empty()) {
@@ -171,8 +174,8 @@ auto all_of(const std::vector<Ref<T>>& refs, Failure failure) {
 }  // namespace detail
 
 /// Combines results to one, in their order. Once all are ready, the returned Ref is ready: if some are errors, with the
-/// first error in that order. Any thread. Returns at once; throws InvalidArgument if there is no Ref in the list.
-/// cancel() of the returned Ref does not cancel the calls.
+/// first error in that order. Any thread. Returns at once; throws InvalidArgument if there is no Ref in the list, or
+/// one that was moved from. cancel() of the returned Ref does not cancel the calls.
 template <class T>
 auto when_all(const std::vector<Ref<T>>& refs) {
   return detail::all_of(refs, detail::Failure::kInOrder);
@@ -182,8 +185,9 @@ Ref<std::tuple<T...>> when_all(const Ref<T>&... refs) {
   return detail::when_ready<std::tuple<T...>>({refs.cell()...}, [refs...] { return std::tuple<T...>{refs.get()...}; });
 }
 
-/// Returns a Ref of the index of the result that is ready first, be it a value or an error. Any thread. Throws
-/// InvalidArgument if the list is empty. cancel() of the returned Ref does not cancel the calls.
+/// Returns a Ref of the index of the result that is ready first, be it a value or an error. Any thread. Returns at
+/// once; throws InvalidArgument if the list is empty or has a Ref that was moved from. cancel() of the returned Ref
+/// does not cancel the calls.
 template <class T>
 Ref<std::size_t> when_any(const std::vector<Ref<T>>& refs) {
   const std::vector<detail::CellHandle> cells = detail::cells_of(refs);

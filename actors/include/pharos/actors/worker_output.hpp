@@ -6,7 +6,7 @@
 
 namespace pharos {
 
-/// Whole lines that a worker has printed, or the notice that its process has ended.
+/// Whole lines that a worker has printed, or the notice that its process has ended. A value.
 struct WorkerOutput {
   std::string worker;        ///< the worker's name, as it is shown before its lines: the name of its actor
   std::int32_t process = 0;  ///< the number of the worker's process
@@ -16,9 +16,9 @@ struct WorkerOutput {
 };
 /// A function that gets the output of workers before it is shown, whether or not equal lines are folded. It runs on the
 /// thread that reads from the node: one of the Runtime's, or one of the program's that waits in get(). So it must
-/// return soon, must not wait for results, and must not throw. Calls never overlap. The program owns the function (see
-/// Runtime::listen_to_output()). One call may still run when the program gives up its shared_ptr, so the function must
-/// own what it uses.
+/// return soon, must not wait for results, and must not throw: an exception ends the program. Calls never overlap. The
+/// program owns the function (see Runtime::listen_to_output()). One call may still run when the program gives up its
+/// shared_ptr, so the function must own what it uses.
 using OutputListener = std::function<void(const WorkerOutput& output)>;
 
 }  // namespace pharos

@@ -18,10 +18,12 @@ namespace detail {
 
 class Caller;
 
-/// The memory of a Writable: an object of the store that becomes the value of a Ref when it is sealed. One thread.
+/// The memory of a Writable: an object of the store that becomes the value of a Ref when it is sealed. Owned by a
+/// Writable. One thread. The destructor gives memory that was not sealed back to the store.
 class PHAROS_API WritableValue {
  public:
-  /// Makes an object for `count` elements, which have `bytes` bytes together. Throws Exhausted if the store is full.
+  /// Makes an object for `count` elements, which have `bytes` bytes together. May wait for the node. Throws Exhausted
+  /// if the store is full, and RuntimeStopped after the end of the Runtime. The Caller need not outlive the object.
   WritableValue(Caller& caller, std::uint64_t count, std::size_t bytes, CallSite site);
   WritableValue(WritableValue&& other) noexcept;
   WritableValue& operator=(WritableValue&& other) noexcept;
@@ -29,6 +31,7 @@ class PHAROS_API WritableValue {
 
   /// The memory of the elements.
   std::byte* data() const { return data_; }
+  /// Returns a cell that is ready. Aborts the process if the value was sealed or moved from before.
   CellHandle seal() &&;
 
  private:
@@ -53,7 +56,8 @@ constexpr std::size_t saturating_product(std::size_t a, std::size_t b) {
 ///   const Ref<SharedSpan<float>> ref = std::move(batch).seal();
 ///
 /// The program owns it. One thread at a time may use it. The elements are not initialised. If it is destroyed before it
-/// is sealed, its memory goes back to the store.
+/// is sealed, its memory goes back to the store. It may outlive the Runtime. After seal() or a move it may only be
+/// destroyed or assigned to.
 template <class T>
 class Writable {
   static_assert(detail::kPlain<T>, "the elements are numbers, or structs of numbers without padding");
