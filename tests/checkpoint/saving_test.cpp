@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
 
 #include <pharos/base/failpoint.hpp>
@@ -124,6 +125,29 @@ TEST_F(CheckpointFolder, RankWhoseDiskIsSlowerIsNoDeath) {
     }
     EXPECT_GT(longest, kQuick.timeout);
   });
+}
+
+/// Rank 0 waits for room as above. Rank 1 also waits, although it cannot encode its state.
+TEST_F(CheckpointFolder, RankWhoseCodecThrowsLeavesNoOtherRankWaiting) {
+  run_threads(2, kQuick, [&](Communicator& ranks) {
+    CheckpointOptions slow = options_of(ranks);
+    slow.timeout = 3 * kQuick.timeout;
+    Checkpoints checkpoints{ranks, slow};
+    go_elsewhere(ranks);
+    PlainModel model{ranks.rank(), 2};
+    for (const std::uint64_t step : {1, 2}) checkpoints.save(model.state(), {.step = step});
+    State state = model.state();
+    if (ranks.rank() == 1) {
+      const auto throws = []() -> std::vector<std::byte> { throw std::runtime_error{"this value has no bytes"}; };
+      state.add(State::Value{.name = "bad", .is_of_rank = true, .save = throws});
+      EXPECT_SAYS(message_of<std::runtime_error>([&] { checkpoints.save(state, {.step = 3}); }), "has no bytes");
+    } else {
+      checkpoints.save(state, {.step = 3});
+      EXPECT_GT(checkpoints.last_stall(), kQuick.timeout) << "there was room";
+    }
+    EXPECT_SAYS(message_of<FailedPrecondition>([&] { checkpoints.finish(); }), "rank 1 could not write its part");
+  });
+  EXPECT_TRUE(saved().empty());
 }
 
 // ---- The part that a rank has announced, and the part that is there

@@ -48,6 +48,19 @@ void* operator new(std::size_t bytes) {
   if (memory == nullptr) throw std::bad_alloc{};
   return memory;
 }
+// By default these call the functions above, but with the address sanitizer they do not.
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return operator new(bytes, std::nothrow);
+}
+void* operator new[](std::size_t bytes) {
+  return operator new(bytes);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }

@@ -81,4 +81,10 @@ PHAROS_API int stat(const char* path, struct stat* status) {
   return static_cast<int>(::syscall(SYS_newfstatat, AT_FDCWD, path, status, 0));
 }
 
+PHAROS_API int fsync(int file) {
+  const bool may_be = pharos::stale_call.load() == pharos::FileCall::kSync;
+  if (may_be && pharos::is_stale(pharos::FileCall::kSync, pharos::path_of(file))) return -1;
+  return static_cast<int>(::syscall(SYS_fsync, file));
+}
+
 }  // extern "C"

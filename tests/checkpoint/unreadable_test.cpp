@@ -1,5 +1,6 @@
 // A file that cannot be read for a reason that says nothing about its content is not damaged. The load fails with that
-// reason, no older checkpoint is loaded in its place, the training does not begin anew, and all files stay.
+// reason, no older checkpoint is loaded in its place, the training does not begin anew, and all files stay. A folder
+// that cannot be synced fails a save.
 
 #include <string>
 #include <vector>
@@ -76,6 +77,25 @@ TEST_F(Unreadable, ManifestIsNotPassedOverByWhoeverLooks) {
               of_newest("manifest.json").string() + ": Stale file handle");
   make_none_stale();
   expect_untouched();
+}
+
+// ---- The folder cannot be synced
+
+/// A checkpoint counts as soon as it has its name, so those of later steps must not count.
+TEST_F(CheckpointFolder, HasNoLaterCheckpointsWhenOnlyTheLastSyncOfASaveFails) {
+  PlainModel model{0, 1};
+  {
+    Checkpoints checkpoints{Communicator::alone(), options()};
+    for (const std::uint64_t step : {11, 21, 22}) save(checkpoints, model, step);
+    make_stale(FileCall::kSync, options().folder);
+    const std::string why = message_of<FailedPrecondition>([&] { save(checkpoints, model, 12); });
+    EXPECT_SAYS(why, "syncing " + options().folder.string() + ": Stale file handle");
+    make_none_stale();
+  }
+  EXPECT_EQ(steps(), (std::vector<std::uint64_t>{12, 11}));
+  EXPECT_EQ(aside().size(), 2U);
+  EXPECT_EQ(load(model)->step, 12U);
+  model.expect(12);
 }
 
 // ---- The files belong to another user

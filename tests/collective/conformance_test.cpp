@@ -338,6 +338,20 @@ TEST_P(Conformance, ADestroyedPendingHasEnded) {
   });
 }
 
+TEST_P(Conformance, AnErrorOfSeveralLinesIsTheSameOnAllRanks) {
+  run([](Communicator& ranks) {
+    const Error why{ErrorCode::kCancelled, "the loss is wrong\n  in step 7\n  in main()",
+                    "Look at the data.\nBegin again."};
+    if (ranks.rank() == ranks.size() - 1) ranks.abort(why);
+    try {
+      for (;; std::this_thread::sleep_for(std::chrono::milliseconds{1})) ranks.check();
+    } catch (const Cancelled& told) {
+      EXPECT_EQ(told.error().message(), why.message());
+      EXPECT_EQ(told.error().remedy(), why.remedy());
+    }
+  });
+}
+
 TEST_P(Conformance, WhatMakesNoSenseIsRefusedAtOnceAndEndsNothing) {
   run([](Communicator& ranks) {
     std::vector<float> data(3 * ranks.size() + 1);

@@ -72,6 +72,19 @@ TEST(CurveTest, WhatHappenedIsMarkedAndNamed) {
   EXPECT_FALSE(has(unmarked, "died"));
 }
 
+TEST(CurveTest, AMarkThatIsNoNumberIsLeftOut) {
+  Curve curve = falling(100, 2);
+  curve.mark_name = "here a rank died";
+  const std::string unmarked = to_text_picture(curve);
+  curve.marks = {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()};
+  EXPECT_EQ(to_text_picture(curve), unmarked);
+  const std::string svg = to_svg(curve);
+  EXPECT_FALSE(has(svg, "nan"));
+  EXPECT_FALSE(has(svg, "stroke-dasharray"));
+  curve.marks.push_back(50);
+  EXPECT_TRUE(has(to_svg(curve), ">here a rank died</text>")) << "the first mark that is drawn has the name";
+}
+
 TEST(CurveTest, ATitleIsText) {
   Curve curve = falling(4, 2);
   curve.title = "<a & \"b\">";

@@ -1,5 +1,7 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <filesystem>
@@ -28,6 +30,14 @@ class ReportLogTest : public testing::Test {
     ASSERT_TRUE(log->write());
   }
   Result<ReportLog> go_on() const { return ReportLog::go_on(folder_.path(), {"step"}); }
+  /// Makes a file that the system refuses to shorten, as a full file system that copies on write may do. The file lives
+  /// as long as the descriptor.
+  Fd make_unshrinkable(const char* file) const {
+    Fd memory{::memfd_create(file, MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    EXPECT_EQ(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    std::filesystem::create_symlink("/proc/self/fd/" + std::to_string(memory.get()), folder_.path() / file);
+    return memory;
+  }
 
   const TemporaryFolder folder_;
 };
@@ -97,6 +107,34 @@ TEST_F(ReportLogTest, WhatADiskHasNoRoomForIsWrittenLater) {
             "{\"step\":1,\"seconds\":0.5,\"loss\":3}\n"
             "{\"step\":2,\"seconds\":0.5,\"loss\":4}\n"
             "{\"step\":3,\"seconds\":0.5,\"loss\":5,\"accuracy\":6}\n");
+}
+
+TEST_F(ReportLogTest, AHalfLineThatCannotBeRemovedIsOverwritten) {
+  const Fd csv = make_unshrinkable("reports.csv");
+  const Fd json = make_unshrinkable("reports.jsonl");
+  append("reports.csv", "step,seconds,loss\n1,0.5,3\n");
+  auto log = go_on();
+  ASSERT_TRUE(log);
+  const auto add_with_limit = [&](std::uint64_t step, rlim_t limit) {
+    const FileLimit full{limit};
+    log->add({step}, 0.5, {{"loss", 4}});
+    EXPECT_FALSE(log->write());
+  };
+  add_with_limit(2, 30);
+  EXPECT_EQ(text_of("reports.csv"), "step,seconds,loss\n1,0.5,3\n2,0.") << "the test has made a half line";
+  ASSERT_TRUE(log->write());
+  EXPECT_EQ(text_of("reports.csv"), "step,seconds,loss\n1,0.5,3\n2,0.5,4\n");
+
+  add_with_limit(3, 50);  // the line for reports.csv fits
+  ASSERT_TRUE(log->write());
+  EXPECT_EQ(text_of("reports.jsonl"),
+            "{\"step\":2,\"seconds\":0.5,\"loss\":4}\n"
+            "{\"step\":3,\"seconds\":0.5,\"loss\":4}\n");
+
+  add_with_limit(4, 45);  // the next line has a new column, so that the file is written anew
+  log->add({5}, 0.5, {{"accuracy", 6}});
+  ASSERT_TRUE(log->write());
+  EXPECT_EQ(text_of("reports.csv"), "step,seconds,loss,accuracy\n1,0.5,3,\n2,0.5,4,\n3,0.5,4,\n4,0.5,4,\n5,0.5,,6\n");
 }
 
 TEST_F(ReportLogTest, KnowsTheLastLineThatWasThere) {

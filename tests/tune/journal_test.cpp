@@ -2,15 +2,67 @@
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <fstream>
 #include <iterator>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "seed.hpp"
 #include "temporary_folder.hpp"
+
+namespace pharos::ml {
+namespace {
+
+/// The calls of fdatasync() in this process.
+struct Syncs {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int ended = 0;
+  bool next_fails = false;
+
+  int sync(int file) {
+    const int result = static_cast<int>(::syscall(SYS_fdatasync, file));
+    const std::lock_guard lock{mutex};
+    ++ended;
+    changed.notify_all();
+    if (!std::exchange(next_fails, false)) return result;
+    errno = EIO;
+    return -1;
+  }
+  int so_far() {
+    const std::lock_guard lock{mutex};
+    return ended;
+  }
+  void let_next_fail() {
+    const std::lock_guard lock{mutex};
+    next_fails = true;
+  }
+  /// Returns false if that number of calls has not been reached after 20 s.
+  bool wait_for(int number) {
+    std::unique_lock lock{mutex};
+    return changed.wait_for(lock, std::chrono::seconds{20}, [&] { return ended >= number; });
+  }
+};
+
+Syncs& syncs() {
+  static Syncs all;
+  return all;
+}
+
+}  // namespace
+}  // namespace pharos::ml
+
+// Replaces libc's function.
+extern "C" int fdatasync(int file) {
+  return pharos::ml::syncs().sync(file);
+}
 
 namespace pharos::ml {
 namespace {
@@ -178,6 +230,23 @@ TEST_F(JournalTest, ASecondNameThatAKilledTunerHasLeftIsNotWrittenTo) {
   EXPECT_EQ(Journal::create(file, head(), true).error().code(), ErrorCode::kAlreadyExists);
   EXPECT_EQ(bytes(), before);
   EXPECT_FALSE(std::filesystem::exists(file.string() + ".begun"));
+}
+
+TEST_F(JournalTest, ASyncThatHasFailedInTheBackgroundIsTheErrorOfEachLaterWriteAndSync) {
+  const int before = syncs().so_far();
+  auto journal = Journal::create(file, head(), true);
+  ASSERT_TRUE(journal);
+  ASSERT_TRUE(syncs().wait_for(before + 2)) << "the one of create(), and the one of the journal's thread";
+  syncs().let_next_fail();
+  (*journal)->append(TrialSaved{0, 1});
+  ASSERT_TRUE((*journal)->write());
+  ASSERT_TRUE(syncs().wait_for(before + 3));
+  for (int i = 0; i < 2; ++i) {
+    const auto synced = (*journal)->sync();
+    ASSERT_FALSE(synced) << i;
+    EXPECT_NE(synced.error().message().find("Input/output error"), std::string::npos) << synced.error().to_string();
+  }
+  EXPECT_FALSE((*journal)->write());
 }
 
 TEST_F(JournalTest, AFullDiskIsSaidAndWhatWasThereStaysReadable) {

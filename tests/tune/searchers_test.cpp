@@ -138,6 +138,25 @@ double best_of(Searcher& searcher, std::uint64_t trials, const std::function<dou
   return best;
 }
 
+TEST(SearchersRefuse, OptionsThatMakeNoSense) {
+  const Space space{{"x", uniform(0, 1)}};
+  const auto refused = [](const auto& make, const char* why) { EXPECT_SAYS(message_of<InvalidArgument>(make), why); };
+  refused([&] { tpe(space, {.candidates = 0}); }, "TpeOptions::candidates is 0");
+  refused([&] { cma_es(space, {.population = 1}); }, "CmaEsOptions::population is 1");
+  for (const double sigma : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    refused([&] { cma_es(space, {.sigma = sigma}); }, "CmaEsOptions::sigma is");
+  }
+  // These are the least that are accepted.
+  for (const auto& searcher : {tpe(space, {.candidates = 1}), cma_es(space, {.population = 2})}) {
+    for (std::uint64_t trial = 0; trial < 50; ++trial) {
+      const Params params = searcher->ask(trial);
+      ASSERT_TRUE(space.check(params)) << params.to_string();
+      searcher->began(trial, params);
+      searcher->tell(trial, {.value = params.get<double>("x")});
+    }
+  }
+}
+
 TEST(SearchersLearn, FarBetterThanChance) {
   Space space;
   for (int i = 0; i < 6; ++i) space.add("x" + std::to_string(i), uniform(-5, 5));

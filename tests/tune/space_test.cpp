@@ -129,6 +129,16 @@ TEST(SpaceTest, WhatDependsIsThereOnlyThen) {
   EXPECT_TRUE(outer.check({{"model.kind", "a"}, {"model.deep", 1}}));
 }
 
+TEST(SpaceTest, ARealMayBeAWholeNumberInAConditionToo) {
+  for (const Value& one : {Value{1}, Value{1.0}}) {
+    Space space{{"rate", quantised(0, 1, 0.5)}};
+    space.when("rate", one, Space{{"deep", uniform(0, 1)}});
+    for (const Value& rate : {Value{1}, Value{1.0}}) EXPECT_TRUE(space.check({{"rate", rate}, {"deep", 0.5}}));
+    EXPECT_TRUE(space.check({{"rate", 0.5}}));
+    EXPECT_FALSE(space.check({{"rate", 0.5}, {"deep", 0.5}}));
+  }
+}
+
 struct Layer {
   int width = 0;
   void fields(Fields& f) { f("width", width, log_integers(16, 256)); }

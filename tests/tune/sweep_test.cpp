@@ -273,6 +273,37 @@ TEST(Sweep, AGridIsTriedOnceWithoutBeingCounted) {
   EXPECT_EQ(results.trials().size(), 6U);
 }
 
+// A trial that was stopped or paused may ask for another parameter before it returns.
+TEST(Sweep, IsReplayedAlthoughATrialAsksAfterItsEnd) {
+  for (const bool pauses : {false, true}) {
+    const SweepRules rules{.trials = 2, .steps = pauses ? 0U : 1U};
+    const auto searcher_of = [] { return tpe(Space{}); };
+    const auto scheduler_of = [&] { return pauses ? asha({.most = 4, .factor = 2, .promotes = true}) : run_all(); };
+    const auto searcher = searcher_of();
+    const auto scheduler = scheduler_of();
+    std::vector<SweepEvent> events;
+    Sweep sweep{rules, Space{}, *searcher, *scheduler, [&](const SweepEvent& event) { events.push_back(event); }};
+    ASSERT_EQ(sweep.next(0), 0U);
+    ASSERT_TRUE(sweep.ask(0, "x", uniform(0, 1)));
+    const auto decision = sweep.report(0, 1, 0.5, 1);
+    ASSERT_TRUE(decision);
+    EXPECT_EQ(decision->verdict, pauses ? Verdict::kPause : Verdict::kStop);
+    const auto late = sweep.ask(0, "y", uniform(2, 3));
+    ASSERT_TRUE(late);
+    EXPECT_TRUE(uniform(2, 3).holds(*late));
+    EXPECT_EQ(sweep.at(0).params.find("y"), nullptr);
+
+    const auto other_searcher = searcher_of();
+    const auto other_scheduler = scheduler_of();
+    Sweep again{rules, Space{}, *other_searcher, *other_scheduler, [](const SweepEvent&) {}};
+    for (const SweepEvent& event : events) {
+      const auto replayed = again.replay(event);
+      EXPECT_TRUE(replayed) << replayed.error().to_string();
+    }
+    EXPECT_EQ(again.at(0).params, sweep.at(0).params);
+  }
+}
+
 // ---- The same each time
 
 /// Steps with random durations.
@@ -555,6 +586,20 @@ TEST_F(Kept, OnlyWhatTheBestHaveSavedIsKeptAtTheEnd) {
   const auto saved = results.checkpoint<std::vector<double>>(results.best());
   EXPECT_EQ(saved, (std::vector{results.best().params.get<double>("x"), 4.0}));
   EXPECT_THROW(static_cast<void>(results.checkpoint<std::string>(results.best())), InvalidArgument);
+}
+
+TEST_F(Kept, ASweepWithoutAFolderTakesNoCheckpointFromTheWorkingFolder) {
+  auto one = options(1);
+  one.scheduler = run_all();
+  static_cast<void>(run(std::move(one), 1, learns));
+  ASSERT_FALSE(std::filesystem::is_empty(folder.path() / "checkpoints"));
+  auto other = options_of(1);
+  other.steps = 1;
+  const SweepResults results = simulate(std::move(other), 1, learns);
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  EXPECT_THROW(static_cast<void>(results.checkpoint<std::vector<double>>(results.best())), NotFound);
+  std::filesystem::current_path(before);
 }
 
 TEST_F(Kept, WhatIsKeptIsOfTheTrialThatIsBest) {

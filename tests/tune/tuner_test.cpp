@@ -65,6 +65,11 @@ double asks_otherwise(Trial& trial) {
   return trial.uniform("slope", 2, 3);
 }
 
+/// One trial asks for another range than the others.
+double asks_for_more(Trial& trial) {
+  return trial.uniform("slope", 0, trial.number() == 1 ? 2 : 1);
+}
+
 double throws_if_odd(const Params& params) {
   if (params.get<int>("n") % 2 == 1) throw std::runtime_error{"odd numbers are not learned"};
   return params.get<int>("n");
@@ -163,6 +168,23 @@ class SlowLearner : public Learner {
   }
 };
 
+/// Its first setup() in a process throws. reset() needs what setup() makes.
+class SetUpLate {
+ public:
+  void setup(const Params&) {
+    if (++tries_ == 1) throw std::runtime_error{"the data is late"};
+    data_ = 1;
+  }
+  void reset(const Params&) {
+    if (!data_) throw std::logic_error{"it was never set up"};
+  }
+  double step() { return *data_; }
+
+ private:
+  std::optional<double> data_;
+  static inline int tries_ = 0;
+};
+
 class CannotBeMade {
  public:
   CannotBeMade() { throw std::runtime_error{"the data is not there"}; }
@@ -252,6 +274,19 @@ TEST_F(TunerTest, ParametersCanBeAskedForAsTheTrialRuns) {
   const SweepResults conflict = Tuner{runtime, std::move(other)}.run<&asks_otherwise>();
   EXPECT_EQ(conflict.trials()[0].state, State::kFailed);
   EXPECT_NE(conflict.trials()[0].error.find("\"slope\" of trial 0"), std::string::npos) << conflict.trials()[0].error;
+}
+
+TEST_F(TunerTest, ADomainThatIsNotTheOneOfEarlierTrialsIsTheTrialsErrorAndTheSweepGoesOn) {
+  Runtime runtime;
+  TunerOptions its{.trials = 4, .at_once = 1, .worker = {}, .progress = false};
+  its.searcher = tpe(its.space, {.seed = 1});
+  const SweepResults results = Tuner{runtime, std::move(its)}.run<&asks_for_more>();
+  ASSERT_EQ(results.trials().size(), 4U);
+  for (const TrialResult& trial : results.trials()) {
+    const bool refused = trial.number == 1;
+    EXPECT_EQ(trial.state, refused ? State::kFailed : State::kComplete) << trial.error;
+    EXPECT_EQ(trial.error.find("Give it another name") != std::string::npos, refused) << trial.error;
+  }
 }
 
 TEST_F(TunerTest, AnExceptionIsTheTrialsErrorAndTheSweepGoesOn) {
@@ -357,6 +392,20 @@ TEST_F(TunerTest, AClassIsStepStoppedAndSetUpAnew) {
   for (const TrialResult& trial : results.trials()) EXPECT_EQ(*trial.metrics.find("made"), 1);
 }
 
+TEST_F(TunerTest, AnObjectWhoseSetupThrowsIsNotReset) {
+  Runtime runtime;
+  auto its = options(3);
+  its.at_once = 1;
+  its.steps = 1;
+  const SweepResults results = Tuner{runtime, std::move(its)}.run<SetUpLate>();
+  ASSERT_EQ(results.trials().size(), 3U);
+  for (const TrialResult& trial : results.trials()) {
+    const bool is_first = trial.number == 0;
+    EXPECT_EQ(trial.state, is_first ? State::kFailed : State::kComplete) << trial.error;
+    EXPECT_EQ(trial.error.find("the data is late") != std::string::npos, is_first) << trial.error;
+  }
+}
+
 TEST_F(TunerTest, AGoodTrialsCopyGoesOnWithOtherParameters) {
   Runtime runtime;
   auto its = options(8);
@@ -394,6 +443,14 @@ TEST_F(TunerTest, WorkersThatCannotBeMadeEndTheSweepWithTheReason) {
   } catch (const Exception& error) {
     EXPECT_NE(std::string{error.what()}.find("1000 CPU"), std::string::npos) << error.what();
   }
+}
+
+TEST_F(TunerTest, WorkersThatAreRefusedEndTheSweepWithAnException) {
+  Runtime runtime;
+  auto its = options(3);
+  its.worker = {.cpus = -1};
+  Tuner tuner{runtime, std::move(its)};
+  EXPECT_THROW(static_cast<void>(tuner.run<&of_params>()), InvalidArgument);
 }
 
 TEST_F(TunerTest, ATrialOfTwoWorkersReportsAsOneAndSurvivesTheLossOfOne) {

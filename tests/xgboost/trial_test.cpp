@@ -121,6 +121,40 @@ TEST_F(TrialTest, ThePauseDoesNotForgetTheBestRound) {
   EXPECT_EQ(resumed.best, expected.best);
   EXPECT_EQ(resumed.rounds, expected.rounds);
   EXPECT_EQ(Model{resumed.model}.rounds(), expected.best_rounds);
+  EXPECT_NEAR(*resumed.metrics.find("auc"), expected.best, 1e-6) << "the metrics of the best round";
+}
+
+TEST_F(TrialTest, OneThatHadAllRoundsBeforeThePauseHasTheSameResultWithoutAnotherRound) {
+  Line first{8, Verdict::kPause};
+  const Trained expected = run(first, 0, std::nullopt, {.rounds = 8});
+  ASSERT_TRUE(first.saved.has_value());
+  Line second{100, Verdict::kGoOn};
+  const Trained resumed = run(second, 8, first.saved, {.rounds = 8});
+  EXPECT_TRUE(second.reported.empty());
+  EXPECT_EQ(resumed.rounds, 8U);
+  EXPECT_EQ(resumed.best, expected.best);
+  EXPECT_EQ(resumed.best_rounds, expected.best_rounds);
+  ASSERT_NE(resumed.metrics.find("auc"), nullptr);
+  EXPECT_NEAR(*resumed.metrics.find("auc"), first.reported.back(), 1e-6);
+}
+
+TEST_F(TrialTest, OneThatIsToStopEarlyTrainsNoOtherRoundWhenItGoesOn) {
+  const TrainOptions options{.rounds = 400, .early_stopping_rounds = 10};
+  Line whole{1000, Verdict::kGoOn};
+  const Trained expected = run(whole, 0, std::nullopt, options);
+  ASSERT_LT(expected.rounds, 400U);
+
+  Line first{expected.rounds, Verdict::kPause};
+  run(first, 0, std::nullopt, options);
+  ASSERT_TRUE(first.saved.has_value());
+  Line second{1000, Verdict::kGoOn};
+  const Trained resumed = run(second, expected.rounds, first.saved, options);
+  EXPECT_TRUE(second.reported.empty());
+  EXPECT_EQ(resumed.rounds, expected.rounds);
+  EXPECT_EQ(resumed.best, expected.best);
+  EXPECT_EQ(Model{resumed.model}.rounds(), expected.best_rounds) << "the model of the best round";
+  ASSERT_NE(resumed.metrics.find("auc"), nullptr);
+  EXPECT_NEAR(*resumed.metrics.find("auc"), expected.best, 1e-6);
 }
 
 }  // namespace

@@ -8,11 +8,14 @@
 
 namespace pharos::ml {
 
-/// To be called by all ranks. All get the same error: of the lowest rank with kInvalidArgument, else of the lowest rank
-/// with any error. Returns nullopt if no rank has an error.
+/// Checkpoints calls these functions on all ranks, at the same place. They wait for the other ranks, and throw what
+/// operations of a Communicator throw.
+///
+/// All ranks get the same error: of the lowest rank with kInvalidArgument, else of the lowest rank with any error. With
+/// several ranks its text begins with "rank 3: ". Returns nullopt if no rank has an error.
 std::optional<Error> first_error(Communicator& ranks, const std::optional<Error>& own);
 
-/// To be called by all ranks. Returns the text of rank 0.
+/// Returns the text of rank 0 on all ranks.
 std::string text_of_first(Communicator& ranks, const std::string& own);
 
 }  // namespace pharos::ml

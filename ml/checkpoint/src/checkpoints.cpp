@@ -155,11 +155,12 @@ class Checkpoints::Core {
 
   /// Copies what this rank saves, when there is memory for another copy on all ranks.
   void copy(const State& state, Save& job, bool some_wait) {
+    // Comes first, because a codec of the state may throw on this rank alone while the other ranks wait.
+    if (some_wait) wait_together([this] { return writer_.wait_for_room(kHearTime); });
     std::vector<std::vector<std::byte>> values;
     const std::vector<StateSource> sources = sources_of(state, ranks_.rank(), ranks_.size(), values);
     std::size_t bytes = 0;
     for (const StateSource& each : sources) bytes += each.bytes.size();
-    if (some_wait) wait_together([this] { return writer_.wait_for_room(kHearTime); });
     job.copy = writer_.copy_of(bytes);
     std::byte* to = job.copy->span().data();
     job.part.file = part_file_name(ranks_.rank());

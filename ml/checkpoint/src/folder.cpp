@@ -151,20 +151,21 @@ Result<void> make_complete(const fs::path& folder, const std::string& name) {
   std::error_code error;
   fs::rename(folder / begun_name(name), folder / name, error);
   if (error) return disk_error("naming " + (folder / name).string(), error.value());
-  return sync_folder(folder);
+  return {};
 }
 
 Result<void> set_aside(const fs::path& folder, const std::vector<std::string>& newest_first) {
+  Result<void> all_synced;
   for (auto name = newest_first.rbegin(); name != newest_first.rend(); ++name) {
     const fs::path aside = folder / (*name + std::string{kAside});
     std::error_code error;
     fs::rename(folder / *name, aside, error);
     if (error) return disk_error("setting " + (folder / *name).string() + " aside", error.value());
-    PHAROS_TRY_VOID(sync_folder(folder));
+    if (auto synced = sync_folder(folder); !synced) all_synced = std::move(synced);
     log(LogLevel::kWarn, "a checkpoint does not count any more: the training goes on from an earlier step",
         {kv("now", aside.string())});
   }
-  return {};
+  return all_synced;
 }
 
 Result<void> remove_checkpoint(const fs::path& folder, const std::string& name) {

@@ -10,7 +10,8 @@
 #include "manifest.hpp"
 
 // The folder of a training:
-//   newest                        the name of the checkpoint that was completed last
+//   newest                        the name of the checkpoint that was completed last, or loaded by the process that
+//                                 took over the folder
 //   owner                         an id of the process that last took over the folder
 //   step-000000001200-1a2b3c4d/   a checkpoint, named by its step and id
 //     rank-00000.safetensors      the part of a rank
@@ -25,6 +26,9 @@
 // A save writes the parts, then the manifest, and then gives the folder the name of a checkpoint. So a checkpoint
 // without a manifest was damaged, and not interrupted. After that, checkpoints of later steps are set aside, and only
 // then old ones are removed. A training that is killed at any moment has either its previous checkpoint or the new one.
+//
+// Any thread may call the functions below. Where nothing else is said, errors are those of disk_error(). If memory runs
+// out, std::bad_alloc is thrown.
 
 namespace pharos::ml {
 
@@ -46,15 +50,17 @@ bool is_later(const std::string& name, const std::string& than);
 /// Returns the folders that interrupted saves or interrupted removals have left.
 Result<std::vector<std::string>> incomplete_in(const std::filesystem::path& folder);
 
-/// Turns the folder of a save into a checkpoint.
+/// Turns the folder of a save into a checkpoint, which counts from then on. The caller syncs `folder` afterwards.
 Result<void> make_complete(const std::filesystem::path& folder, const std::string& name);
 /// Renames these checkpoints, so that they do not count any more. The oldest is renamed first: if the process is killed
-/// in between, the newest one still counts.
+/// in between, the newest one still counts. Ends with the first error of a renaming; what was renamed before stays
+/// renamed. If a sync fails, all are renamed before its error is returned.
 Result<void> set_aside(const std::filesystem::path& folder, const std::vector<std::string>& newest_first);
 /// Removes a checkpoint or a folder that was begun. It is renamed first, so a checkpoint of which some files are gone
-/// does not count. Does nothing if the folder does not exist.
+/// does not count. Does nothing if the folder does not exist. After an error incomplete_in() may find what is left.
 Result<void> remove_checkpoint(const std::filesystem::path& folder, const std::string& name);
 
+/// Returns kCorrupt if the manifest is missing or damaged, and kUnsupported if it has another format.
 Result<Manifest> read_manifest(const std::filesystem::path& checkpoint);
 
 }  // namespace pharos::ml

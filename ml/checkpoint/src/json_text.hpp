@@ -10,7 +10,8 @@
 #include <vector>
 
 // JSON for code in which memory may run out. The library's own lists and objects allocate memory in their destructors,
-// and end the process if there is none.
+// and end the process if there is none. The types here are values. Any thread may call the functions, which throw
+// nothing but std::bad_alloc.
 
 namespace pharos::ml {
 
@@ -31,6 +32,7 @@ struct JsonValue {
 /// Returns nullopt if the text is not valid JSON or is nested deeper than `depth_max`.
 std::optional<JsonValue> parse_json(std::string_view text, std::size_t depth_max);
 
+/// Return the value as JSON. Bytes that are not UTF-8 are replaced; NaN and infinite numbers become null.
 std::string json_text(std::string_view text);
 std::string json_text(std::uint64_t number);
 std::string json_text(std::int64_t number);
@@ -47,7 +49,7 @@ std::string json_list(const Values& values) {
   return json_list(values, [](const auto& each) { return json_text(each); });
 }
 
-/// Builds the text of an object, member by member.
+/// Builds the text of an object, member by member. Does not notice that a name is added twice.
 class JsonObjectText {
  public:
   template <class T>

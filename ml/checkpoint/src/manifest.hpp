@@ -48,15 +48,19 @@ struct Manifest {
   std::vector<RankPart> parts{};  ///< by rank
 };
 
-/// Text that contains a checksum of itself.
+// The functions below read and change nothing but their arguments: any thread may call them. They may throw
+// std::bad_alloc.
+
+/// Return text that contains a checksum of itself.
 std::string to_text(const Manifest& manifest);
 std::string to_text(const RankPart& part);
 /// Return kCorrupt for text that is damaged or whose numbers contradict each other, and kUnsupported for a manifest of
-/// another format.
+/// another format. Whether the parts of a manifest fit together is checked only by check_whole().
 Result<Manifest> parse_manifest(std::string_view text);
 Result<RankPart> parse_part(std::string_view text);
 
-/// Returns kCorrupt unless the parts together have each element of each tensor.
+/// Returns kCorrupt unless the parts together have each element of each tensor. Parts may overlap. The parts must come
+/// from parse_manifest() or parse_part(), which have checked their shapes.
 Result<void> check_whole(const Manifest& manifest);
 
 }  // namespace pharos::ml

@@ -18,11 +18,13 @@
 
 namespace pharos::ml {
 
-/// The memory for a copy of what this rank saves.
+/// The memory for a copy of what this rank saves. Owned by the Save until the save has ended, and then by SaveWriter,
+/// which keeps the memory for a later save. One thread at a time. The destructor gives the memory back; the Runtime
+/// must outlive it.
 class StateCopy {
  public:
   /// Takes memory of the object store of `runtime`, or of this process if that is null or its store is full. Throws
-  /// std::bad_alloc if this process has no memory either.
+  /// std::bad_alloc if this process has no memory either, and any other error of the store.
   StateCopy(Runtime* runtime, std::size_t bytes);
   std::span<std::byte> span() { return {stored_ ? stored_->data() : own_.get(), bytes_}; }
 
@@ -32,7 +34,8 @@ class StateCopy {
   std::unique_ptr<std::byte[]> own_;
 };
 
-/// One save of this rank: what to write, and the copied bytes.
+/// One save of this rank: what to write, and the copied bytes. Owned by Checkpoints until SaveWriter::write(), and then
+/// by SaveWriter.
 struct Save {
   std::uint64_t number = 0;
   std::string id;
@@ -56,7 +59,8 @@ struct StateSource {
 };
 
 /// Returns what this rank writes: its own slices, its share of the shared slices, and values. The bytes of values are
-/// put into `values`.
+/// put into `values`, which must be empty before. The result refers to the memory of `state` and of `values`. Called on
+/// the thread that saves; throws what State::Value::save throws.
 std::vector<StateSource> sources_of(const State& state, std::uint32_t rank, std::uint32_t ranks,
                                     std::vector<std::vector<std::byte>>& values);
 /// Returns a hash of the shared slices. Each rank decides by itself which of them it writes, so all ranks must have the

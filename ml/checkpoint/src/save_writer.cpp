@@ -300,8 +300,12 @@ Result<void> SaveWriter::complete(const Save& save, const fs::path& folder, cons
     if (!removed) log_around(removed.error());
     return committed;
   }
+  // The checkpoint counts as soon as it has its name. So those of later steps are set aside even if the sync fails, but
+  // nothing is removed then, because the name may be lost.
+  const auto synced = sync_folder(options_.folder);
   failpoint(failpoints::kManifestWritten);
   PHAROS_TRY_VOID(set_aside(options_.folder, *later));
+  if (!synced) return synced;
   // This checkpoint is the newest from here on. Failures below only leave old files behind.
   const auto tidied = caught([&] { return tidy(name); });
   if (!tidied) log_around(tidied.error());

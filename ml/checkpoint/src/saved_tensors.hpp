@@ -19,7 +19,9 @@
 namespace pharos::ml {
 
 /// Reads the tensors of one checkpoint: any range of their elements, from whichever parts have them. Everything that is
-/// read is compared with its checksum. Errors are returned, also if a file disappears meanwhile. For one thread.
+/// read is compared with its checksum. Errors are returned, also if a file disappears meanwhile (kCorrupt); only
+/// std::bad_alloc is thrown. A local variable of the functions that load; one thread. At most 64 files are open at a
+/// time. Tensors, and what they point to, are valid as long as this object or the one that it was moved to.
 class SavedTensors {
  public:
   struct Tensor {
@@ -33,18 +35,20 @@ class SavedTensors {
     std::vector<Piece> pieces{};
   };
 
-  /// Returns kCorrupt if the manifest is damaged, or if a file is missing, has the wrong size or belongs to another
-  /// checkpoint.
+  /// Returns kCorrupt if the manifest is damaged, or if a file is missing or has the wrong size, kUnsupported if the
+  /// manifest has another format, and any other error of the disk. Does not open the parts.
   static Result<SavedTensors> open(const std::filesystem::path& checkpoint);
 
   const Manifest& manifest() const { return *manifest_; }
   const std::map<std::string_view, Tensor>& tensors() const { return tensors_; }
   const Tensor* find(std::string_view name) const;
 
-  /// Reads elements from `begin` on until `to` is full, and converts them to the type `as`. After an error part of `to`
-  /// may have been written.
+  /// Reads elements from `begin` on until `to` is full, and converts them to the type `as`. Returns kInvalidArgument if
+  /// the types differ and one of them is no floating point type, or if the tensor has fewer elements, and kCorrupt if a
+  /// part is not what was written. After an error part of `to` may have been written.
   Result<void> read(const Tensor& tensor, std::uint64_t begin, DType as, std::span<std::byte> to);
-  /// Checks the heads of all parts, which reading tensors checks only as far as it opens the parts.
+  /// Checks the heads of all parts, which reading tensors checks only as far as it opens the parts. A head of an early
+  /// version has no checksum, and is not checked.
   Result<void> check_heads();
 
  private:

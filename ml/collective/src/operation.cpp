@@ -4,6 +4,13 @@
 #include <pharos/ml/collective/operation.hpp>
 
 namespace pharos::ml {
+namespace {
+
+// Between an error's message and its remedy, which may both have several lines: the ASCII character that separates
+// units of a text.
+constexpr char kSeparator = '\x1f';
+
+}  // namespace
 
 std::string to_string(const Operation& operation) {
   constexpr std::string_view kNames[] = {"barrier",    "all_reduce", "reduce_scatter", "all_gather",      "broadcast",
@@ -50,11 +57,11 @@ Error has_left(std::uint32_t rank, const std::string& waits) {
 }
 
 std::string told(const Error& error) {
-  return error.message() + '\n' + error.remedy();
+  return error.message() + kSeparator + error.remedy();
 }
 
 Error error_of(std::uint32_t code, std::string_view text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
+  const std::size_t end = std::min(text.find(kSeparator), text.size());
   return {static_cast<ErrorCode>(std::min(code, static_cast<std::uint32_t>(ErrorCode::kInternal))),
           std::string{text.substr(0, end)}, std::string{text.substr(std::min(end + 1, text.size()))}};
 }

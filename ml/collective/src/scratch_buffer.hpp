@@ -9,7 +9,7 @@
 
 namespace pharos::ml {
 
-/// A temporary buffer. Its contents are undefined at first.
+/// A temporary buffer. Its contents are undefined at first. A buffer that is not given back is freed by its owner.
 struct ScratchBuffer {
   std::unique_ptr<std::byte[]> memory{};
   std::size_t bytes = 0;
@@ -18,9 +18,11 @@ struct ScratchBuffer {
 };
 
 /// Buffers that are reused, because new memory costs more than the work that is done in it. Keeps at most 8 spare
-/// buffers, and gives out one that is at most four times as large as needed. Any thread.
+/// buffers, and gives out one that is at most four times as large as needed. A StreamBackend and a HierarchicalBackend
+/// each own one, which outlives their operations; the destructor frees the spare buffers. Any thread.
 class ScratchBuffers {
  public:
+  /// Throws std::bad_alloc if there is no memory. Returns an empty buffer for 0 bytes.
   ScratchBuffer take(std::size_t bytes) {
     if (bytes == 0) return {};
     {

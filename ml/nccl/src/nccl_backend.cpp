@@ -209,8 +209,8 @@ Result<void> NcclBackend::host_check() {
 std::shared_ptr<detail::Work> NcclBackend::begin(const Operation& operation, const detail::Places& places) {
   const OnDevice on_device{device_};
   auto running = std::make_shared<Running>(operation, places);
-  running_.push_back(running);
   if (!failed_) {
+    running_.push_back(running);
     auto begun = mark_begin(*running);
     if (begun) begun = begin_agreement(*running);
     if (!begun) give_up(begun.error());

@@ -18,13 +18,19 @@
 
 namespace pharos::ml {
 
-/// Ranks that have a GPU each. One thread at a time. The destructor ends NCCL, and aborts it if that takes too long.
+/// Ranks that have a GPU each. Owned by Core. One thread at a time; the thread's current GPU is the same before and
+/// after each function. The destructor ends NCCL, and aborts it after a failure or if that takes longer than 0.1
+/// seconds; it frees all memory that was allocated.
 ///
 /// 1. An operation goes to the GPU once all ranks have told each other, on the host, that they have begun the same one.
 ///    It runs on a stream of this backend, after all work that CUDA's default stream had when the operation was begun.
-/// 2. Operations on the GPU are watched: when a rank has died, or an operation takes too long, NCCL is aborted.
+/// 2. Operations on the GPU are watched: when a rank has died, or an operation takes too long, NCCL is aborted. Each
+/// failure also aborts the communicator of the host, so that all ranks fail. The errors of CUDA and NCCL are
+/// kUnavailable, or kExhausted for too little memory.
 class NcclBackend final : public detail::Backend {
  public:
+  /// All ranks call it together; it waits for them, and at most `time` for NCCL. kFailedPrecondition on all ranks if
+  /// one of them has no such GPU; `host` stays usable then, but not after another failure.
   static Result<std::unique_ptr<NcclBackend>> make(Communicator host, int device, Duration time);
   ~NcclBackend() override;
 

@@ -15,6 +15,7 @@ constexpr std::size_t kPointsDrawn = 2000;
 struct Frame {
   std::vector<Point> points{};
   std::vector<Point> line{};  // the moving mean of the points
+  std::vector<double> marks{};
   Axes axes{};
 };
 
@@ -22,6 +23,7 @@ Frame frame_of(const Curve& curve) {
   Frame frame{.axes = {.x_name = curve.x_name}};
   std::ranges::copy_if(curve.points, std::back_inserter(frame.points),
                        [](const Point& each) { return std::isfinite(each.y) && std::isfinite(each.x); });
+  std::ranges::copy_if(curve.marks, std::back_inserter(frame.marks), [](double each) { return std::isfinite(each); });
   if (frame.points.empty()) return frame;
   // The frame leaves out a few values that are far off: they would press all others into one line.
   std::vector<double> values;
@@ -53,7 +55,7 @@ std::string to_svg(const Curve& curve) {
   const Frame frame = frame_of(curve);
   SvgChart chart{frame.axes, curve.title};
   chart.add("<text x=\"784\" y=\"24\" text-anchor=\"end\" fill=\"#555\">dots: each value; line: smoothed</text>\n");
-  for (std::size_t i = 0; i < curve.marks.size(); ++i) chart.mark(curve.marks[i], i == 0 ? curve.mark_name : "");
+  for (std::size_t i = 0; i < frame.marks.size(); ++i) chart.mark(frame.marks[i], i == 0 ? curve.mark_name : "");
   const std::size_t stride = std::max<std::size_t>(frame.points.size() / kPointsDrawn, 1);
   std::vector<Point> line;
   for (std::size_t i = 0; i < frame.points.size(); ++i) {
@@ -69,10 +71,10 @@ std::string to_text_picture(const Curve& curve, std::size_t columns, std::size_t
   const Frame frame = frame_of(curve);
   if (frame.points.empty()) return "there is nothing to draw\n";
   TextChart chart{frame.axes, columns, rows};
-  for (const double mark : curve.marks) chart.vertical(mark, '|');
+  for (const double mark : frame.marks) chart.vertical(mark, '|');
   for (const Point& each : frame.points) chart.dot(each, '.');
   for (const Point& each : frame.line) chart.dot(each, 'o');
-  return curve.title + '\n' + chart.text(curve.marks.empty() ? "" : "| " + curve.mark_name);
+  return curve.title + '\n' + chart.text(frame.marks.empty() ? "" : "| " + curve.mark_name);
 }
 
 }  // namespace pharos::ml

@@ -64,16 +64,27 @@ std::vector<std::string> csv_fields(std::string_view line) {
   return fields;
 }
 
-/// Writes all of the text, or nothing: an incomplete line would be joined with the next one.
+/// Writes all of the text, or nothing: an incomplete line would be joined with the next one. A part of the text that
+/// cannot be removed stays behind the file's position, and the next call overwrites it: its text begins with this one.
 Result<void> append(const Fd& file, std::string& text) {
   const off_t end = ::lseek(file.get(), 0, SEEK_CUR);
   auto written = write_whole(file, std::as_bytes(std::span{text}), kWriting, kRemedy);
   if (!written) {
-    if (::ftruncate(file.get(), end) == 0) ::lseek(file.get(), end, SEEK_SET);
+    [[maybe_unused]] const int cut = ::ftruncate(file.get(), end);
+    ::lseek(file.get(), end, SEEK_SET);
     return written;
   }
   text.clear();
   return {};
+}
+
+/// Returns the lines before the file's position, where append() has left the end of the whole lines.
+Result<std::string> whole_lines(const Fd& file) {
+  const off_t end = ::lseek(file.get(), 0, SEEK_CUR);
+  PHAROS_TRY(const auto bytes, read_whole(file, "reading reports"));
+  ::lseek(file.get(), end, SEEK_SET);  // read_whole() has moved it
+  return std::string{reinterpret_cast<const char*>(bytes.data()),
+                     std::min(bytes.size(), static_cast<std::size_t>(end))};
 }
 
 }  // namespace
@@ -188,8 +199,7 @@ Result<void> ReportLog::write() {
 // Lines in the file, and some of those that wait, have fewer columns than the new header: they get empty fields. The
 // new contents are written to another file, which then replaces this one, so that the file is whole at any time.
 Result<void> ReportLog::widen() {
-  PHAROS_TRY(const auto bytes, read_whole(csv_, "reading reports"));
-  std::string lines{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  PHAROS_TRY(std::string lines, whole_lines(csv_));
   lines.erase(0, lines.find('\n') == std::string::npos ? lines.size() : lines.find('\n') + 1);
   lines += csv_lines_;
   std::string all;

@@ -19,7 +19,9 @@ namespace pharos::ml {
 Error no_replacement(const Error& death, const std::string& why);
 
 /// The ranks of one attempt at a training: starts them, watches them, and replaces those that die. Owns the actors. One
-/// thread, that of Trainer::run(). Destroying it ends the actors, with a kill if they have not all returned.
+/// thread, that of Trainer::run(), which owns the group. Destroying it ends the actors without a wait: in order if the
+/// functions of all ranks have ended and no death is known, and otherwise with a kill. News that were not fetched are
+/// dropped.
 class RankGroup {
  public:
   /// How the attempt has ended.
@@ -28,31 +30,37 @@ class RankGroup {
     kMakesRoom,  ///< All ranks have returned, because one of them has to leave its place.
     kLost,       ///< It has not ended: a rank has died, or has not come in time, and may be replaced by replace().
     kDied,       ///< A rank has died, or has not come in time.
-    kThrew,      ///< The function of a rank has thrown by itself.
+    kThrew,      ///< The function of a rank has thrown by itself, or has returned while other ranks wait for it.
   };
   struct End {
     How how = How::kReturned;
     std::optional<Error> why{};
   };
 
+  /// Makes the actors. Throws what `make` throws. Keeps no reference to the arguments.
   RankGroup(const detail::MakeTrainWorkers& make, const TrainerOptions& options);
   RankGroup(RankGroup&&) = delete;
-  /// Kills ranks that still run.
   ~RankGroup();
 
-  /// Waits until the actors have been placed and connected. Returns false if `interrupted` returned true before.
+  /// Waits until the actors have been placed and connected. Returns false if `interrupted` returned true before; it is
+  /// asked every 100 ms, but not while the actors are connected. Fails with the error of the placement, of a
+  /// constructor or of ml::connect(), and with kDeadlineExceeded if the actors are not placed by `until`.
   Result<bool> make_ready(const std::function<bool()>& interrupted, TimePoint until = TimePoint::max());
+  /// Called once make_ready() has returned true: starts the function on all ranks.
   void begin(detail::TrainBegin begin);
-  /// Waits for news from rank 0 until that time, and returns it.
+  /// Waits for news until that time, and returns the events of rank 0. Other news end the wait, too, and then there may
+  /// be no events.
   std::vector<detail::TrainEvent> wait(TimePoint until);
   /// The process ids of the ranks, by rank; 0 if unknown.
   std::vector<std::int32_t> processes() const;
   /// Tells all ranks to stop at their next report.
   void stop();
-  /// How the attempt has ended; nullopt while it runs.
+  /// How the attempt has ended; nullopt while it runs. If a function has thrown, and other ranks still run, the answer
+  /// comes a second later, because a death that explains the exception may become known.
   std::optional<End> end();
-  /// After kLost: waits until other processes have taken the place of the ranks that have died. Returns false if it was
-  /// interrupted. After an error the attempt is over.
+  /// After kLost: kills the lost ranks that still live, and waits until other processes have taken the place of the
+  /// lost ranks, at most for TrainerOptions::timeout, and then for ml::connect(). Returns false if it was interrupted.
+  /// After an error, which is the death itself or the reason why there is no other process, the attempt is over.
   Result<bool> replace(const std::function<bool()>& interrupted);
   /// The ranks that the last replace() has replaced.
   const std::vector<std::size_t>& replaced() const { return replaced_; }

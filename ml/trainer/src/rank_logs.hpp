@@ -14,8 +14,8 @@
 namespace pharos::ml {
 
 /// Collects the output of each rank, and appends it to logs/rank-0.log and so on in a training's folder. Owned by
-/// Trainer::run(). One thread calls it; output comes in on the threads that an OutputListener runs on. The destructor
-/// stops listening, and drops what has not been written.
+/// Trainer::run(). One thread calls it; output comes in on the threads that an OutputListener runs on. In a worker no
+/// output comes in. The destructor stops listening, and drops what has not been written.
 class RankLogs {
  public:
   /// `name`: the name of the ranks' group. The actors have names like "training/0".

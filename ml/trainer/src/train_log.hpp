@@ -16,12 +16,15 @@
 namespace pharos::ml {
 
 /// The history of a training: collects its reports for the result, writes them to the folder, and shows the progress on
-/// the standard error. Owned by the loop of Trainer::run(); one thread.
+/// the standard error. Owned by the loop of Trainer::run(); one thread. Without a folder nothing is written. The
+/// destructor drops reports that have not been written.
 class TrainLog {
  public:
-  /// Makes the folder, and opens the files in it.
+  /// Makes the folder, and opens the files in it. Fails with kFailedPrecondition if reports.csv is of something else,
+  /// and otherwise with errno.
   static Result<TrainLog> make(const TrainerOptions& options, TimePoint began);
 
+  /// Adds a report. The first one after an interruption completes that, and shows it.
   void add(std::uint32_t attempt, const TrainReport& report);
   /// Says how many steps there will be.
   void expect(std::uint64_t steps) { expected_ = steps; }
@@ -29,11 +32,12 @@ class TrainLog {
   void resumed(std::uint64_t step);
   /// The number of the last step that was reported.
   std::uint64_t steps() const { return result_.steps; }
-  /// Adds a interruption. `step` and `took` are filled in by this class.
+  /// Adds an interruption. This class fills in `step` and `took`.
   void interrupted(TrainResult::Interruption interruption);
   /// Writes new reports to the files, and shows the progress if it is time. After an error the next call tries again.
   Result<void> write(TimePoint now);
-  /// Logs a warning if no report had a metric of that name, which an option or a callback has asked for.
+  /// Logs a warning if there were reports, but none had a metric of that name, which an option or a callback has asked
+  /// for.
   void look_for(const std::string& metric) const;
   /// Moves the result out. The log is then of no more use.
   TrainResult take(TrainResult::End end, TimePoint now);

@@ -7,7 +7,7 @@
 namespace pharos::ml::xgboost {
 
 /// Returns the JSON text that tells XGBoost where an array lies in memory. `columns` is 0 for an array of one
-/// dimension.
+/// dimension, else a divisor of the size. The numbers must stay where they are as long as XGBoost may read them.
 inline std::string array_interface(std::span<const float> numbers, std::size_t columns) {
   const std::string shape = columns == 0 ? std::to_string(numbers.size())
                                          : std::to_string(numbers.size() / columns) + ", " + std::to_string(columns);

@@ -13,8 +13,10 @@
 
 namespace pharos::ml::xgboost {
 
-/// A model of XGBoost. Owns XGBoost's handle. One thread at a time may use it, except that after settle() several
-/// threads may predict rows at the same time. Functions fail with kInvalidArgument and XGBoost's message.
+/// A model of XGBoost. Owns XGBoost's handle, which the destructor frees; a training or a Model owns the Booster. One
+/// thread at a time may use it, except that after settle() several threads may predict rows at the same time. Functions
+/// fail with kInvalidArgument and XGBoost's message. Only assignment and the destructor are for a Booster that was
+/// moved from.
 class Booster {
  public:
   /// `matrices` are the ones that the model will be trained with and measured on.
@@ -33,7 +35,7 @@ class Booster {
   Result<void> train(std::uint64_t round, DMatrixHandle data);
   /// Returns XGBoost's line of metrics, in which `data` is called `name`; see metrics_in().
   Result<std::string> measure(std::uint64_t round, DMatrixHandle data, const std::string& name);
-  /// Predicts the rows of a matrix. The result is valid until the next call.
+  /// Predicts the rows of a matrix. XGBoost keeps the result until the next call of the same thread.
   Result<std::span<const float>> predict(DMatrixHandle data);
   /// Predicts rows of `columns` features. XGBoost keeps the result until the next call of the same thread.
   Result<std::span<const float>> predict(std::span<const float> features, std::size_t columns) const;

@@ -9,13 +9,14 @@
 
 namespace pharos::ml::xgboost {
 
-/// Parses XGBoost's line of metrics for the data set `name`: "[3]\tname-auc:0.81\tname-ndcg@5-:0.7".
+/// Parses XGBoost's line of metrics for the data set `name`: "[3]\tname-auc:0.81\tname-ndcg@5-:0.7". Returns kInternal
+/// if the line has another form.
 Result<Metrics> metrics_in(std::string_view line, std::string_view name);
 
 /// Returns whether a metric of XGBoost is better if it is larger or smaller.
 Goal goal_of(std::string_view metric);
 
-/// The best value so far of one metric, and the number of rounds that the model had then.
+/// The best value so far of one metric, and the number of rounds that the model had then. A value; one training has it.
 class Best {
  public:
   explicit Best(Goal goal) : goal_{goal} {}

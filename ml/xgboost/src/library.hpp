@@ -17,7 +17,8 @@ using ResetCallback = void(void* iterator);
 using NextCallback = int(void* iterator);
 
 /// The functions of the XGBoost that this process has loaded. Each function except version(), last_error() and OpenMP's
-/// returns 0 if it has succeeded; check() makes an error of any other status.
+/// returns 0 if it has succeeded; check() makes an error of any other status. library() owns the one of this process
+/// until the process ends; its file is never unloaded.
 struct Library {
   void (*version)(int* major, int* minor, int* patch) = nullptr;
   const char* (*last_error)() = nullptr;
@@ -53,12 +54,14 @@ struct Library {
 
   Installed installed{};
 
-  /// Must be called on the thread that called XGBoost, because XGBoost keeps its last error for each thread.
+  /// Returns kInvalidArgument with XGBoost's message unless the status is 0. Must be called on the thread that called
+  /// XGBoost, because XGBoost keeps its last error for each thread.
   Result<void> check(int status, std::string_view attempted) const;
 };
 
-/// Limits the number of OpenMP threads of the calling thread, and restores it at the end of its scope. XGBoost uses
-/// that number where it ignores `nthread`, for example when it reads labels.
+/// Limits the number of OpenMP threads of the calling thread, and restores it at the end of its scope, which must be on
+/// the same thread. XGBoost uses that number where it ignores `nthread`, for example when it reads labels. Has no
+/// effect if XGBoost's OpenMP lacks the functions for this.
 class ThreadLimit {
  public:
   explicit ThreadLimit(const Library& library)
@@ -76,11 +79,11 @@ class ThreadLimit {
   int before_;
 };
 
-/// Loads the first XGBoost that can be loaded from these places. Fails with kNotFound if there is none, and with
-/// kUnsupported if it is too old.
+/// Loads the first file that can be loaded from these places. Fails with kNotFound if there is none, and with
+/// kUnsupported if that file is too old or no XGBoost; places behind it are not tried then.
 Result<Library> load(const std::vector<std::string>& places);
-/// Returns the library of this process, and loads it at the first call. If it was missing, the next call looks again.
-/// Any thread.
+/// Returns the library of this process, and loads it at the first call. Fails as load() does; the next call then looks
+/// again. Any thread.
 Result<const Library*> library();
 
 /// Returns the text of XGBoost's message, without the time, the place in XGBoost's source, and the stack trace.

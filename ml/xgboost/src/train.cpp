@@ -75,10 +75,11 @@ class Training {
                               int threads);
   Result<void> set(const Params& params);
   Result<void> use_threads(int threads);
+  Result<void> load(const Checkpoint& checkpoint);
   Result<void> go_on_from(const Checkpoint& checkpoint);
   Result<void> round();
-  Result<Metrics> measure();
-  Result<void> note(const Metrics& metrics);
+  Result<Metrics> measure(Booster& model, std::uint64_t rounds) const;
+  Result<Metrics::Entry> deciding_metric() const;
   Goal goal(const std::string& metric) const;
   bool is_over() const;
   Result<Trained> result(Verdict verdict);
@@ -90,9 +91,8 @@ class Training {
   ThreadLimit& limit_;
   int threads_ = 0;
   std::uint64_t rounds_ = 0;
-  Metrics metrics_;                   // metrics of the last round
-  Metrics metrics_of_best_;           // empty if the best round was before the checkpoint
-  std::optional<Checkpoint> before_;  // the checkpoint that the training continues from
+  Metrics metrics_;          // metrics of the last round
+  Metrics metrics_of_best_;  // empty if the best round was before the checkpoint
   std::optional<Best> best_;
 };
 
@@ -141,10 +141,21 @@ Result<void> Training::use_threads(int threads) {
   return {};
 }
 
-Result<void> Training::go_on_from(const Checkpoint& checkpoint) {
+Result<void> Training::load(const Checkpoint& checkpoint) {
   PHAROS_TRY_VOID(booster_.load(checkpoint.model));
   PHAROS_TRY(rounds_, booster_.rounds());
-  before_ = checkpoint;
+  return {};
+}
+
+// The parameters have to be set before. Without the metrics, a training that has no round left would have no result.
+Result<void> Training::go_on_from(const Checkpoint& checkpoint) {
+  if (rounds_ == 0) return {};
+  PHAROS_TRY(metrics_, measure(booster_, rounds_));
+  PHAROS_TRY_VOID(look_at_warnings(library_));
+  PHAROS_TRY(const auto deciding, deciding_metric());
+  const Goal wanted = goal(deciding.first);
+  best_ = checkpoint.best_rounds == 0 ? Best{wanted} : Best{wanted, checkpoint.best, checkpoint.best_rounds};
+  if (best_->rounds() == rounds_) metrics_of_best_ = metrics_;
   return {};
 }
 
@@ -153,17 +164,20 @@ Result<void> Training::round() {
   PHAROS_TRY_VOID(booster_.train(rounds_, sets_.data->handle()));
   PHAROS_TRY_VOID(look_at_warnings(library_));
   ++rounds_;
-  PHAROS_TRY(metrics_, measure());
-  return note(metrics_);
+  PHAROS_TRY(metrics_, measure(booster_, rounds_));
+  PHAROS_TRY(const auto deciding, deciding_metric());
+  if (!best_) best_.emplace(goal(deciding.first));
+  if (best_->add(rounds_, deciding.second)) metrics_of_best_ = metrics_;
+  return {};
 }
 
-Result<Metrics> Training::measure() {
+Result<Metrics> Training::measure(Booster& model, std::uint64_t rounds) const {
   const auto& [name, of] = options_.own_metric;
   DMatrixHandle const measured = sets_.measured->handle();
-  PHAROS_TRY(const std::string line, booster_.measure(rounds_ - 1, measured, kMeasured));
+  PHAROS_TRY(const std::string line, model.measure(rounds - 1, measured, kMeasured));
   PHAROS_TRY(Metrics metrics, metrics_in(line, kMeasured));
   if (of != nullptr) {
-    PHAROS_TRY(const auto predicted, booster_.predict(measured));
+    PHAROS_TRY(const auto predicted, model.predict(measured));
     metrics.set(name, of(predicted, sets_.measured->data().labels.span()));
   }
   return metrics;
@@ -175,22 +189,18 @@ Goal Training::goal(const std::string& metric) const {
   return is_own ? Goal::kMinimise : goal_of(metric);
 }
 
-Result<void> Training::note(const Metrics& metrics) {
-  if (metrics.empty()) {
+/// Returns the metric of the last round that decides which round is the best.
+Result<Metrics::Entry> Training::deciding_metric() const {
+  if (metrics_.empty()) {
     return refused("there is no metric to measure the model by", "Name one of XGBoost's in eval_metric.");
   }
-  const std::string name = options_.metric.empty() ? metrics.entries().back().first : options_.metric;
-  const double* const value = metrics.find(name);
+  const std::string name = options_.metric.empty() ? metrics_.entries().back().first : options_.metric;
+  const double* const value = metrics_.find(name);
   if (value == nullptr) {
-    return refused("the metric \"" + name + "\" is not measured; there are: " + metrics.to_string(),
+    return refused("the metric \"" + name + "\" is not measured; there are: " + metrics_.to_string(),
                    "Name it in eval_metric, or name another one.");
   }
-  if (!best_) {
-    best_ =
-        before_ && before_->best_rounds != 0 ? Best{goal(name), before_->best, before_->best_rounds} : Best{goal(name)};
-  }
-  if (best_->add(rounds_, *value)) metrics_of_best_ = metrics;
-  return {};
+  return Metrics::Entry{name, *value};
 }
 
 bool Training::is_over() const {
@@ -209,9 +219,12 @@ Result<Trained> Training::result(Verdict verdict) {
     PHAROS_TRY(trained.model, booster_.save("ubj"));
     return trained;
   }
-  PHAROS_TRY(const Booster best, booster_.first(trained.best_rounds));
+  PHAROS_TRY(Booster best, booster_.first(trained.best_rounds));
   PHAROS_TRY(trained.model, best.save("ubj"));
-  if (!metrics_of_best_.empty()) trained.metrics = metrics_of_best_;
+  trained.metrics = metrics_of_best_;
+  if (trained.metrics.empty()) {
+    PHAROS_TRY(trained.metrics, measure(best, trained.best_rounds));
+  }
   return trained;
 }
 
@@ -237,11 +250,12 @@ Result<Trained> Training::run(Trial* trial, const Params& params, const Data& da
   PHAROS_TRY(auto booster, Booster::make(*xgboost, handles));
 
   Training training{*xgboost, options, std::move(sets), std::move(booster), limit};
-  if (trial != nullptr) {
-    if (const auto saved = trial->checkpoint<Checkpoint>()) PHAROS_TRY_VOID(training.go_on_from(*saved));
-  }
+  std::optional<Checkpoint> saved;
+  if (trial != nullptr) saved = trial->checkpoint<Checkpoint>();
+  if (saved) PHAROS_TRY_VOID(training.load(*saved));
   PHAROS_TRY_VOID(training.set(params));
   PHAROS_TRY_VOID(training.use_threads(threads));
+  if (saved) PHAROS_TRY_VOID(training.go_on_from(*saved));
   auto verdict = Verdict::kGoOn;
   while (!training.is_over() && verdict == Verdict::kGoOn) {
     PHAROS_TRY_VOID(training.round());

@@ -19,6 +19,7 @@ constexpr std::size_t kTogether = 64;  // A share is a multiple of this many ele
 // At an operation's deadline the far backend is asked to name the rank that holds the others up. It has this long to
 // make the operation fail, and is asked again once. Then the operation fails without a name.
 constexpr Duration kSilenceMax = std::chrono::seconds{2};
+constexpr int kAskedMax = 2;
 
 bool is_half(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16;
@@ -316,9 +317,11 @@ Result<void> HierarchicalBackend::finish(detail::Work& work, Duration time) {
     say_what_is_awaited(running);
     const auto there = near_->wait_until(known_news, when);
     if (!there || *there) continue;
-    far_->blame(to_string(running.operation) + ',');
-    when += kSilenceMax;
-    if (when < deadline + 3 * kSilenceMax) continue;
+    if (when < deadline + kAskedMax * kSilenceMax) {
+      far_->blame(to_string(running.operation) + ',');
+      when += kSilenceMax;
+      continue;
+    }
     fail(Error{ErrorCode::kDeadlineExceeded,
                to_string(running.operation) + " waits for a rank that could not be identified",
                "Check the processes of all ranks, or raise CommunicatorOptions::timeout."});

@@ -20,7 +20,9 @@ namespace pharos::ml {
 
 /// Ranks of several machines, where each machine has the same number of ranks, with consecutive numbers. The ranks of a
 /// machine share memory. The ranks that have the same place on each machine are a lane, and reach each other by TCP.
-/// One thread at a time.
+/// Owned by Core. One thread at a time. A failure of the ranks of a machine becomes the failure of the lanes and the
+/// other way round, when a function of this backend next runs. The destructor first leaves the ranks of the lane (see
+/// StreamBackend), and then those of the machine.
 ///
 /// An operation goes in up to three steps: the ranks of each machine work together (near), then the ranks of each lane
 /// (far), and then again those of each machine (later). So each byte goes to a machine once, by one of its ranks, and
@@ -44,9 +46,10 @@ class HierarchicalBackend final : public detail::Backend {
   };
 
   using MakeFar = std::function<Result<std::unique_ptr<StreamBackend>>(const StreamSteps&)>;
-  /// Returns when all ranks have come. `near` connects the neighbours, and its meet() has not been called. `processes`
-  /// has the process ids of the neighbours; empty if they are unknown. The ranks of all machines connect by TCP before
-  /// the neighbours meet, so that a failure on one machine is told to the ranks of the others.
+  /// Returns when all ranks have come; each step waits at most for `time`. `near` connects the neighbours, and its
+  /// meet() has not been called. `processes` has the process ids of the neighbours; empty if they are unknown. The
+  /// ranks of all machines connect by TCP before the neighbours meet, so that a failure on one machine is told to the
+  /// ranks of the others. Fails as `make_far` and SharedBackend::meet() do; the neighbours then fail, too.
   static Result<std::unique_ptr<HierarchicalBackend>> make(const Layout& layout, std::unique_ptr<SharedBackend> near,
                                                            std::span<const std::int32_t> processes, Duration time,
                                                            const MakeFar& make_far);
@@ -57,7 +60,10 @@ class HierarchicalBackend final : public detail::Backend {
   std::uint64_t bytes_sent() const override { return far_->bytes_sent(); }
   std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override;
   Result<bool> advance(detail::Work& work) override;
+  /// When the time is over, the late rank is searched for, up to 4 seconds more. The operation fails with
+  /// kDeadlineExceeded, which names that rank if the search has found one.
   Result<void> finish(detail::Work& work, Duration time) override;
+  /// Finishes earlier operations of all ranks first, each within `time`.
   Result<std::byte*> allocate(std::size_t bytes, Duration time) override;
   void free(std::byte* memory) override { near_->free(memory); }
   void fail(const Error& why) override;

@@ -9,7 +9,7 @@
 
 namespace pharos::ml {
 
-/// The data that a launcher (torchrun, mpirun, srun) has put into this process's environment.
+/// The data that a launcher (torchrun, mpirun, srun) has put into this process's environment. A value.
 struct Launch {
   std::uint32_t rank = 0;
   std::uint32_t ranks = 1;
@@ -20,7 +20,8 @@ struct Launch {
 };
 
 /// Reads the launcher's variables. `variable` returns the value of a variable in the environment. Returns nullopt if no
-/// launcher has started this process, and kInvalidArgument if the variables are wrong.
+/// launcher has started this process, and kInvalidArgument if the variables are wrong: one is missing or is no number,
+/// or the rank is not below the number of ranks, which is at most 64. Called by Communicator::from_environment().
 Result<std::optional<Launch>> find_launch(const std::function<std::optional<std::string>(const char* name)>& variable);
 
 }  // namespace pharos::ml

@@ -30,8 +30,12 @@ struct Met {
 using MakeOffer = std::function<Result<detail::RankOffer>(const std::string& host)>;
 
 /// Lets ranks find each other that were started separately: each sends its offer to rank 0, and when the last one has
-/// come rank 0 sends all offers to all ranks. kDeadlineExceeded if ranks are missing, kInvalidArgument if ranks
-/// disagree about their number or two have the same number.
+/// come rank 0 sends all offers to all ranks. Called by Communicator::from_environment(); blocks the calling thread, at
+/// most until a second after the deadline. kDeadlineExceeded if ranks are missing, kInvalidArgument if ranks disagree
+/// about their number or two have the same number: rank 0 and the ranks that have come then fail with the same error.
+/// kPermissionDenied for a rank with another token, which rank 0 ignores. kUnavailable or kDeadlineExceeded if rank 0
+/// dies. At rank 0 kAlreadyExists if another process listens at the address. Errors of `make` are returned as they are.
+/// Nothing is left open afterwards: rank 0 also removes the file of its Unix socket.
 Result<Met> meet_at(const MeetingPlace& place, std::uint32_t rank, std::uint32_t ranks, const MakeOffer& make,
                     Deadline deadline);
 

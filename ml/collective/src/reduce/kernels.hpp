@@ -9,7 +9,9 @@ namespace pharos::ml {
 
 /// Reduces `elements` elements of each of `from`, in the order of the list, and writes the result to each of `to`,
 /// which may be the same memory. Half-precision numbers are summed as floats and rounded once. The result has the same
-/// bits on every machine.
+/// bits on every machine: sums of integers wrap around, and a maximum or minimum is NaN if one of the values is. Like
+/// all functions here it has no state and never fails: any thread may call it, and the caller, a backend, has checked
+/// types and sizes.
 void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> from, std::span<std::byte* const> to,
             std::size_t elements);
 

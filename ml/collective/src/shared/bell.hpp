@@ -10,8 +10,9 @@
 
 namespace pharos::ml {
 
-/// Lets the ranks of one machine wait for what other ranks write into shared memory. Each rank has a Bell of its own
-/// over the same shared words. One thread, except ring().
+/// Lets the ranks of one machine wait for what other ranks write into shared memory. Each rank's Meeting owns a Bell
+/// over the same shared words. Nothing fails; a rank that dies while it sleeps only costs the others needless system
+/// calls. One thread, except ring() and has_sleepers().
 ///
 /// All accesses are sequentially consistent: of a rank that changes something and one that goes to sleep at the same
 /// time, at least one sees the store of the other, so that no change is slept through.
@@ -48,7 +49,8 @@ class Bell {
     return false;
   }
 
-  /// Sleeps until ring(), at most for `most`. If `is_so` is true, it does not sleep, and returns true.
+  /// Sleeps until ring(), at most for `most`; it may also return earlier. If `is_so` is true, it does not sleep, and
+  /// returns true.
   template <class F>
   bool sleep_unless(const F& is_so, Duration most) {
     shared_.sleepers.fetch_add(1, std::memory_order_seq_cst);

@@ -10,8 +10,9 @@ namespace pharos::ml {
 
 /// The letters between the ranks of a machine. A letter is what one rank gives to another: one chunk of a message. The
 /// letters from one rank to another are numbered from 1. A letter's line is used again by the letter `kLetters` later,
-/// when the receiver has taken this one. Each rank has LetterLines of its own over the same shared memory. One thread,
-/// except is_posted() and is_taken().
+/// when the receiver has taken this one. The Meeting of each rank owns LetterLines over the same shared memory. Nothing
+/// here waits or fails: Mail posts a letter only when its line is free, and reads one only when it is posted. One
+/// thread, except is_posted() and is_taken().
 class LetterLines {
  public:
   static constexpr std::size_t kLetters = 4;

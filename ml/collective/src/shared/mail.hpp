@@ -17,7 +17,8 @@
 namespace pharos::ml {
 
 /// The messages of one rank of a machine. A message goes as letters (see LetterLines), each through a buffer of the
-/// sender. Owned by SharedBackend. One thread.
+/// sender. Owned by SharedBackend, and the Meeting outlives it. The caller's memory is used until the message has ended
+/// or drop() was called; a message to send ends when its letters are posted, also if nobody has taken them. One thread.
 class Mail {
  public:
   explicit Mail(Meeting& meeting);
@@ -29,13 +30,14 @@ class Mail {
 
   /// Queues a message that this rank sends or receives.
   std::shared_ptr<SharedTask> begin(const detail::Step& step, const detail::Places& places);
-  /// Continues all messages as far as possible without waiting. Fails if the other rank's message is a different one.
+  /// Continues all messages as far as possible without waiting. Fails on all ranks with kInvalidArgument if the other
+  /// rank's message is a different one. Only the waits of Meeting notice that a rank has died.
   Result<void> advance();
-  /// Drops the messages that have not ended, after a failure.
+  /// Drops the messages that have not ended, after a failure. They never become `ended`.
   void drop();
 
-  /// Returns what the first message of a queue waits for: this queue's `task`, or a message before it. Nullopt if the
-  /// task is not a message.
+  /// Returns what `task`, a message that has not ended, waits for, or the message that is before it in its queue.
+  /// Nullopt if the task is not a message.
   std::optional<Meeting::Awaited> awaited_by(const SharedTask& task) const;
   /// Adds what all messages wait for.
   void add_awaited(std::vector<Meeting::Awaited>& all) const;

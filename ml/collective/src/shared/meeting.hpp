@@ -22,8 +22,9 @@
 namespace pharos::ml {
 
 /// The meeting of the ranks of one machine: memory that all of them have mapped, in which they tell each other how far
-/// they have come, wait for each other, and fail together. Each rank has a Meeting of its own over that memory, and
-/// does not own the memory. One thread at a time, except where a function says more.
+/// they have come, wait for each other, and fail together. Each rank's SharedBackend owns a Meeting over that memory,
+/// which outlives the Meeting. The destructor tells the other ranks nothing: the owner calls leave() first. One thread
+/// at a time, except where a function says more.
 ///
 /// The operations of all ranks are a sequence of rounds, numbered from 1. A round has three phases, and each rank
 /// publishes the phase that it has reached. Messages between two ranks go as letters (see LetterLines).
@@ -31,7 +32,8 @@ namespace pharos::ml {
 /// 1. A line is one cache line, to which only one rank writes. A line of a round has the operation that the rank has
 ///    begun, and the place of its data.
 /// 2. A line is used again by the round `kSlots` later. A rank enters that round when all ranks have left this one.
-/// 3. The first rank that fails writes down why, and all other ranks fail with the same error.
+/// 3. The first rank that fails writes down why, and all other ranks fail with the same error. So each error that a
+/// function here returns is the failure of all ranks (see SharedFailure).
 class Meeting {
  public:
   static constexpr std::size_t kSlots = 64;
@@ -47,7 +49,8 @@ class Meeting {
   static std::size_t bytes_for(std::uint32_t ranks);
 
   /// `memory` has bytes_for(ranks) bytes, zeros at first, and outlives the Meeting. `names` has the ranks' numbers in
-  /// error messages; empty if these are the numbers here.
+  /// error messages; empty if these are the numbers here. PHAROS_CHECK: `rank` is below `ranks`, which is at most
+  /// kRanksMax.
   Meeting(std::byte* memory, std::uint32_t rank, std::uint32_t ranks, std::vector<std::uint32_t> names = {});
   Meeting(Meeting&&) = delete;
   ~Meeting();
@@ -60,6 +63,7 @@ class Meeting {
 
   /// Publishes that this rank has come, and waits until all ranks have come. `processes` has their process ids, and the
   /// death of any of them is noticed during the wait. If it is empty, a process is watched only once its rank has come.
+  /// kActorDied if a rank has died or left, kDeadlineExceeded at the deadline.
   Result<void> begin(TimePoint deadline, std::span<const std::int32_t> processes = {});
 
   void enter(std::uint64_t round, const Said& said);
@@ -68,7 +72,7 @@ class Meeting {
   /// Returns the data of `rank` for the round. Valid once `rank` has entered the round, until this rank leaves it.
   Said said(std::uint64_t round, std::uint32_t rank) const;
   /// Fails all ranks unless all of them have entered the round with the same operation and the same place of their
-  /// data. Called once all ranks have entered it.
+  /// data. Called once all ranks have entered it. The error is kInvalidArgument.
   Result<void> check_agreement(std::uint64_t round);
 
   /// Publishes that this rank will not enter any further round: ranks that wait for it fail with kActorDied.
@@ -91,11 +95,11 @@ class Meeting {
   bool is_there(const Awaited& awaited) const { return !missing(awaited, rank()); }
   /// Returns when one of the conditions is true. Spins for some microseconds, unless there are more ranks than CPUs,
   /// and then sleeps. Fails if a rank has failed, if a rank for which a condition waits has died or left, or at the
-  /// deadline; the deadline's error names the rank that holds up the first condition. Each failure is published to all
-  /// ranks.
+  /// deadline; the deadline's error (kDeadlineExceeded) names the rank that holds up the first condition. There is at
+  /// least one condition. Each failure is published to all ranks.
   Result<void> wait(std::span<const Awaited> any, TimePoint deadline);
   /// The same, but also returns when `or_else` is true. Whatever makes it true calls ring(). Returns false at `when`,
-  /// without a failure.
+  /// without a failure; it fails like wait() for all other reasons.
   Result<bool> wait_until(std::span<const Awaited> any, const std::function<bool()>& or_else, TimePoint when);
   /// Wakes all ranks that sleep, so that they check their conditions. On any thread.
   void ring() { bell_.ring(); }
@@ -106,7 +110,7 @@ class Meeting {
 
   /// Makes `why` the failure of all ranks, unless a rank has failed before. Returns the failure that counts.
   Error fail(const Error& why);
-  /// Fails if a rank has failed or died.
+  /// Fails if a rank has failed or died. A rank that has left is no failure here.
   Result<void> check();
   /// Returns the failure that counts; nullopt if no rank has failed.
   std::optional<Error> failure() const { return failure_.read(); }

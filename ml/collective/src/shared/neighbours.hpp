@@ -9,8 +9,8 @@
 
 namespace pharos::ml {
 
-/// The ranks of one machine, and whether their processes live. One thread, except name() and ranks(), which do not
-/// change.
+/// The ranks of one machine, and whether their processes live. The Meeting of each rank owns one; the destructor only
+/// stops the watching. One thread, except name() and ranks(), which do not change.
 class Neighbours {
  public:
   /// This rank is number `rank` of `ranks`. `names` has the ranks' numbers in error messages and in name(); empty if
@@ -21,7 +21,8 @@ class Neighbours {
   std::uint32_t ranks() const { return ranks_; }
   std::uint32_t name(std::uint32_t rank) const { return names_.empty() ? rank : names_[rank]; }
 
-  /// Watches the process of a rank from now on. kActorDied if it has ended.
+  /// Watches the process of a rank from now on; does nothing if that is this process. kActorDied if it has ended, and
+  /// else the error of errno.
   Result<void> watch(std::uint32_t rank, std::int32_t process);
   /// Returns whether the rank's process has ended. Waits up to `patience` for its end. False for ranks of this process,
   /// and for ranks that are not watched.

@@ -14,7 +14,9 @@
 namespace pharos::ml {
 
 /// An operation of all ranks of a machine, which goes in rounds: how its data is divided, and what this rank does with
-/// the data of a round. It waits for nobody; Rounds says when a round's data can be read. One thread.
+/// the data of a round. It waits for nobody and cannot fail; Rounds says when a round's data can be read. The caller
+/// holds it as its Work, and Rounds holds it until it has ended or all operations have failed. The memory of `places`
+/// is used until then. One thread.
 ///
 /// Operations go in one of three ways:
 /// - One shot: each rank copies its data to its staging buffer, and reads the staging buffers of all others. The ranks

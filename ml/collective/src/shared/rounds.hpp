@@ -17,7 +17,9 @@
 namespace pharos::ml {
 
 /// The operations of all ranks of a machine that this rank has begun: gives them their rounds and staging buffers, and
-/// takes each through the phases of its rounds. Owned by SharedBackend. One thread.
+/// takes each through the phases of its rounds. Owned by SharedBackend. It keeps each operation until it has ended or
+/// drop() was called. Only the thread of the owner uses this object, and nothing waits: begin() gives an operation its
+/// rounds, and advance() does the work.
 ///
 /// A staging buffer has 1 MiB, in the first window. There are several in a set, which are used in turn, in the order of
 /// the operations.
@@ -35,9 +37,10 @@ class Rounds {
   std::shared_ptr<RoundOperation> begin(const detail::Step& step, const detail::Places& places, bool is_held);
   /// Takes the next round for an operation that goes another way than advance().
   std::uint64_t take_round() { return ++last_round_; }
-  /// Continues all operations as far as possible without waiting. Fails if ranks called different operations.
+  /// Continues all operations as far as possible without waiting. Fails on all ranks with kInvalidArgument if ranks
+  /// called different operations.
   Result<void> advance();
-  /// Drops the operations that have not ended, after a failure.
+  /// Drops the operations that have not ended, after a failure. They never become `ended`.
   void drop() { running_.clear(); }
 
   /// Returns the oldest operation that has not ended; null if there is none.

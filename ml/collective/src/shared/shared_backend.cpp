@@ -95,8 +95,9 @@ Result<std::byte*> SharedBackend::allocate_for_all(std::size_t bytes, Duration t
 
 Result<void> SharedBackend::exchange_memory(const Operation& operation, const Meeting::MemoryHandle& memory,
                                             Duration time, const std::function<Result<void>()>& map) {
-  const TimePoint deadline = after(time);
   while (const auto oldest = rounds_.oldest()) PHAROS_TRY_VOID(finish(*oldest, time));
+  // Computed only now: the earlier operations may have taken longer than `time`, although no rank is late.
+  const TimePoint deadline = after(time);
   const std::uint64_t round = rounds_.take_round();
   if (round > Meeting::kSlots) PHAROS_TRY_VOID(wait_for(round - Meeting::kSlots, Phase::kLeft, deadline));
   meeting_.publish_memory(memory);

@@ -12,8 +12,8 @@
 namespace pharos::ml {
 
 /// The error with which all ranks of a machine fail, in memory that they share. The first rank that fails writes it
-/// down. The Meeting of each rank owns a SharedFailure over that memory. One thread at a time, because read() asks the
-/// Neighbours.
+/// down. The Meeting of each rank owns a SharedFailure over that memory. The error stays there: a Meeting that has
+/// failed is of no further use. One thread at a time, because read() asks the Neighbours.
 class SharedFailure {
  public:
   static constexpr std::size_t kTextMax = 480;
@@ -27,7 +27,8 @@ class SharedFailure {
   /// The arguments outlive the object.
   SharedFailure(Shared& shared, const Neighbours& neighbours) : shared_{shared}, neighbours_{neighbours} {}
 
-  /// Makes `why` the error, unless a rank has failed before. Returns whether it did.
+  /// Makes `why` the error, unless a rank has failed before. Returns whether it did. Of a longer text only kTextMax - 1
+  /// bytes are kept.
   bool write(const Error& why);
   /// Returns the error; nullopt if no rank has failed. Waits up to 1 second for a rank that is just writing the error.
   /// Returns kActorDied if that rank has died, and kUnavailable if it has not written the error by then.

@@ -12,15 +12,18 @@
 
 namespace pharos::ml {
 
-/// Makes an empty file in memory (memfd).
+/// Makes an empty file in memory (memfd). The functions here may be called on any thread, and fail with the error of
+/// errno: kExhausted where there is no memory.
 Result<Fd> make_file(const std::string& name);
 /// Makes a file of this size in memory. All its memory is reserved at once, so that a full machine is an error here and
 /// not a SIGBUS later.
 Result<Fd> make_memory(const std::string& name, std::size_t bytes);
-/// Reserves the memory of a part of an existing file. It is charged to this process.
+/// Reserves the memory of a part of an existing file. It is charged to this process. All signals of the calling thread
+/// are blocked meanwhile.
 Result<void> take_memory(int file, Part part);
 
-/// Memory that this process has mapped. The destructor unmaps it.
+/// Memory that this process has mapped. The destructor unmaps it; the file may be closed earlier. A move assignment
+/// swaps the two.
 class Mapping {
  public:
   Mapping() = default;
@@ -45,7 +48,8 @@ class Mapping {
 };
 
 /// The memory of ranks that are threads of one process: that of their meeting, and mappings that a rank has given up
-/// while other ranks may still read them. All ranks own it together. keep() may be called on any thread.
+/// while other ranks may still read them. The backends of all ranks and Communicator::Threads own it together, and the
+/// last of them unmaps all of it. keep() may be called on any thread.
 class ThreadMemory {
  public:
   explicit ThreadMemory(Mapping meeting) : meeting_{std::move(meeting)} {}

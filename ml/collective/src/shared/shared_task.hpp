@@ -4,7 +4,8 @@
 
 namespace pharos::ml {
 
-/// An operation of a SharedBackend: of all ranks (RoundOperation), or a message (Mail).
+/// An operation of a SharedBackend: of all ranks (RoundOperation), or a message (Mail). `ended` stays false if a
+/// failure has dropped it. The owner's thread.
 struct SharedTask : detail::Work {
   bool ended = false;
 };

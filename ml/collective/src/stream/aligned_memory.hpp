@@ -8,7 +8,8 @@
 
 namespace pharos::ml {
 
-/// Memory that begins at multiples of 64 bytes. One thread. The destructor frees what has not been freed.
+/// Memory that begins at multiples of 64 bytes. Owned by StreamBackend. free() ignores memory that it does not know.
+/// One thread. The destructor frees what has not been freed.
 class AlignedMemory {
  public:
   /// Returns memory filled with zeros; nullptr if there is not enough.

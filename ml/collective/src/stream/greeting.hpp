@@ -16,11 +16,13 @@ namespace pharos::ml {
 
 /// Accepts connections at a listening socket, and lets in peers that prove to know the key. All handshakes go on at the
 /// same time, so that a stranger who says nothing delays no other peer. Bounded: at most 256 handshakes at once; a
-/// further connection replaces the oldest. While this process has no descriptor left, connections wait. One thread. The
-/// destructor closes the connections whose handshakes have not ended.
+/// further connection replaces the oldest. While this process has no descriptor left, connections wait. A peer whose
+/// handshake fails is dropped silently. connect_ranks() and the rank 0 of meet_at() each own one for the time of their
+/// call. One thread. The listener, which does not block, outlives it. The destructor closes the connections whose
+/// handshakes have not ended.
 class Greeting {
  public:
-  /// A peer that has proved to know the key.
+  /// A peer that has proved to know the key. A value that owns the socket.
   struct Guest {
     std::uint64_t id = 0;  ///< The id that is part of its proof.
     Fd socket{};

@@ -13,8 +13,10 @@ namespace pharos::ml {
 
 /// The search for the rank that holds the others up. The rank that this one waits for is asked which rank it waits for,
 /// and so on, until a rank waits for nobody or does not answer: that rank is named. This is done twice, and the result
-/// of the second time counts, because messages that were on their way at the first time have come then. One thread; it
-/// does no I/O, and the time goes in as an argument.
+/// of the second time counts, because messages that were on their way at the first time have come then. Owned by
+/// StreamLoop. One thread, on which it calls `missing` and `ask`, inside of go_on() and answered(); what they use
+/// outlives it. It does no I/O, and the time goes in as an argument. Answers that come too late, or from another rank,
+/// are ignored.
 class LateRankSearch {
  public:
   /// Returns the rank that this rank waits for; nullopt if it waits for none.
@@ -26,7 +28,8 @@ class LateRankSearch {
   LateRankSearch(std::uint32_t rank, std::uint32_t ranks, WhoIsMissing missing, Ask ask);
 
   /// Begins or continues the search while `overdue` says what has been waited for too long, such as "barrier, operation
-  /// 7,". Without it the search ends. Returns an error that names the rank when the search has found it.
+  /// 7,". Without it the search ends. Returns nullopt as long as the search lasts, about half a second. Then it returns
+  /// kDeadlineExceeded, which names the rank, or no rank if this one waits for no other.
   std::optional<Error> go_on(const std::optional<std::string>& overdue, TimePoint now);
   /// Rank `by` waits for the rank `missing`, or for none.
   void answered(std::uint32_t by, std::optional<std::uint32_t> missing);

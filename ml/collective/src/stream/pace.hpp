@@ -10,7 +10,8 @@
 
 namespace pharos::ml {
 
-/// Bounds how many bytes are sent in a second. 0: no bound. One thread.
+/// Bounds how many bytes are sent in a second. 0: no bound. Owned by PeerSockets, which asks may_send() before it
+/// sends. Neither function waits or fails: what may be sent grows with the time, up to the bytes of 4 ms. One thread.
 class Pace {
  public:
   explicit Pace(std::uint64_t bytes_per_second) : rate_{static_cast<double>(bytes_per_second)} {}

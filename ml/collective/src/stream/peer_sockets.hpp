@@ -22,7 +22,9 @@
 namespace pharos::ml {
 
 /// This rank's connections to all other ranks: sends what is queued, and gives what comes to a receiver. Owned by
-/// StreamBackend. One thread, except where a function says more. The destructor closes the connections.
+/// StreamBackend. One thread, except where a function says more. The receivers, and the functions `sent`, run on that
+/// thread, inside of the functions that read or write. A `rank` is another rank. The destructor closes the connections
+/// and drops what is queued: `sent` is then not called.
 class PeerSockets {
  public:
   static constexpr std::uint32_t kStreams = 2;  ///< connections between two ranks
@@ -40,7 +42,8 @@ class PeerSockets {
   PeerSockets(PeerSockets&&) = delete;
   ~PeerSockets();
 
-  /// Called once, before the other functions.
+  /// Called once, before the other functions. Fails with the error of errno, also if the constructor could make no
+  /// eventfd or epoll.
   Result<void> start(const MakeReceiver& make_receiver);
   /// Makes serve() return. On any thread.
   void wake() const;
@@ -53,18 +56,22 @@ class PeerSockets {
   void send(std::uint32_t rank, std::uint32_t stream, const StreamMessage& message, const std::byte* bytes = nullptr,
             std::function<void()> sent = {});
   void send_to_all(const StreamMessage& message);
-  /// Drops what is queued, and queues this text for all ranks instead.
+  /// Drops what is queued, except a message of which a part has been sent, and queues this text for all ranks instead.
+  /// The `sent` of a dropped message is not called.
   void send_only(const StreamMessage& message, const std::string& text);
   /// Nothing more comes by this connection, so its end is no failure.
   void expect_end(std::uint32_t rank, std::uint32_t stream);
   bool expects_end(std::uint32_t rank, std::uint32_t stream) const;
 
-  /// Sends what is queued, as far as possible without waiting.
+  /// Sends what is queued, as far as possible without waiting. Returns the first rank whose connection fails; the
+  /// connection stays as it is.
   std::optional<Lost> write_all();
   /// Waits until something comes, until wake(), or until `when`; then reads what has come, while `goes_on` returns
-  /// true.
+  /// true. Returns the first rank whose connection fails or ends, or whose messages the receiver refuses. A connection
+  /// whose end is expected is closed instead.
   std::optional<Lost> serve(std::optional<TimePoint> when, const std::function<bool()>& goes_on);
-  /// Sends what is queued, as far as the other ranks take it in 200 ms, and closes the connections.
+  /// Sends what is queued, as far as the other ranks take it in 200 ms, and closes the connections. What comes
+  /// meanwhile is dropped. `bytes_per_second` does not count here.
   void say_farewell();
 
  private:

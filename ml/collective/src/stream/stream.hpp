@@ -24,7 +24,7 @@ enum class Among : std::uint32_t {
 };
 
 /// The header of a message between ranks of different machines. It is sent as it lies in memory, and `bytes` bytes
-/// follow.
+/// follow. A value.
 struct StreamMessage {
   enum class Kind : std::uint32_t {
     kBegun,   ///< The sender has begun this operation, and takes data of it from now on.
@@ -49,34 +49,40 @@ struct StreamMessage {
   bool makes_sense() const;
 };
 
-/// A connection to another rank. One thread. The destructor closes it. It keeps no copies: the sender leaves bytes in
-/// their place until they have been sent (only texts are copied), and bytes that come are written to where the receiver
-/// says. kUnavailable if the other rank has closed the connection.
+/// A connection to another rank. Owned by PeerSockets, or by connect_ranks() for a last word. One thread, on which the
+/// Receiver and the functions `sent` run, too. The destructor closes the connection, and drops what is queued without
+/// calling `sent`. It keeps no copies: the sender leaves bytes in their place until they have been sent (only texts are
+/// copied), and bytes that come are written to where the receiver says. kUnavailable if the other rank has closed the
+/// connection, and the error of errno; the Stream is of no use after an error.
 class Stream {
  public:
+  /// Gets what comes. PeerSockets owns the receivers, which StreamLoop makes.
   class Receiver {
    public:
     virtual ~Receiver() = default;
-    /// Returns where the message's bytes are to be written. An error if the message is not allowed now.
+    /// Returns where the message's bytes are to be written. The place is not used if the message has no bytes. An error
+    /// if the message is not allowed now: read() returns that error.
     virtual Result<std::byte*> place(const StreamMessage& message) = 0;
     /// The message and all its bytes have come.
     virtual void came(const StreamMessage& message) = 0;
   };
 
-  /// `bytes_sent` counts the bytes that several Streams have sent.
+  /// `bytes_sent` counts the bytes that several Streams have sent, and outlives this one.
   Stream(Fd socket, std::atomic<std::uint64_t>& bytes_sent) : socket_{std::move(socket)}, bytes_sent_{bytes_sent} {}
 
   int descriptor() const { return socket_.get(); }
-  /// Queues the message. `sent` is called when all its bytes have been sent and may be changed.
+  /// Queues the message. write() calls `sent` when all its bytes have been sent and may be changed. send_text() cuts a
+  /// text at kTextMax bytes.
   void send(const StreamMessage& message, const std::byte* bytes, std::function<void()> sent = {});
   void send_text(StreamMessage message, const std::string& text);
   bool has_to_send() const { return !going_.empty(); }
-  /// Drops the queued messages, except one of which a part has been sent.
+  /// Drops the queued messages, except one of which a part has been sent. Their `sent` is not called.
   void drop_unsent();
 
   /// Sends queued messages as far as possible without waiting, but at most `most` bytes. Returns the number of bytes.
   Result<std::size_t> write(std::size_t most);
-  /// Reads messages as far as possible without waiting, and at most 32 of them.
+  /// Reads messages as far as possible without waiting, and at most 32 of them. kCorrupt for a message that makes no
+  /// sense.
   Result<void> read(Receiver& receiver);
 
  private:

@@ -23,21 +23,23 @@
 
 namespace pharos::ml {
 
-/// Options for HierarchicalBackend, which does operations in steps.
+/// Options for HierarchicalBackend, which does operations in steps. A value.
 struct StreamSteps {
   std::vector<std::uint32_t> lane{};  ///< The ranks of this rank's lane, which have operations of their own.
   std::function<void()> heard{};      ///< Called on another thread when an operation has ended or all have failed.
 };
 
 /// Ranks that reach each other by TCP. The backend's own thread (StreamLoop) sends, receives and reduces; the owner
-/// uses the backend on one thread at a time. The destructor tells the other ranks that this one leaves, gives that 200
-/// ms at most, and ends the thread.
+/// (Core or HierarchicalBackend) uses the backend on one thread at a time. Operations go on without calls of the owner.
+/// The destructor tells the other ranks that this one leaves, gives that 200 ms at most, and ends the thread;
+/// operations that are under way are dropped, and their memory is not used afterwards.
 class StreamBackend final : public detail::Backend {
  public:
   using WhoIsMissing = StreamRequests::WhoIsMissing;
 
-  /// Returns when all ranks are connected. `addresses` has the address of each rank's listening socket, and `listener`
-  /// is the socket of this rank. Only the ranks know the key.
+  /// Returns when all ranks are connected; waits at most for the options' timeout. `addresses` has the address of each
+  /// rank's listening socket, and `listener` is the socket of this rank. Only the ranks know the key. Fails as
+  /// connect_ranks() does, and with the error of errno. The arguments are needed during the call only.
   static Result<std::unique_ptr<StreamBackend>> make(const Fd& listener, const std::vector<std::string>& addresses,
                                                      const net::Key& key, std::uint32_t rank,
                                                      const CommunicatorOptions& options, const StreamSteps& steps = {});
@@ -49,7 +51,9 @@ class StreamBackend final : public detail::Backend {
   std::uint64_t bytes_sent() const override { return sockets_.bytes_sent(); }
   std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override;
   Result<bool> advance(detail::Work& work) override;
+  /// When the time is over, finds the late rank, which takes about 0.7 seconds more, and fails with kDeadlineExceeded.
   Result<void> finish(detail::Work& work, Duration time) override;
+  /// kExhausted on all ranks if one of them has no memory.
   Result<std::byte*> allocate(std::size_t bytes, Duration time) override;
   void free(std::byte* memory) override { memory_.free(memory); }
   void fail(const Error& why) override { requests_.fail(why); }

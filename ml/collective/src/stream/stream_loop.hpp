@@ -17,13 +17,16 @@
 namespace pharos::ml {
 
 /// The part of a StreamBackend that runs on its thread: does the operations that the owner has begun, and fails with
-/// the other ranks. Owned by StreamBackend.
+/// the other ranks. Owned by StreamBackend, which destroys it when run() has returned; operations that are left are
+/// dropped then.
 ///
 /// 1. A rank that begins an operation tells the other ranks of the operation what it is. A rank that has begun a
 ///    different operation under that number makes all operations fail.
 /// 2. Data of an operation is sent only to ranks that have begun it, and is written where it belongs: it is stored
 ///    nowhere on the way.
-/// 3. The first rank that fails tells the other ranks why, and they fail with the same error.
+/// 3. The first rank that fails tells the other ranks why, and they fail with the same error. A rank whose connection
+/// ends or whose messages make no sense has died for this rank (kActorDied). A rank that leaves before it has begun an
+/// operation of this rank makes all operations fail with the same code.
 class StreamLoop {
  public:
   /// The arguments outlive the loop.
@@ -34,7 +37,8 @@ class StreamLoop {
   /// Called once, by the owner, before the backend's thread begins with run(). Fails with the error of errno if the
   /// sockets cannot be watched.
   Result<void> start();
-  /// Returns after StreamRequests::close(), when the other ranks have been told that this one leaves.
+  /// Returns after StreamRequests::close(), when the other ranks have been told that this one leaves, which takes 200
+  /// ms at most. After a failure it tells the other ranks, then the owner, and only waits for close().
   void run();
 
  private:

@@ -16,7 +16,9 @@
 
 namespace pharos::ml {
 
-/// Floats that travel as bfloat16. The owner's thread converts them before the operation and after it.
+/// Floats that travel as bfloat16. Owned by a StreamOperation. The owner's thread converts them before the operation
+/// and after it. The floats stay until then, and `buffers` outlives the object, whose destructor gives two buffers
+/// back.
 class ShortenedFloats {
  public:
   /// Converts `count` floats; the operation has `result.size()` floats as its result.
@@ -47,7 +49,9 @@ class ShortenedFloats {
   const std::span<float> result_;
 };
 
-/// An operation of a StreamBackend. The owner begins it, and the backend's thread does it.
+/// An operation of a StreamBackend. The owner begins it, and the backend's thread does it. The caller's Work,
+/// StreamRequests and StreamLoop share it; the latter two drop it when it has ended or all operations have failed. It
+/// cannot fail by itself.
 class StreamOperation final : public detail::Work {
  public:
   /// The team and `buffers` outlive the operation. `shortened` is set if its data travels as bfloat16.

@@ -14,8 +14,11 @@
 
 namespace pharos::ml {
 
-/// The chunks that a rank sends and receives for one operation. One thread. It does no I/O: its owner passes on what it
-/// sends, and tells it what has come. The operation's memory stays as it is until ended().
+/// The chunks that a rank sends and receives for one operation. A StreamOperation owns it, and StreamLoop calls it, all
+/// on the backend's thread; only the constructor runs on the thread that begins the operation. It does no I/O:
+/// StreamLoop passes on what it sends, and tells it what has come. It cannot fail; place() refuses what does not belong
+/// to the operation. The caller's memory stays until ended() or until all operations have failed. The destructor gives
+/// the buffer back to `buffers`, which outlives the plan.
 ///
 /// In an all_reduce or broadcast of up to 16 KiB, and in every all_gather, a rank sends its data to all others, and
 /// each rank reduces by itself. In larger ones, and in every reduce_scatter, the data has a part for each rank: all
@@ -40,10 +43,12 @@ class StreamPlan {
 
   bool ended() const { return sends_left_ == 0 && receives_left_ == 0 && begun_left_ == 0; }
 
-  /// `rank` has begun the operation, too: the chunks that wait for it are sent.
+  /// `rank` has begun the operation, too: the chunks that wait for it are sent. Called once for each rank for which
+  /// is_begun_by() is false.
   void begun_by(std::uint32_t rank, const Send& send);
   bool is_begun_by(std::uint32_t rank) const { return begun_[rank]; }
-  /// Returns where a chunk that `from` has begun to send belongs; nullptr if no such chunk is expected.
+  /// Returns where a chunk that `from` has begun to send belongs; nullptr if no such chunk is expected. The chunk
+  /// counts as begun from then on, so this is called once for each chunk.
   std::byte* place(std::uint32_t from, std::uint32_t tag, std::size_t size);
   /// The whole chunk has come to its place().
   void came(std::uint32_t from, std::uint32_t tag, const Send& send);

@@ -19,13 +19,15 @@ namespace pharos::ml {
 
 /// What the owner of a StreamBackend asks of the backend's thread, and what the thread tells the owner. The first group
 /// of functions is called by the owner, and the second one by the backend's thread. Owned by StreamBackend, which calls
-/// close() and joins the thread before it destroys this object.
+/// close() and joins the thread before it destroys this object. Operations that were asked for and not taken are
+/// dropped then. After a failure has_ended() and wait_for() return that error, except for an operation that had ended
+/// before.
 class StreamRequests {
  public:
   using WhoIsMissing = std::function<std::optional<std::uint32_t>()>;
 
   /// `wake` wakes the backend's thread, so that it takes the requests. `heard` is called on the backend's thread when
-  /// an operation has ended or all have failed; it may be empty.
+  /// an operation has ended or all have failed, and must not throw; it may be empty.
   StreamRequests(std::function<void()> wake, std::function<void()> heard)
       : wake_{std::move(wake)}, heard_{std::move(heard)} {}
   StreamRequests(StreamRequests&&) = delete;
@@ -35,7 +37,8 @@ class StreamRequests {
   /// Returns whether the operation has ended. Fails if all operations have failed before it ended.
   Result<bool> has_ended(const StreamOperation& operation) const;
   /// Waits until the operation has ended or all operations have failed. At the deadline it asks the thread to find the
-  /// rank that is late, and waits on: the thread then soon makes all operations fail.
+  /// rank that is late, and waits on: the thread then makes all operations fail, after about 0.7 seconds, unless the
+  /// operation ends before.
   Result<void> wait_for(const StreamOperation& operation, TimePoint deadline);
   /// Says what the owner waits for until waits_no_more(): an operation, or something else, where `who` returns the rank
   /// that it waits for. `who` is called on the backend's thread, and not after waits_no_more() has returned. This
@@ -43,12 +46,14 @@ class StreamRequests {
   void waits_for(const OperationId& order);
   void waits_for(WhoIsMissing who);
   void waits_no_more();
-  /// The owner has waited too long for `what`, such as "barrier, operation 7,".
+  /// The owner has waited too long for `what`, such as "barrier, operation 7,". Does not wait: failure() has the result
+  /// later.
   void say_overdue(const std::string& what);
-  /// Asks the thread to make all operations fail, and returns when they have failed.
+  /// Asks the thread to make all operations fail, and returns when they have failed, after about 0.2 seconds at most.
+  /// The error is another one if there was an earlier failure.
   void fail(const Error& why);
   std::optional<Error> failure() const;
-  /// Asks the thread to end.
+  /// Asks the thread to end. Does not wait for that.
   void close();
 
   struct Taken {

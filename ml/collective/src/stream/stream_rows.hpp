@@ -13,7 +13,7 @@
 
 namespace pharos::ml {
 
-/// Ranks that do operations together: all ranks, or those of a lane.
+/// Ranks that do operations together: all ranks, or those of a lane. A value.
 struct Team {
   std::vector<std::uint32_t> ranks{};
   std::uint32_t own = 0;  ///< The place of this rank.
@@ -37,7 +37,8 @@ struct OperationId {
   auto operator<=>(const OperationId&) const = default;
 };
 
-/// The teams of a rank, and the rows in which it counts its operations. Does not change; any thread.
+/// The teams of a rank, and the rows in which it counts its operations. A StreamBackend owns it. It does not change,
+/// and nothing fails; any thread.
 class StreamRows {
  public:
   /// `lane` has the ranks of this rank's lane; empty if there are no lanes.

@@ -4,7 +4,9 @@
 
 namespace pharos::ml {
 
-/// Each rank trains a copy of the model, and Ddp reduces the gradients. A single rank trains the module as it is.
+/// Each rank trains a copy of the model, and Ddp reduces the gradients. A single rank trains the module as it is. The
+/// model takes the ranks in FitModel::join() only, which throws what the constructor of Ddp and, on GPUs,
+/// communicator_on() throw.
 class Copies final : public TrainingStrategy {
  public:
   FitStrategy id() const override { return FitStrategy::kCopies; }

@@ -4,7 +4,8 @@
 
 namespace pharos::ml {
 
-/// The strategies that divide a model by Sharded. They differ in what they divide.
+/// The strategies that divide a model by Sharded. They differ in what they divide. make_model() throws what the
+/// constructor of Sharded throws; the model keeps the ranks with which it was made.
 class Zero1 final : public TrainingStrategy {
  public:
   FitStrategy id() const override { return FitStrategy::kZero1; }

@@ -66,18 +66,12 @@ class Fit {
         rate_{optimizer_.lr()},
         validates_{learner.validation_data()} {
     if (validates_ != nullptr) check_validation();
-    State state;
-    model_->add_to(state, optimizer_);
-    state.add("position", position_);
-    learner.add_to_state(state);
-    const OnRankDeath on_death = on_rank_death(state);
-    context.resume(std::move(state), on_death);
-    if (context.rank() == 0) std::fputs(model_->table().c_str(), stderr);
   }
   Fit(Fit&&) = delete;
   ~Fit() { context_.forget_state(); }
 
   void all() {
+    resume();
     for (bool has_joined = false;;) {
       try {
         if (!std::exchange(has_joined, true)) {
@@ -97,6 +91,17 @@ class Fit {
   }
 
  private:
+  /// Not a part of the constructor: if this throws, the destructor must make the context forget the state, which names
+  /// members of this object.
+  void resume() {
+    State state;
+    model_->add_to(state, optimizer_);
+    state.add("position", position_);
+    learner_.add_to_state(state);
+    const OnRankDeath on_death = on_rank_death(state);
+    context_.resume(std::move(state), on_death);
+    if (context_.rank() == 0) std::fputs(model_->table().c_str(), stderr);
+  }
   /// Called when the module is divided, so that all later tensors lie in memory.
   std::vector<ParameterGroup> groups(std::optional<DiskBacked>& disk) const {
     disk.reset();

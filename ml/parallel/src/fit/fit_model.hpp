@@ -16,7 +16,9 @@
 namespace pharos::ml {
 
 /// A learner's module as one strategy trains it on all ranks: backward, clipping, checks and state. Made by
-/// TrainingStrategy::make_model(). Owned by the loop of fit(); the rank's thread.
+/// TrainingStrategy::make_model(). Owned by the loop of fit(); the rank's thread. The module outlives it. Functions
+/// that need the other ranks throw what fails between them, as Ddp and Sharded do; a model of copies can then join()
+/// new ranks. The destructor does what that of Ddp or Sharded does.
 class FitModel {
  public:
   FitModel(torch::nn::Module& module, const FitOptions& options);
@@ -40,15 +42,16 @@ class FitModel {
     double waited_seconds = 0;   ///< time of waiting for other ranks, in forward and in backward
   };
   /// Runs forward and backward for the batches of one step. The gradients are then those of the mean over all samples
-  /// of all ranks. `loss_of` returns the mean loss of a batch.
+  /// of all ranks. `loss_of` returns the mean loss of a batch. What it throws comes out unchanged.
   Backward backward(const std::vector<Batch>& batches, const std::function<at::Tensor(const Batch&)>& loss_of);
 
   /// With FitOptions::check_numbers, checks the reduced gradients, unless they were checked before they were reduced.
+  /// Throws like check_means().
   void check_numbers(TrainContext& context) const;
   /// Throws FailedPrecondition with the name of the first parameter whose reduced gradient is not finite.
   void check_means(TrainContext& context, std::uint64_t step) const;
   /// Checks the reduced gradients of a committed step, unless check_numbers() has done it. Ranks with copies do not
-  /// wait for each other, because all of them have the same gradients.
+  /// wait for each other, because all of them have the same gradients. Throws like check_means().
   void check_numbers_to_save(TrainContext& context) const;
 
  protected:

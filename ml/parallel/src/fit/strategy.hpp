@@ -14,7 +14,7 @@ class FitModel;
 class Learner;
 struct FitOptions;
 
-/// Bytes of a model and of what belongs to it. Each strategy keeps a part of them on a rank.
+/// Bytes of a model and of what belongs to it. Each strategy keeps a part of them on a rank. A value.
 struct ModelBytes {
   explicit ModelBytes(const FitSize& size);
 
@@ -26,8 +26,8 @@ struct ModelBytes {
   bool reads_in_place;  ///< divided parameters lie in memory that all ranks read
 };
 
-/// A way in which ranks train one model together. Each strategy is a class, and one line in strategies(). Constant; any
-/// thread may use it.
+/// A way in which ranks train one model together. Each strategy is a class, and one line in strategies(). The process
+/// has one constant object of each, made by the first strategies(); any thread may use it. Only make_model() can fail.
 class TrainingStrategy {
  public:
   TrainingStrategy() = default;
@@ -44,7 +44,8 @@ class TrainingStrategy {
   virtual bool works_on_gpus() const = 0;
   /// Returns true if all ranks have the same state, so that another process can take a dead rank's place.
   virtual bool ranks_are_alike() const = 0;
-  /// Makes the model that fit() trains from the learner's module. All ranks call it together.
+  /// Makes the model that fit() trains from the learner's module. All ranks call it together, and may wait for each
+  /// other. The learner outlives the model.
   virtual std::unique_ptr<FitModel> make_model(Learner& learner, Communicator& ranks,
                                                const FitOptions& options) const = 0;
 };

@@ -16,7 +16,7 @@ class Module;
 
 namespace pharos::ml {
 
-/// A tensor of a module.
+/// A tensor of a module, which it keeps. A value.
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
@@ -28,10 +28,13 @@ std::vector<NamedTensor> parameters_of(const torch::nn::Module& module);
 std::vector<NamedTensor> buffers_of(const torch::nn::Module& module);
 
 /// Compares the names, shapes and types of the tensors on all ranks, and whether they are trained. Throws
-/// InvalidArgument on all ranks, with the first difference, if ranks differ.
+/// InvalidArgument on all ranks, with the first difference, if ranks differ. This function and those below are called
+/// by all ranks together, on the thread that uses the communicator, and also throw what fails between ranks.
 void check_alike(Communicator& ranks, const std::vector<NamedTensor>& tensors);
 
-/// Runs `work` on all ranks. If it throws an Exception on one rank, all ranks throw.
+/// Runs `work` on all ranks. If it throws on one rank, all ranks throw once all have run it: a rank where `work` has
+/// thrown throws the same, and the others throw an Exception with the number of the first such rank and its error.
+/// Exceptions of libtorch count as kInternal there.
 void on_all(Communicator& ranks, const std::function<void()>& work);
 
 /// Compares the texts of all ranks line by line. Returns a description of the first line in which a rank differs from

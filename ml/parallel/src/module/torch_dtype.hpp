@@ -8,7 +8,8 @@
 
 namespace pharos::ml {
 
-/// Returns nullopt for types on which collectives do not work.
+/// Returns nullopt for types on which collectives do not work. The code of this library that sends or saves tensors
+/// calls both functions here, on any thread.
 inline std::optional<DType> dtype_of(at::ScalarType type) {
   switch (type) {
     case at::kByte: return DType::kU8;
@@ -23,7 +24,8 @@ inline std::optional<DType> dtype_of(at::ScalarType type) {
   }
 }
 
-/// The bytes of a tensor whose elements lie without gaps.
+/// The bytes of a tensor whose elements lie without gaps, which is not checked. Valid as long as the tensor keeps its
+/// memory. The bytes of a tensor on a GPU are memory of the GPU, which code on the CPU must not read or write.
 inline std::span<std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }

@@ -4,6 +4,8 @@
 #include <variant>
 
 /// The loops in which optimizers change the elements of a parameter. They give the same bits on every machine.
+/// Optimizer::step() calls them, on several threads at once for parts that do not overlap; they cannot fail. The
+/// structs are values, and a Run does not own its memory.
 namespace pharos::ml {
 
 struct AdamWUpdate {

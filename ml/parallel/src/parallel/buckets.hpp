@@ -12,8 +12,9 @@
 
 namespace pharos::ml {
 
-/// Gradients of one type that are reduced together. They lie one behind the other. Each gradient has a mark: before the
-/// reduction it is not zero if this rank has used the parameter, and afterwards if any rank has.
+/// Gradients of one type that are reduced together. Owned by Buckets; it has no memory of its own. They lie one behind
+/// the other. Each gradient has a mark: before the reduction it is not zero if this rank has used the parameter, and
+/// afterwards if any rank has.
 struct Bucket {
   DType dtype{};
   std::size_t begin = 0;               ///< offset of the first gradient, in bytes
@@ -31,7 +32,8 @@ enum class Marks : std::uint8_t {
 };
 
 /// The memory for the gradients of all parameters, allocated by the communicator, and its division into buckets. The
-/// memory lives as long as a view of it. One thread.
+/// memory lives as long as a view of it. Owned by Ddp::Core. The constructor and share_marks() throw what fails between
+/// ranks. One thread.
 class Buckets {
  public:
   /// `ranks` will reduce the gradients, and allocate the memory. `order` is the order in which gradients are expected.

@@ -12,8 +12,10 @@
 
 namespace pharos::ml {
 
-/// Reduces the gradients of buckets to their mean over all ranks; there is one implementation for each Wire. One
-/// thread. A failure between ranks is thrown by any function.
+/// Reduces the gradients of buckets to their mean over all ranks; there is one implementation for each Wire. Owned by
+/// Ddp::Core, whose communicator and Buckets outlive it. One thread. A failure between ranks is thrown by any function
+/// except bytes_of(). The destructor waits for reductions that are under way, at most for the communicator's timeout,
+/// and throws nothing.
 class Exchange {
  public:
   Exchange() = default;
@@ -30,7 +32,8 @@ class Exchange {
   virtual std::size_t bytes_of(const Bucket& bucket) const = 0;
 };
 
-/// Makes the implementation for `options.wire`. `steps`: the number of steps that have been reduced before.
+/// Makes the implementation for `options.wire`. All ranks call it together: it may allocate memory of the communicator,
+/// and throws what that throws. `steps`: the number of steps that have been reduced before.
 std::unique_ptr<Exchange> make_exchange(Communicator& ranks, Buckets& buckets, const DdpOptions& options,
                                         std::uint64_t steps);
 

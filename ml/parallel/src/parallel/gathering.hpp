@@ -24,7 +24,10 @@ namespace pharos::ml {
 /// each unit has memory of its own, and is gathered once in a step. With Staying::kRest a few rooms (buffers for one
 /// unit each) are used by the units in turn.
 ///
-/// Owned by Sharded::Core. One thread at a time may use it, or run operators on the parameters.
+/// Owned by Sharded::Core, whose units outlive it. One thread at a time may use it, or run operators on the parameters.
+/// The constructor, refresh(), end_reading() and advance() throw what fails between ranks. touched() cannot throw: it
+/// keeps the failure for check(), and all parameters are NaN from then on. The destructor waits for gathers that are
+/// under way, at most for the communicator's timeout, and leaves the parameters without memory.
 class Gathering final : public Watch::Owner {
  public:
   /// Which units stay in memory during a step: all of them, or only the unit of the parameters that belong to no block.

@@ -23,11 +23,14 @@ namespace pharos::ml {
 /// free, as soon as the gradient is there and still in the caches. This rank's own piece stays where backward left it.
 ///
 /// A room is memory for the gradients of one unit. Owned by Sharded::Core; one thread at a time. Failures between ranks
-/// are thrown by all functions that begin, go on with or wait for a reduction.
+/// are thrown by all functions that begin, go on with or wait for a reduction; gradients are undefined then. `units`
+/// and `slices` outlive it. The destructor waits for reductions that are under way, at most for the communicator's
+/// timeout, and throws nothing.
 class Reducing {
  public:
   /// `whole`: each unit has a room of its own, as in ZeRO-1. Otherwise units use two rooms in turn, except for the unit
-  /// of the parameters that belong to no block.
+  /// of the parameters that belong to no block. All ranks construct it together, because the rooms are allocated by the
+  /// communicator; throws what that throws.
   Reducing(const Communicator& ranks, std::vector<ShardedUnit>& units, std::span<const NamedTensor> parameters,
            std::vector<Sharded::Slice>& slices, bool whole);
 
@@ -36,7 +39,7 @@ class Reducing {
   /// Sets the order in which units are reduced, from the next backward on.
   void set_order(std::span<const std::size_t> units);
 
-  /// Call it when a backward begins.
+  /// Call it when a backward begins. Waits for reductions that a failed backward has left, and drops their results.
   void begin();
   /// Call it when a backward has thrown: drops the gradients of the module's parameters.
   void forget();

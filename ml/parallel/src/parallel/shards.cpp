@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kCacheLineBytes = 64;
 
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kCacheLineBytes - 1) / kLineBytes * kLineBytes;
+  return (bytes + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
 }
 
 at::ScalarType scalar_type_of(DType type) {

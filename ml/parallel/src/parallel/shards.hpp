@@ -19,7 +19,8 @@
 
 namespace pharos::ml {
 
-/// A flat, and the piece of it that this rank keeps.
+/// A flat, and the piece of it that this rank keeps. Sharded::Core owns all shards and units; the thread that trains
+/// uses them.
 struct Shard {
   Flat flat{};
   at::ScalarType computed{};       ///< type in which the module computes
@@ -54,7 +55,7 @@ struct ShardedUnit {
   std::size_t gradient_bytes = 0;
 };
 
-/// Runs `work`, and adds the name of the unit to an error that it throws.
+/// Runs `work`, and adds the name of the unit to an Exception that it throws. Other exceptions stay as they are.
 template <class Work>
 void between_ranks(const char* what, const ShardedUnit& unit, const Work& work) {
   try {
@@ -69,25 +70,29 @@ inline at::ScalarType kept_type(at::ScalarType type) {
   return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
 }
 
-/// The type in which the module computes with the parameters of a flat. `asked`: ShardOptions::param.
+/// The type in which the module computes with the parameters of a flat. `asked`: ShardOptions::param. Throws
+/// InvalidArgument if that is no floating point type.
 at::ScalarType computed_type(const Flat& flat, const std::optional<DType>& asked);
 /// The type in which a rank keeps its piece of a flat.
 inline at::ScalarType kept_type(const Flat& flat) {
   return flat.is_trained ? kept_type(flat.type) : flat.type;
 }
 
-/// Makes the tensor, and all views of it, use this memory. nullptr: the tensor has no memory until the next call.
+/// Makes the tensor, and all views of it, use this memory. nullptr: the tensor has no memory until the next call. The
+/// tensor does not own the memory.
 void place(const at::Tensor& tensor, std::byte* memory);
 /// A tensor of one dimension over memory that it does not own.
 at::Tensor tensor_on(std::byte* memory, at::ScalarType type, std::int64_t elements);
 
-/// Plans the units. Throws kUnsupported, with the name and the reason, for a parameter that cannot be sharded.
+/// Plans the units. Throws kUnsupported, with the name and the reason, for a parameter that cannot be sharded, and
+/// InvalidArgument for options that do not fit the module. It throws on this rank only, and changes nothing.
 std::vector<ShardedUnit> sharded_units(const torch::nn::Module& module, std::span<const NamedTensor> parameters,
                                        const ShardOptions& options, std::uint32_t ranks);
 
 /// Gives each rank its piece of rank 0's values of a unit. Afterwards the parameters are views of Shard::whole, whose
 /// memory is swapped. `memory` is the unit's own memory, or nullptr; the piece lies in it if the module computes in the
-/// type that is kept.
+/// type that is kept, and it outlives the shards. All ranks call it together; when it throws what fails between them,
+/// the module is of no further use.
 void take_over(ShardedUnit& unit, std::span<const NamedTensor> parameters, Communicator& ranks, std::byte* memory);
 
 }  // namespace pharos::ml

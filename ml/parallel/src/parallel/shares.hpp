@@ -13,12 +13,13 @@
 namespace pharos::ml {
 
 /// The number of samples that each rank has in a step, by which its gradient is weighted. Until ranks tell their
-/// numbers, all ranks have the same weight. One thread.
+/// numbers, all ranks have the same weight. Owned by Ddp::Core and Sharded::Core. One thread.
 class Shares {
  public:
   explicit Shares(Communicator ranks) : ranks_{std::move(ranks)} {}
 
-  /// All ranks call it, before each step. Throws InvalidArgument for a negative number, and what fails between ranks.
+  /// All ranks call it, before each step. Waits for all ranks. Throws InvalidArgument for a negative number, on this
+  /// rank only, and what fails between ranks.
   void exchange(double samples) {
     if (!(samples >= 0)) {
       throw_error(Error{ErrorCode::kInvalidArgument, "the number of samples of a step is " + std::to_string(samples) +
@@ -26,7 +27,7 @@ class Shares {
     }
     tell(samples);
   }
-  /// Call it instead of exchange() if this rank has no more samples.
+  /// Call it instead of exchange() if this rank has no more samples. Throws what fails between ranks.
   void finish() { tell(kFinished); }
   /// All ranks have the same weight again.
   void forget() {

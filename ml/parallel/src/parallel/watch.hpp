@@ -10,8 +10,9 @@
 namespace pharos::ml {
 
 /// Tells its owner which of the watched memory an operator of libtorch is about to use: before the operator runs, in
-/// forward and in backward, and on the thread that runs it. The watched storages must outlive the watch, and no
-/// operator may use one of them while the watch is being destroyed.
+/// forward and in backward, and on the thread that runs it. Owned by Gathering, which is the Owner and outlives it;
+/// nothing fails. The watched storages must outlive the watch, and no operator may use one of them while the watch is
+/// being destroyed.
 class Watch {
  public:
   class Owner {
@@ -23,7 +24,7 @@ class Watch {
     /// reported. It must not throw, because libtorch would go on with the operator anyway.
     virtual void touched(std::span<const std::uint32_t> numbers) noexcept = 0;
   };
-  /// While it lives, the operators of this thread are not reported.
+  /// While it lives, the operators of this thread are not reported. Destroyed on the same thread.
   class Quiet {
    public:
     Quiet();

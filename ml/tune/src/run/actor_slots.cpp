@@ -40,14 +40,13 @@ ActorSlots::~ActorSlots() {
 void ActorSlots::want(std::size_t slots) {
   const std::size_t spare = std::clamp<std::size_t>(ready_, 1, kSpareMax);
   const std::size_t most = std::min(slots, limits_.at_once == 0 ? ready_ + spare : limits_.at_once);
-  while (slots_.size() < most) {
-    slots_.emplace_back();
-    make(slots_.size() - 1);
-  }
+  while (slots_.size() < most) make(slots_.size());
 }
 
 void ActorSlots::make(std::size_t slot) {
-  slots_[slot] = {.workers = make_(group_)};
+  Slot made{.workers = make_(group_)};  // may throw, so the slot comes after its workers
+  if (slot == slots_.size()) slots_.emplace_back();
+  slots_[slot] = std::move(made);
   await(slots_[slot].workers->ready(), {slot, Awaited::What::kReady});
 }
 

@@ -17,8 +17,11 @@
 namespace pharos::ml {
 
 /// Slots that are groups of actors, one group for each slot. There are as many slots as trials want and as the cluster
-/// has room for: some more groups are requested than are ready, and become ready when there is room. The destructor
-/// ends the actors of idle slots and kills all others.
+/// has room for: some more groups are requested than are ready, and become ready when there is room. Owned by
+/// Tuner::run(); one thread. The Runtime must outlive it. want() and replace() throw what Runtime::spawn_group()
+/// throws, and keep() throws Exhausted if the object store is full. wait() connects the actors of a group that has
+/// become ready, and takes no other messages meanwhile. The destructor ends the actors of idle slots and kills all
+/// others, without a wait; the checkpoints that it keeps in the object store are dropped.
 class ActorSlots final : public TrialSlots {
  public:
   struct Limits {

@@ -215,11 +215,11 @@ void Journal::append_frame(std::span<const std::byte> payload) {
 }
 
 Result<void> Journal::write() {
-  if (pending_.empty()) return {};
   {
     const std::lock_guard lock{mutex_};
     if (failed_) return *failed_;
   }
+  if (pending_.empty()) return {};
   auto written = write_whole(file_, pending_, "writing the sweep's journal",
                              "Make room where its folder is, and go on with the sweep by restore().");
   const std::lock_guard lock{mutex_};
@@ -238,8 +238,20 @@ Result<void> Journal::write() {
 Result<void> Journal::sync() {
   PHAROS_TRY_VOID(write());
   if (!durable_) return {};
-  if (::fdatasync(file_.get()) != 0) return Error::from_errno("syncing the sweep's journal", errno);
+  sync_file();
+  const std::lock_guard lock{mutex_};
+  if (failed_) return *failed_;
   return {};
+}
+
+// The kernel reports a failure to only one of the calls. So the calls come one after the other, and the one that learns
+// of the failure keeps it before the next call begins.
+void Journal::sync_file() {
+  const std::lock_guard turn{syncs_};
+  if (::fdatasync(file_.get()) == 0) return;
+  const int error = errno;
+  const std::lock_guard lock{mutex_};
+  failed_ = Error::from_errno("syncing the sweep's journal", error);
 }
 
 void Journal::run() {
@@ -249,10 +261,9 @@ void Journal::run() {
     if (ends_) return;
     const std::uint64_t end = end_;
     lock.unlock();
-    const int error = ::fdatasync(file_.get()) == 0 ? 0 : errno;
+    sync_file();
     lock.lock();
     synced_ = end;
-    if (error != 0) failed_ = Error::from_errno("syncing the sweep's journal", error);
     ending_.wait_for(lock, kSyncTime, [this] { return ends_; });
   }
 }

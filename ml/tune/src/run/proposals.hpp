@@ -19,14 +19,15 @@ namespace pharos::ml {
 /// by Sweep; one thread.
 class Proposals {
  public:
-  /// `rules` and `searcher` outlive the object.
+  /// `rules` and `searcher` must outlive the object. What the searcher throws leaves the functions below.
   Proposals(const SweepRules& rules, const Space& space, Searcher& searcher);
 
   /// Returns whether the trial has to wait for the outcome of an earlier one.
   bool must_wait(std::uint64_t trial) const;
-  /// Returns the parameters of a trial that is about to begin.
+  /// Returns the parameters of a trial that is about to begin. must_wait() must be false for it.
   Params propose(std::uint64_t trial);
-  /// Returns the value of a parameter that a trial asks for as it runs.
+  /// Returns the value of a parameter that a trial asks for as it runs: with `in_order` it is sampled at random, and
+  /// otherwise the searcher chooses it, and may throw InvalidArgument if the name had another domain before.
   Value answer(std::uint64_t trial, const std::string& name, const Domain& domain);
 
   /// The trial has begun. Trials begin in the order of their numbers.

@@ -15,7 +15,9 @@
 
 namespace pharos::ml {
 
-/// Slots with simulated workers: a queue of messages, sorted by simulated time. wait() advances the time.
+/// Slots with simulated workers: a queue of messages, sorted by simulated time. wait() does not wait: it advances the
+/// time to the next message, or to `until`. Owned by simulate(); one thread, on which start() and answer() also call
+/// the objective. What the objective throws leaves them.
 class SimulatedSlots final : public TrialSlots {
  public:
   SimulatedSlots(std::size_t workers, SimulatedObjective objective)

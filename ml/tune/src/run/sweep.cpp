@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include <pharos/actors/exceptions.hpp>
 #include <pharos/base/check.hpp>
 
 namespace pharos::ml {
@@ -144,8 +145,15 @@ Result<Value> Sweep::ask(std::uint64_t trial, const std::string& name, const Dom
                      ", but the space has this parameter only with other values of the trial's parameters",
                  "Check the trial's parameters first, or use another name."};
   }
-  happen(TrialAsked{trial, name, proposals_.answer(trial, name, domain)});
-  return *params.find(name);
+  Value value;
+  try {
+    value = proposals_.answer(trial, name, domain);
+  } catch (const InvalidArgument& refused) {
+    return refused.error();
+  }
+  // An event behind the end of a trial would make the journal unreadable.
+  if (runs(trial)) happen(TrialAsked{trial, name, value});
+  return value;
 }
 
 void Sweep::saved(std::uint64_t trial, std::uint64_t step) {

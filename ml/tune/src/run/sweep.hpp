@@ -20,26 +20,35 @@
 namespace pharos::ml {
 
 /// Decides which trial runs when, and keeps the results. Pure: events and the time go in, decisions come out. Owned by
-/// SweepLoop; one thread.
+/// SweepLoop; one thread. `searcher` and `scheduler` must outlive it. What they throw leaves the functions (except as
+/// ask() says), and the sweep is then of no further use. Numbers must be those of trials that have begun. The results
+/// that trials() and at() return are valid until the next trial begins.
 class Sweep {
  public:
-  /// Called with each event as it happens, but not with those of replay().
+  /// Called with each event as it happens, but not with those of replay(). Called inside of the function that makes the
+  /// event happen, when the event has been applied.
   using Record = std::function<void(const SweepEvent& event)>;
 
   Sweep(SweepRules rules, const Space& space, Searcher& searcher, TrialScheduler& scheduler, Record record);
 
-  /// Applies an event of a journal. Fails with kFailedPrecondition if the journal is of another sweep.
+  /// Applies an event of a journal. Fails with kFailedPrecondition if the journal is of another sweep, or makes no
+  /// sense; the sweep is then of no further use.
   Result<void> replay(const SweepEvent& event);
   /// Called after a replay: trials that were running wait to be started again.
   void interrupt();
 
   /// Called when there is room for a trial. Returns the trial that runs now; nullopt if none can run until another one
-  /// has ended.
+  /// has ended, or if the sweep is over. In a deterministic sweep it may cut a paused trial, for whose result a new one
+  /// waits.
   std::optional<std::uint64_t> next(double now);
   /// Returns true if no trial runs, and none will.
   bool is_over(double now) const;
 
+  /// Returns the value of a parameter that a trial asks for. The value becomes a parameter of the trial, unless the
+  /// trial does not run any more. Fails with kInvalidArgument if the space has the parameter, but not with the trial's
+  /// other parameters, and with the InvalidArgument that the searcher throws; the sweep goes on.
   Result<Value> ask(std::uint64_t trial, const std::string& name, const Domain& domain);
+  /// The folder has the trial's checkpoint of this step; 0: it has none any more.
   void saved(std::uint64_t trial, std::uint64_t step);
   struct Decision {
     Verdict verdict = Verdict::kGoOn;
@@ -48,8 +57,13 @@ class Sweep {
     /// checkpoint of the second trial.
     std::optional<std::uint64_t> copy_of{};
   };
+  /// Decides on a report. Fails with kInvalidArgument if the report lacks the sweep's metric. A report of a step that
+  /// was reported before has no effect. A trial that does not run is told to stop.
   Result<Decision> report(std::uint64_t trial, std::uint64_t step, const Metrics& metrics, double now);
+  /// The objective has returned. Without a value of the sweep's metric, or with NaN, the trial fails. This function,
+  /// failed() and cut() have no effect on a trial that has ended.
   void returned(std::uint64_t trial, const Metrics& metrics, double now);
+  /// The trial has failed. `may_retry`: it waits to be started again, as often as SweepRules::retries allows.
   void failed(std::uint64_t trial, const std::string& why, bool may_retry, double now);
   /// The trial was ended because the sweep's time is over.
   void cut(std::uint64_t trial, double now);

@@ -13,7 +13,7 @@
 namespace pharos::ml {
 
 // The events of a sweep. A journal is a list of them: the same list always gives the same sweep, which proposes the
-// same trials next.
+// same trials next. Events are values. Sweep makes them, and so does the code that imports studies.
 
 struct TrialBegan {
   std::uint64_t trial = 0;
@@ -86,7 +86,7 @@ double seconds_of(const SweepEvent& event);
 std::optional<double> value_in(const Metrics& metrics, const std::string& metric);
 
 /// Applies an event to the results of the trials. Fails with kCorrupt if the trial has not begun, or begins out of
-/// turn.
+/// turn; then nothing has changed. Does not check whether a trial that has ended goes on: Sweep::replay() does.
 Result<void> note(const SweepEvent& event, const std::string& metric, std::vector<TrialResult>& trials);
 
 }  // namespace pharos::ml

@@ -21,7 +21,9 @@
 namespace pharos::ml {
 
 /// What a sweep keeps in its folder: the journal, the checkpoints of trials, and logs of their reports. Before open(),
-/// and for a sweep that keeps nothing, all functions do nothing. Owned by SweepLoop; one thread.
+/// and for a sweep that keeps nothing, all functions do nothing (read_checkpoint() must not be called). Owned by
+/// SweepLoop; one thread. The destructor waits until checkpoints and the journal are written, and ignores errors; what
+/// the logs have not written is dropped.
 class SweepFolder {
  public:
   enum class Existing : std::uint8_t { kRefused, kContinued };
@@ -32,27 +34,31 @@ class SweepFolder {
   };
   using Saved = std::map<std::uint64_t, std::uint64_t>;  ///< by trial: the step of its checkpoint
 
-  /// Makes the folder, and locks its journal. Fails if another tuner works in the folder, or if it has a sweep that is
-  /// not to be continued.
+  /// Makes the folder, and locks its journal. Fails with kFailedPrecondition if another tuner works in the folder, with
+  /// kAlreadyExists if it has a sweep that is not to be continued, and with errno if the folder or the logs cannot be
+  /// made. With an empty path the sweep keeps nothing. The logs of an earlier tuner are overwritten.
   Result<void> open(const std::filesystem::path& folder, const JournalHead& head, Existing existing, const Keeps& keeps,
                     const Space& space);
-  /// If an earlier tuner has begun the sweep: passes its events to `take`, which calls log() for them.
+  /// If an earlier tuner has begun the sweep: passes its events to `take`, which calls log() for them. Fails as
+  /// Journal::read().
   Result<void> replay(const std::function<Result<void>(const SweepEvent& event)>& take);
   /// Called after replay(). `saved` has the checkpoints of trials that are to be kept; others are removed.
   Result<void> open_checkpoints(const Saved& saved);
-  /// Returns a checkpoint of `saved`.
+  /// Returns a checkpoint of `saved`. Fails as CheckpointFiles::read().
   Result<Bytes> read_checkpoint(std::uint64_t trial, std::uint64_t step) const;
 
   /// Adds an event to the journal and the logs. `trial` is the trial of the event, after the event.
   void note(const SweepEvent& event, const TrialResult& trial);
   /// Adds an event to the logs only.
   void log(const SweepEvent& event, const TrialResult& trial);
-  /// Writes what has been noted.
+  /// Writes what has been noted to the journal, and then to the logs. Returns the first error. An error of the journal
+  /// stays; the logs try again at the next call.
   Result<void> write();
-  /// Waits until the journal is synced, if it is durable.
+  /// Writes the journal and waits until it is synced, if it is durable.
   Result<void> sync();
 
-  /// Begins to write a checkpoint. written_checkpoints() returns it when that is done.
+  /// Begins to write a checkpoint. written_checkpoints() returns it, with its error if there was one, when that is
+  /// done; a newer checkpoint of the trial may take its place before.
   void write_checkpoint(std::uint64_t trial, std::uint64_t step, const Bytes& checkpoint);
   std::vector<CheckpointFiles::Written> written_checkpoints();
   /// Waits until all checkpoints are written.

@@ -20,7 +20,9 @@
 namespace pharos::ml {
 
 /// Runs a sweep in its slots. Events of the slots go to the Sweep, and its decisions go to the slots once the events
-/// are in the journal. Lives in run_sweep(); one thread.
+/// are in the journal. Lives in run_sweep(); one thread. What the searcher, the scheduler and the slots throw leaves
+/// keep_in() and run() (except as Sweep::ask() says), and the sweep then ends. Trials that run at the end of run() stay
+/// in their slots: the owner of the slots ends them. The destructor writes what the folder has not written yet.
 class SweepLoop {
  public:
   struct Times {
@@ -29,15 +31,21 @@ class SweepLoop {
     std::uint64_t save_every = 0;
   };
 
-  /// After the sweep the checkpoints of the best `best_kept_max` trials are kept. The other arguments outlive the loop.
+  /// After the sweep the checkpoints of the best `best_kept_max` trials are kept. `searcher`, `scheduler` and `slots`
+  /// must outlive the loop.
   SweepLoop(SweepRules rules, const Space& space, Searcher& searcher, TrialScheduler& scheduler, TrialSlots& slots,
             Times times, std::size_t best_kept_max);
 
-  /// Called once before run(). The sweep is kept in that folder, and continues from what happened there before.
+  /// Called once before run(). The sweep is kept in that folder, and continues from what happened there before. Fails
+  /// as SweepFolder::open() and Sweep::replay(). A checkpoint that cannot be read is only logged. After an error the
+  /// loop is of no use.
   Result<void> keep_in(const std::filesystem::path& folder, const JournalHead& head, SweepFolder::Existing existing,
                        const SweepFolder::Keeps& keeps);
   void show_progress() { progress_.emplace("sweep"); }
-  /// Returns when all is done, or when `interrupted` returns true.
+  /// Returns when all is done, or when `interrupted` returns true; it is asked after each message, and at least as
+  /// often as TrialSlots::look_time() says. Then waits until the checkpoints and the journal are on disk. Fails as soon
+  /// as the folder cannot be written to, and with the error of a slot that gets no workers: at once if the error is not
+  /// kActorDied, and otherwise at the sixth such error in a row.
   Result<SweepResults> run(const std::function<bool()>& interrupted);
 
  private:

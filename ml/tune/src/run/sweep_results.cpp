@@ -85,6 +85,11 @@ const TrialResult& SweepResults::best() const {
 
 Bytes SweepResults::checkpoint_bytes(std::uint64_t trial) const {
   if (const auto found = contents_.checkpoints.find(trial); found != contents_.checkpoints.end()) return found->second;
+  if (folder().empty()) {
+    throw_error(Error{ErrorCode::kNotFound,
+                      "there is no checkpoint of trial " + std::to_string(trial) + ", and the sweep has no folder",
+                      "Checkpoints are kept only for the best trials; TunerOptions::checkpoints says for how many."});
+  }
   auto bytes = CheckpointFiles::read_last(folder() / "checkpoints", trial);
   if (!bytes) throw_error(std::move(bytes).error());
   return *std::move(bytes);

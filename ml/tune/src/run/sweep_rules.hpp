@@ -11,7 +11,8 @@
 
 namespace pharos::ml {
 
-/// The options of a sweep that decide what happens in it.
+/// The options of a sweep that decide what happens in it. A value, which run_sweep() makes from checked TunerOptions,
+/// and which Sweep keeps.
 struct SweepRules {
   static constexpr auto kEndless = std::numeric_limits<std::uint64_t>::max();
 

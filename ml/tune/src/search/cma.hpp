@@ -10,13 +10,14 @@ namespace pharos::ml {
 
 /// The evolution strategy with covariance matrix adaptation (Hansen, 2016), in the unit cube. Dimensions with steps
 /// keep a margin, a smallest probability: no step becomes so unlikely that it is never tried again (Hamano and others,
-/// 2022).
+/// 2022). Owned by the searcher of cma_es(); one thread. Nothing is checked: there must be at least one dimension, and
+/// lists and vectors must have an element for each.
 class Cma {
  public:
   struct Options {
     double sigma = 1.0 / 6;      ///< standard deviation at the start
     std::vector<double> mean{};  ///< empty: the middle of the cube
-    std::size_t population = 0;  ///< 0: a size that suits the number of dimensions
+    std::size_t population = 0;  ///< at least 2; 0: a size that suits the number of dimensions
     /// Step size of each dimension; 0 for a dimension without steps. A dimension with steps has at least two values.
     std::vector<double> steps{};
   };
@@ -38,7 +39,8 @@ class Cma {
     Eigen::VectorXd point;
     double value;
   };
-  /// Learns from the solutions of one generation, as many as the population. Less is better.
+  /// Learns from the solutions of one generation, exactly as many as the population. Less is better; a value must not
+  /// be NaN.
   void tell(std::vector<Solution> solutions);
   /// Returns true if there is nothing more to gain: all solutions are alike, or the numbers have become too large or
   /// too small.

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <pharos/actors/exceptions.hpp>
+
 #include "search/cma.hpp"
 #include "search/dimension.hpp"
 #include "search/sampling.hpp"
@@ -155,6 +157,17 @@ class CmaEs final : public Searcher {
 }  // namespace
 
 std::unique_ptr<Searcher> cma_es(const Space& space, const CmaEsOptions& options) {
+  if (options.population == 1) {
+    throw_error(Error{ErrorCode::kInvalidArgument,
+                      "CmaEsOptions::population is 1, but nothing is learned from a generation of one trial",
+                      "Set CmaEsOptions::population to 2 or more, or to 0 for a size that suits the space."});
+  }
+  if (!(options.sigma > 0) || !std::isfinite(options.sigma)) {
+    throw_error(Error{ErrorCode::kInvalidArgument,
+                      "CmaEsOptions::sigma is " + std::to_string(options.sigma) +
+                          ", but a standard deviation is a finite number above 0",
+                      "Give a share of the ranges, such as 0.2."});
+  }
   return std::make_unique<CmaEs>(space, options);
 }
 

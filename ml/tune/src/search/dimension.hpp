@@ -7,7 +7,7 @@
 namespace pharos::ml {
 
 /// A parameter as a numeric dimension. Reals and integers are the numbers that they are, a normal value is its quantile
-/// from 0 to 1, and a choice is its index.
+/// from 0 to 1, and a choice is its index. A value. The functions of this header are pure, and check nothing.
 struct Dimension {
   enum class Kind : std::uint8_t { kReal, kSteps, kChoice };
 
@@ -29,9 +29,10 @@ struct Dimension {
 };
 
 Dimension dimension_of(const Domain& domain);
-/// Converts a value of the domain into the number of its dimension.
+/// Converts a value of the domain into the number of its dimension. For a value that the domain does not contain, the
+/// number may be outside of the dimension, and a value of another type may throw std::bad_variant_access.
 double number_of(const Domain& domain, const Value& value);
-/// Converts a number of the domain's dimension into a value.
+/// Converts a number of the domain's dimension into a value. The number of a choice must be one of its indices.
 Value value_of(const Domain& domain, double number);
 
 }  // namespace pharos::ml

@@ -32,7 +32,8 @@ struct Term {
 void log_sums(std::span<const double> weights, std::span<const double> logs, std::span<const Term> terms,
               std::span<double> sums);
 
-// log_sums() for any machine, and for a machine with AVX2 and FMA. Both give the same bits.
+// log_sums() for any machine, and for a machine with AVX2 and FMA, on which alone the second one may be called. Both
+// give the same bits. Parzen calls log_sums(). The functions keep nothing, and any thread may call them.
 void log_sums_plain(std::span<const double> weights, std::span<const double> logs, std::span<const Term> terms,
                     std::span<double> sums);
 #ifdef __x86_64__

@@ -1,6 +1,7 @@
 #pragma once
 
 /// The normal distribution with mean 0 and standard deviation 1. The functions are also exact far out in the tails.
+/// Searchers call them, on any thread. The functions check no argument: a must be below b, and a share is from 0 to 1.
 namespace pharos::ml {
 
 /// Returns the probability of a number below x.

@@ -18,12 +18,16 @@ namespace pharos::ml {
 ///
 /// Incremental: adding or removing a trial marks only the kernels beside it, and only marked kernels are computed
 /// again.
+///
+/// Owned by the searcher of tpe(); one thread. Nothing is checked: there must be at least one dimension, and points
+/// must lie in the dimensions.
 class Parzen {
  public:
   explicit Parzen(std::vector<Dimension> dimensions);
 
   /// Adds a trial that is not in the mixture yet. `point` has a number for each dimension.
   void add(std::uint64_t trial, std::span<const double> point);
+  /// Removes a trial that is in the mixture.
   void remove(std::uint64_t trial);
   std::size_t trials() const { return trials_.size(); }
 
@@ -34,7 +38,8 @@ class Parzen {
 
   /// Returns the weights of the kernels: first the wide one, then one for each trial, by trial number. Their sum is 1.
   std::vector<double> weights() const;
-  /// Mean and standard deviation of each kernel, in a dimension that is no choice.
+  /// Mean and standard deviation of each kernel, in a dimension that is no choice. The spans are valid until the next
+  /// add() or remove().
   std::span<const double> means(std::size_t dimension);
   std::span<const double> deviations(std::size_t dimension);
 

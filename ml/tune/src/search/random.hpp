@@ -5,7 +5,8 @@
 
 namespace pharos::ml {
 
-/// Pseudorandom numbers. The sequence follows from the constructor's arguments and is the same on every machine.
+/// Pseudorandom numbers. The sequence follows from the constructor's arguments and is the same on every machine. A
+/// value; one thread at a time. Nothing fails.
 class Random {
  public:
   /// Different things (for example, trials) and names have independent sequences.
@@ -16,8 +17,9 @@ class Random {
   /// Returns a number above 0 and below 1.
   double uniform() { return (static_cast<double>(next() >> 12) + 0.5) * 0x1p-52; }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
+  /// Returns a number of the normal distribution with mean 0 and standard deviation 1.
   double normal();
-  /// Returns a whole number below n; all of them are equally likely.
+  /// Returns a whole number below n; all of them are equally likely. n must be above 0.
   std::uint64_t below(std::uint64_t n) {
     return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * n) >> 64);
   }

@@ -10,16 +10,20 @@
 
 namespace pharos::ml {
 
+// Searchers and schedulers call these functions, on any thread. The functions check nothing.
+
 /// Samples a value from the distribution that the domain describes.
 Value sample(const Domain& domain, Random& random);
 /// Returns the value at a share of the domain, where a share from 0 to 1 goes through all values.
 Value value_at(const Domain& domain, double share);
 
 /// Returns a value for each active parameter of the space: the proposed value, or else the value that `sample` returns.
+/// Leaves out proposals for other parameters. What `sample` throws is passed on.
 Params complete(const Space& space, const Params& proposed,
                 const std::function<Value(std::string_view name, const Domain& domain)>& sample);
 
-/// A searcher that samples at random and learns nothing. A derived class proposes some of the parameters itself.
+/// A searcher that samples at random and learns nothing. A derived class proposes some of the parameters itself. Owned
+/// by the tuner, as each Searcher; one thread. Keeps a copy of the space. Nothing fails.
 class Unlearned : public Searcher {
  public:
   Unlearned(const Space& space, std::uint64_t seed) : space_{space}, seed_{seed} {}

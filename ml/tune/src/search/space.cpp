@@ -313,7 +313,11 @@ bool Space::is_active(std::size_t parameter, const Params& params) const {
   const auto& condition = parameters_[parameter].condition;
   if (!condition) return true;
   const Value* const value = params.find(parameters_[condition->parent].name);
-  return value != nullptr && *value == condition->value;
+  if (value == nullptr) return false;
+  // The domain of a real also holds whole numbers, on both sides.
+  const Domain::Kind kind = parameters_[condition->parent].domain.kind;
+  const bool is_real = kind == Domain::Kind::kReal || kind == Domain::Kind::kNormal;
+  return is_real ? number_of(*value) == number_of(condition->value) : *value == condition->value;
 }
 
 Result<void> Space::check(const Params& params) const {

@@ -269,6 +269,11 @@ class Tpe final : public Searcher {
 }  // namespace
 
 std::unique_ptr<Searcher> tpe(const Space& space, const TpeOptions& options) {
+  if (options.candidates == 0) {
+    throw_error(Error{ErrorCode::kInvalidArgument,
+                      "TpeOptions::candidates is 0, but a proposal is chosen from at least one candidate",
+                      "Set TpeOptions::candidates to 1 or more."});
+  }
   return std::make_unique<Tpe>(space, options);
 }
 

@@ -9,6 +9,10 @@
 
 namespace pharos::ml {
 
+// The sweep and its results call these functions, on any thread. The functions keep nothing. Pointers that they return
+// point into `trials`.
+
+/// Returns whether the trial has a value that is not NaN.
 bool has_value(const TrialResult& trial);
 /// Compares two trials that have values. A complete trial is better than any other.
 bool is_better(const TrialResult& a, const TrialResult& b, Goal goal);

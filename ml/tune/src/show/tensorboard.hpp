@@ -16,16 +16,16 @@
 namespace pharos::ml {
 
 /// The files of a sweep for TensorBoard: a folder for each trial, with its metrics by step and with its entry on the
-/// HParams page. Each tuner makes the files anew; a continued sweep adds the earlier events from its journal. One
-/// thread.
+/// HParams page. Each tuner makes the files anew; a continued sweep adds the earlier events from its journal. Owned by
+/// SweepFolder; one thread. The destructor drops events that were not written.
 class TensorBoard {
  public:
-  /// Removes the contents of the folder.
+  /// Removes the contents of the folder. Fails with errno if the folder cannot be made.
   static Result<TensorBoard> make(const std::filesystem::path& folder, const Space& space, const std::string& metric);
 
   /// Adds an event. `trial` is the state of its trial after the event.
   void add(const SweepEvent& event, const TrialResult& trial);
-  /// Writes what was added since the last call.
+  /// Writes what was added since the last call. Ends with the first error; the next call tries again.
   Result<void> write();
 
  private:

@@ -18,7 +18,8 @@
 namespace pharos::ml {
 
 /// The part of one tensor that this rank saves and loads: consecutive elements from `begin` on, in the order of their
-/// memory. The tensor has the same name on all ranks.
+/// memory. The tensor has the same name on all ranks. The slice must lie within the tensor; otherwise a save of it
+/// fails, and Checkpoints::load() throws InvalidArgument.
 struct StateSlice {
   std::string name;
   DType dtype{};
@@ -37,8 +38,10 @@ struct StateSlice {
 };
 
 /// The data from which a training can go on: slices of tensors, and values of any type that has a codec. A State only
-/// refers to the data, which the caller owns and keeps alive. All ranks must add their shared slices in the same order.
-/// Adding a name that exists already throws InvalidArgument. For one thread.
+/// refers to the data, which the caller owns and keeps alive. The program, or a TrainContext, owns the State. All ranks
+/// must add their shared slices in the same order. Adding a name that exists already throws InvalidArgument. One
+/// thread: callbacks, fetch() and store() run on the thread that saves, loads or commits, and what they throw leaves
+/// that function.
 class PHAROS_API State {
  public:
   void add(StateSlice slice);
@@ -53,6 +56,9 @@ class PHAROS_API State {
   void add_of_rank(std::string name, T& value) {
     add_value(std::move(name), value, true);
   }
+  /// A value as bytes. What `save` throws leaves the function that saves, on this rank alone. If `load` throws,
+  /// Checkpoints::load() throws on all ranks, with the code of that exception (UserError if it is no
+  /// pharos::Exception). Other values may have been loaded by then.
   struct Value {
     std::string name;
     bool is_of_rank = false;

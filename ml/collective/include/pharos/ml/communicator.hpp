@@ -26,7 +26,8 @@ class Work;
 struct Places;
 }  // namespace detail
 
-/// A part of a rank's data that lies in other memory than the rest of the data.
+/// A part of a rank's data that lies in other memory than the rest of the data. A value, which does not own that
+/// memory.
 struct Elsewhere {
   std::size_t begin = 0;  ///< Byte offset in the data where this part belongs.
   std::span<const std::byte> bytes{};
@@ -34,7 +35,10 @@ struct Elsewhere {
 
 /// An operation that is under way, as Communicator's begin_all_reduce() and its likes return it. The caller owns it.
 /// One thread at a time uses the communicator and its Pendings. The caller neither frees nor changes the operation's
-/// memory before wait() has returned or done() has returned true. The destructor waits for the end of the operation.
+/// memory before wait() has returned, done() has returned true, or one of them has thrown. After a failure the contents
+/// of that memory are undefined. Once the operation has ended, or wait() has thrown, the Pending is empty: done()
+/// returns true and wait() returns at once. A move assignment swaps the two operations. The destructor waits for the
+/// end of the operation.
 class PHAROS_API Pending {
  public:
   Pending(std::shared_ptr<detail::Core> core, std::shared_ptr<detail::Work> work)
@@ -62,7 +66,8 @@ class PHAROS_API Pending {
 
 /// Memory of this rank in which large operations work without copies. Communicator::allocate() and allocate_for_all()
 /// make it; the caller owns it. Each rank may destroy its Buffer when it likes, but not while an operation on it is
-/// under way. A Buffer keeps the communicator's connections open.
+/// under way. The destructor frees this rank's memory, on the thread that uses the communicator. A Buffer keeps the
+/// communicator's connections open. A move assignment swaps the two memories.
 template <Element T>
 class Buffer {
  public:
@@ -115,8 +120,10 @@ struct CommunicatorOptions {
 /// Errors are exceptions. A call that is refused before it begins, such as one with wrong arguments (InvalidArgument),
 /// throws on this rank only, and the communicator stays usable. After any other failure all ranks throw the same error
 /// from then on, and the communicator is of no further use: InvalidArgument if ranks called different operations,
-/// ActorDied if a rank has died or left, DeadlineExceeded if a rank did not come in time, Cancelled if a rank called
-/// abort().
+/// ActorDied if a rank has died, has left or cannot be reached any more, DeadlineExceeded if a rank did not come in
+/// time, Cancelled if a rank called abort(), and the error of the rank that could not allocate or map memory. The
+/// functions that begin an operation do not throw such a failure: wait(), done(), check() and the functions that wait
+/// throw it.
 ///
 /// Results are the same bits on every rank, and from run to run: data is summed in the order of the ranks (but see
 /// CommunicatorOptions::sums_by_rank). Half-precision numbers are summed as floats and rounded once; where the sums of
@@ -131,13 +138,16 @@ class PHAROS_API Communicator {
   /// A group of one rank.
   static Communicator alone();
   /// For programs that torchrun, mpirun or srun starts, once in each process. Reads the launcher's variables in the
-  /// environment (RANK and WORLD_SIZE, or their counterparts), and waits until all ranks have come, at most for the
-  /// timeout of `options`. Without a launcher the result is alone().
+  /// environment (RANK and WORLD_SIZE, or their counterparts), and waits until all ranks have come. The ranks first
+  /// find each other and then connect; each of these steps waits at most for the timeout of `options`. Without a
+  /// launcher the result is alone().
   ///
   /// On several machines rank 0 listens at MASTER_ADDR and MASTER_PORT (under torchrun, whose agent has that port, at
   /// the next one). Under srun both variables may be left out. PHAROS_TOKEN_FILE names a file of 32 bytes that all
-  /// ranks have. Throws InvalidArgument if the variables are wrong, FailedPrecondition if variables that several
-  /// machines need are missing, DeadlineExceeded if a rank does not come.
+  /// ranks have. Throws InvalidArgument if the variables are wrong or two processes have the same rank,
+  /// FailedPrecondition if variables that several machines need are missing, NotFound if MASTER_ADDR cannot be
+  /// resolved, PermissionDenied if the ranks have different tokens, AlreadyExists if another process listens at rank
+  /// 0's address, DeadlineExceeded if a rank does not come, and ActorDied if a rank dies meanwhile.
   static Communicator from_environment(const CommunicatorOptions& options = {});
   /// Makes communicators for ranks that are threads of this process.
   class Threads;
@@ -219,9 +229,10 @@ class PHAROS_API Communicator {
   }
   /// The same for elements whose type is known only at run time.
   [[nodiscard]] Pending begin_all_to_all(DType dtype, std::span<const std::byte> from, std::span<std::byte> to);
-  /// Sends a message from this rank to rank `to`, which must receive the same number of elements of the same type.
-  /// Messages from one rank to another arrive in the order in which they were sent. Their order in relation to messages
-  /// with other ranks, and to operations of all ranks, is free.
+  /// Sends a message from this rank to rank `to`, another rank, which must receive the same number of elements of the
+  /// same type. It may return before the other rank has received the message. Messages from one rank to another arrive
+  /// in the order in which they were sent. Their order in relation to messages with other ranks, and to operations of
+  /// all ranks, is free.
   template <Element T>
   void send(std::span<const T> data, std::uint32_t to) {
     begin_send(data, to).wait();
@@ -246,7 +257,8 @@ class PHAROS_API Communicator {
   void barrier();
 
   /// Allocates memory of this rank, filled with zeros. An operation like the others: all ranks call it at the same
-  /// place, with the same size. Throws Exhausted if a rank has too little memory.
+  /// place, with the same size. Earlier operations may be finished first, each within CommunicatorOptions::timeout. If
+  /// a rank has too little memory, all ranks fail with Exhausted.
   template <Element T>
   Buffer<T> allocate(std::size_t elements) {
     return Buffer<T>{core_, {static_cast<T*>(allocate_bytes(elements, sizeof(T), Whose::kOwn)), elements}};
@@ -263,6 +275,9 @@ class PHAROS_API Communicator {
   /// Throws the failure, if an operation has failed or a rank has died, also when no operation is under way.
   void check();
   /// Makes the operations of all ranks fail: they throw Cancelled with the text that this rank has given up, and `why`.
+  /// Returns when this rank's operations have failed; that takes up to 0.2 seconds where ranks use TCP. Does nothing if
+  /// there was a failure before. Other ranks may get a shortened text: 479 bytes where they share memory, 4096 bytes
+  /// over TCP.
   void abort(const std::string& why);
   /// The same, but all ranks throw the error `why` unchanged.
   void abort(const Error& why);
@@ -278,7 +293,8 @@ class PHAROS_API Communicator {
 };
 
 /// A group of ranks that are threads of one process: for tests, and for processes with several devices. The
-/// communicators stay usable when this object has been destroyed.
+/// communicators stay usable when this object has been destroyed. join() may be called on several threads at the same
+/// time.
 class PHAROS_API Communicator::Threads {
  public:
   /// Throws InvalidArgument unless `ranks` is between 1 and 64.
@@ -287,7 +303,7 @@ class PHAROS_API Communicator::Threads {
   ~Threads();
 
   /// The thread of each rank calls this once. Returns when all ranks have called it, and throws DeadlineExceeded if a
-  /// rank does not call it in time.
+  /// rank does not call it in time; later calls throw the same. Throws InvalidArgument if there is no such rank.
   Communicator join(std::uint32_t rank);
 
  private:

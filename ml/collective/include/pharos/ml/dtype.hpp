@@ -9,7 +9,8 @@
 
 #include <pharos/base/export.hpp>
 
-/// The types of the numbers that collective operations work on, and the ways to reduce them.
+/// The types of the numbers that collective operations work on, and the ways to reduce them. All are plain values; the
+/// functions have no state and never fail.
 namespace pharos::ml {
 
 /// An IEEE binary16 number as it lies in memory.

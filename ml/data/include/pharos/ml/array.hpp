@@ -18,8 +18,8 @@
 namespace pharos::ml {
 
 /// Rows of numbers of one type and shape, which never change: the samples of a dataset or of a batch, or a tensor of a
-/// file. The numbers are in memory, in a mapped file or in the object store. Copies share them. Any thread may read an
-/// Array.
+/// file. The numbers are in memory, in a mapped file or in the object store. Copies share them, and keep them there:
+/// the spans that an Array returns are valid as long as a copy exists. Any thread may read an Array.
 /// An Array may be an argument or a result of actors. Only the rows are sent, without bytes between them. An array of a
 /// page or more that arrives through the object store is not copied: it refers to the object, which lives as long as
 /// any copy of the Array.
@@ -53,16 +53,19 @@ class PHAROS_API Array {
   std::vector<std::int64_t> row_shape() const;
   std::size_t rows() const { return rows_; }
   std::size_t row_bytes() const { return row_bytes_; }
+  /// The number of elements of all rows together.
   std::size_t elements() const { return rows_ * (row_bytes_ / size_of(dtype_)); }
+  /// The row must exist; this is not checked.
   std::span<const std::byte> row(std::size_t row) const { return bytes_.span().subspan(row * stride_, row_bytes_); }
-  /// Returns the rows from `begin` on, which share the memory. Throws InvalidArgument if the array has fewer.
+  /// Returns the rows from `begin` on, which share the memory. Throws InvalidArgument if the array has fewer, or is a
+  /// single number.
   Array part(std::size_t begin, std::size_t rows) const;
 
   /// Returns whether each row begins where the previous one ends.
   bool is_dense() const { return stride_ == row_bytes_ || rows_ <= 1; }
   /// Returns this array if it is dense, else a dense copy.
   Array dense() const;
-  /// The array must be dense.
+  /// The array must be dense. There may be more bytes behind the last row.
   const Bytes& bytes() const { return bytes_; }
   /// Throws InvalidArgument if the numbers have another type, are not dense, or are not aligned for T.
   template <Element T>
@@ -90,6 +93,7 @@ PHAROS_API std::string describe(DType dtype, std::span<const std::int64_t> shape
 
 namespace pharos {
 
+/// Bytes that are no Array decode as an empty Array, and the Decoder has failed then.
 template <>
 struct PHAROS_API Codec<ml::Array> {
   static constexpr std::string_view kFormat = "pharos.ml.Array/1";

@@ -72,8 +72,12 @@ struct Batch {
 
 /// Gives each rank its share of a dataset, one batch after the other, in an order that all ranks know: place p of an
 /// epoch goes to rank p % ranks. Threads make batches ahead, in memory that is reused when a batch and its copies are
-/// destroyed. The loader owns its threads; the destructor ends them. An exception of the dataset is thrown by next().
-/// One thread at a time.
+/// destroyed. The program or an actor owns the Loader, which keeps the dataset alive. One thread at a time.
+/// Failure: what the dataset throws, next() throws as an Exception of Pharos (UserError, if it is no such exception),
+/// with the number of the sample. With threads, later calls of next() throw the same again until seek(); without, they
+/// try again.
+/// End: the destructor waits until the batches that threads are making are complete, and drops the batches that nobody
+/// has taken. Batches that were given out stay valid.
 ///
 ///   ml::Loader loader{data, {.batch = 64, .rank = ranks.rank(), .ranks = ranks.size(), .seed = 1}};
 ///   while (loader.position().epoch < 3) {
@@ -98,21 +102,22 @@ struct Batch {
 ///   }
 class PHAROS_API Loader {
  public:
-  /// Throws InvalidArgument if the dataset has fewer samples than there are ranks, or if the options contradict each
-  /// other.
+  /// Throws InvalidArgument if the dataset has fewer samples than there are ranks, if the options contradict each
+  /// other, or if the order is of another size; and the error of the system if there can be no more threads.
   Loader(DatasetPtr dataset, const LoaderOptions& options);
   Loader(Loader&&) = delete;
   ~Loader();
 
-  /// Returns the next batch. At the end of an epoch it returns nullopt once, and then the next epoch begins.
+  /// Returns the next batch. Waits until the batch is made, however long the dataset takes. At the end of an epoch it
+  /// returns nullopt once, and then the next epoch begins.
   std::optional<Batch> next();
   /// The position after the last batch that was given out. At the end of an epoch, this is the end of the last batch
   /// until next() has returned nullopt.
   Position position() const;
   /// Returns whether the whole epoch has been given out, so that next() would return nullopt.
   bool at_end() const;
-  /// Continues at a position where other ranks, more or fewer, have stopped. Throws InvalidArgument if the position is
-  /// beyond the end of the dataset.
+  /// Continues at a position where other ranks, more or fewer, have stopped. Batches that were made ahead are dropped.
+  /// Throws InvalidArgument, and changes nothing, if the position is beyond the end of the dataset.
   void seek(Position position);
 
   /// The samples and batches of an epoch that these ranks begin.

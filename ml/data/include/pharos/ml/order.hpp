@@ -26,7 +26,8 @@ class PHAROS_API Order {
   std::uint64_t size() const { return size_; }
   std::uint64_t seed() const { return seed_; }
 
-  /// The order of one epoch.
+  /// The order of one epoch: a value, which does not need the Order. With as_torch() this function makes the list,
+  /// which takes time; copies of an Epoch share the list.
   class Epoch;
   Epoch epoch(std::uint64_t number) const;
 
@@ -41,7 +42,7 @@ class PHAROS_API Order {
 
 class PHAROS_API Order::Epoch {
  public:
-  /// Returns the number of the sample at a place, which must be below size().
+  /// Returns the number of the sample at a place, which must be below size() (PHAROS_CHECK). Any thread.
   std::uint64_t operator[](std::uint64_t place) const;
 
  private:
@@ -58,7 +59,7 @@ class PHAROS_API Order::Epoch {
   std::shared_ptr<const std::vector<std::uint64_t>> listed_{};
 };
 
-/// Returns a number that looks random and depends only on the arguments.
+/// Returns a number that looks random and depends only on the arguments. Any thread.
 PHAROS_API std::uint64_t mixed(std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample);
 
 }  // namespace pharos::ml

@@ -17,8 +17,9 @@ enum class Precision : std::uint8_t {
 };
 
 /// Switches libtorch's autocast: as long as the object lives, the operators of this thread on tensors of the device
-/// compute in that precision. The destructor restores the earlier settings, on the same thread. It surrounds forward
-/// and the loss; backward uses the same precision without it.
+/// compute in that precision. The destructor restores the earlier settings, on the same thread; Autocasts of one thread
+/// end in the reverse order in which they began. Other threads are not affected. It surrounds forward and the loss;
+/// backward uses the same precision without it.
 ///
 ///   Tensor loss;
 ///   {

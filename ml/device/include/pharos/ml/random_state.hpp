@@ -21,7 +21,9 @@ class PHAROS_API RandomState {
   static RandomState from_bytes(std::span<const std::byte> bytes);
 
   /// From here on the generators draw what they drew after now(). States are matched by the numbers of the GPUs. A GPU
-  /// that was not in use then keeps its state.
+  /// that was not in use then keeps its state, and the state of a GPU that is not in use now is left out. Throws
+  /// libtorch's exception for bytes that are not a state of this generator; the generators before it have been restored
+  /// then.
   void restore() const;
   /// The states of all generators, with the numbers of their GPUs.
   std::vector<std::byte> bytes() const;

@@ -21,7 +21,8 @@ struct ResNet18Options {
 
 /// A residual network of 18 layers (He and others, 2016). Parameters and buffers have the names that torchvision uses,
 /// so that state dicts of either network load in the other. They have the same initial values as in torchvision for the
-/// same seed. One thread at a time, as any torch module.
+/// same seed. One thread at a time, as any torch module. The program owns it by ResNet18, whose copies share one
+/// network.
 ///
 ///   ml::ResNet18 network;
 ///   ml::load_arrays(*network, ml::read_torch("resnet18.pth"));
@@ -30,7 +31,8 @@ class PHAROS_API ResNet18Impl : public torch::nn::Module {
  public:
   explicit ResNet18Impl(const ResNet18Options& options = {});
 
-  /// Computes scores of shape (n, classes) from images of shape (n, channels, height, width) and any size.
+  /// Computes scores of shape (n, classes) from images of shape (n, channels, height, width) and any size. Throws
+  /// c10::Error if the images have another shape, type or device than the parameters need.
   at::Tensor forward(const at::Tensor& images);
 
  private:

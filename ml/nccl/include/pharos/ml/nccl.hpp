@@ -7,16 +7,18 @@ namespace pharos::ml {
 
 /// Makes a communicator of the same ranks whose data lies in the memory of GPUs: each rank has a GPU, and NCCL moves
 /// and reduces the data. All ranks call this together. `device` is CUDA's number of this rank's GPU in this process: 0
-/// where the actor has reserved one GPU. Throws FailedPrecondition on all ranks if one of them has no such GPU, and
-/// Unavailable if NCCL cannot start.
+/// where the actor has reserved one GPU. Only the timeout of `options` counts. Throws FailedPrecondition on all ranks
+/// if one of them has no such GPU; `ranks` stays usable then. Throws Unavailable or DeadlineExceeded if NCCL cannot
+/// start, and what fails between `ranks`; these are failures of all ranks.
 ///
 ///   Communicator& ranks = pharos::ml::communicator();
 ///   Communicator gpus = on_gpu(ranks, 0);
 ///   gpus.all_reduce(std::span{gradients, count}, Reduction::kMean);  // cudaMalloc'd, or a tensor's
 ///
 /// The ranks use `ranks` to agree on each operation, and to learn which rank is missing or has died; a failure there
-/// ends what runs on the GPUs, too. The new communicator keeps `ranks` open. Both may be used side by side, by one
-/// thread at a time, if all ranks begin the operations of both in the same order.
+/// ends what runs on the GPUs, too, and a failure on the GPUs makes `ranks` fail. The new communicator, which the
+/// caller owns, keeps `ranks` open. Both may be used side by side, by one thread at a time, if all ranks begin the
+/// operations of both in the same order.
 ///
 /// An operation runs on the GPU after all work that was given to CUDA's default stream before the operation was begun.
 /// Work that is given to the default stream after wait() runs after the operation. Buffers are in the memory of the

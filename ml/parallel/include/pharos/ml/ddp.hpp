@@ -65,9 +65,14 @@ struct DdpOptions {
 ///     optimizer.step();
 ///   }
 ///
-/// All ranks construct it together. The constructor broadcasts rank 0's parameters and buffers. All ranks must have the
-/// same ones by name, shape and type, or all throw InvalidArgument. A parameter of a type that ranks cannot reduce
-/// throws an Exception with kUnsupported. Failures between ranks are thrown by backward(), on all ranks.
+/// All ranks construct it together, with the same options. The constructor broadcasts rank 0's parameters and buffers.
+/// All ranks must have the same ones by name, shape and type, or all throw InvalidArgument. A parameter of a type that
+/// ranks cannot reduce, and PowerSgd between GPUs, throw an Exception with kUnsupported; a tensor on another kind of
+/// device than the communicator's, or PowerSgd::rank 0, throws InvalidArgument. Failures between ranks are thrown by
+/// the constructor, backward(), weigh() and finish(), on all ranks. Gradients are undefined then, and the ranks need a
+/// new communicator and a new Ddp. An exception that one rank alone throws, such as one of its own forward, does not
+/// reach the others: they wait for that rank, at most for the communicator's timeout. backward() throws
+/// FailedPrecondition, on one rank, if a gradient comes in more parts than expected (see DdpOptions::static_graph).
 ///
 /// Gradients lie in memory of the communicator, and keep that memory when the Ddp is destroyed. The gradient of a
 /// parameter that no rank has used stays as it was. If the module's own forward works with the same ranks, as that of
@@ -75,7 +80,9 @@ struct DdpOptions {
 /// different orders.
 ///
 /// Use it only from the thread that calls backward(), and destroy it between two backwards. The module must outlive it.
-/// On CPUs the process keeps up to 1 GiB of the heap that one step frees, for the next step.
+/// The destructor waits for reductions that a failed backward has left, at most for the communicator's timeout, and
+/// leaves parameters and gradients as they are; backwards then reduce nothing. On CPUs the process keeps up to 1 GiB of
+/// the heap that one step frees, for the next step.
 class PHAROS_API Ddp {
  public:
   Ddp(Communicator& ranks, torch::nn::Module& module, const DdpOptions& options = {});
@@ -92,12 +99,13 @@ class PHAROS_API Ddp {
   /// Says, before a backward, how many samples (or tokens) this rank's loss is the mean of. This rank's gradient is
   /// weighted by that number, so that the result is the mean over all samples. Either all ranks call it for each step,
   /// or none does. A rank without samples calls weigh(0) instead of backward(): it then has the gradients of the other
-  /// ranks, and steps its optimizer as they do. Throws InvalidArgument for a negative number.
+  /// ranks, and steps its optimizer as they do. Waits for all ranks. Throws InvalidArgument for a negative number, on
+  /// this rank only.
   void weigh(double samples);
   /// For ranks that call weigh(): says that this rank has no more samples. Until all ranks have called finish(), this
   /// rank takes part in the steps of the others, with no samples. After that all ranks have the parameters and buffers
-  /// of a rank that was among the last to step. `step` is called once in each of these steps; without it, the state of
-  /// this rank's optimizer falls behind that of the others.
+  /// of a rank that was among the last to step. `step` is called on this thread, once in each of these steps, and what
+  /// it throws comes out of finish(); without it, the state of this rank's optimizer falls behind that of the others.
   ///
   ///   ddp.finish([&] { optimizer.step(); });
   void finish(const std::function<void()>& step = {});

@@ -16,7 +16,9 @@ namespace pharos::ml {
 ///   disk.reset();
 ///
 /// It acts on the tensors of all threads. A process has one DiskBacked at a time. While a thread makes or destroys it,
-/// no other thread may make tensors. Making a tensor throws Exhausted when the disk is full. Tensors may outlive it.
+/// no other thread may make tensors. Making a tensor throws Exhausted when the disk is full, and FailedPrecondition
+/// when the folder takes no more files. The owner is the code that makes the module, such as fit(). The destructor only
+/// ends the storing of new tensors; tensors may outlive it.
 class PHAROS_API DiskBacked {
  public:
   /// Throws FailedPrecondition if the folder cannot take files, if its file system is memory itself (tmpfs), or if the

@@ -57,8 +57,10 @@ PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& o
 }  // namespace detail
 
 /// Says what is learned, and from which data. Each rank makes one with the same random numbers, and owns it; only the
-/// rank's thread uses it. When a rank that trains a copy dies, a new process makes another Learner, which gets the
-/// state from the other ranks, and the interrupted step is done again (see fit()).
+/// rank's thread uses it. An exception of its functions comes out of fit() on this rank and ends the training. fit()
+/// with a Trainer destroys it when the training of this rank has ended. When a rank that trains a copy dies, a new
+/// process makes another Learner, which gets the state from the other ranks, and the interrupted step is done again
+/// (see fit()).
 class PHAROS_API Learner {
  public:
   Learner() = default;
@@ -67,6 +69,7 @@ class PHAROS_API Learner {
 
   /// The module that is trained: the same one at each call.
   virtual torch::nn::Module& module() = 0;
+  /// Called once. The loader's threads read the dataset, and keep it until fit() has returned.
   virtual DatasetPtr training_data() = 0;
   /// The order in which the samples of each epoch come. nullopt: they are shuffled by the training's seed. PyTorch's
   /// order is Order::as_torch(samples, context().seed()), with a FitOptions::tail that pads or drops as PyTorch's
@@ -98,7 +101,7 @@ class PHAROS_API Learner {
   at::Device device() const { return device_; }
 
  protected:
-  /// The training: its ranks and steps. Not available in the constructor of the Learner.
+  /// The training: its ranks and steps. Valid only inside of fit(), so not in the constructor of the Learner.
   TrainContext& context() const { return *context_; }
 
  private:
@@ -144,24 +147,29 @@ struct FitOptions {
   double peak_flops = 0;
 };
 
-/// Trains the learner as one rank. Call it from a training function of your own, on all ranks; it returns when the
-/// training has ended or was stopped. A rank that has reserved a GPU (TrainerOptions::scaling) trains on that GPU; on
-/// GPUs ranks can only train copies. Each step reports "loss", "lr" and "samples_per_second".
+/// Trains the learner as one rank. Call it from a training function of your own, on all ranks and on the rank's thread;
+/// it returns when the training has ended or was stopped. The context keeps nothing of the learner afterwards, so the
+/// learner may be destroyed. A rank that has reserved a GPU (TrainerOptions::scaling) trains on that GPU; on GPUs ranks
+/// can only train copies. Each step reports "loss", "lr" and "samples_per_second".
 ///
 /// With FitStrategy::kCopies a rank that dies is replaced, and the other ranks go on with the interrupted step. With
 /// the strategies that divide, all ranks begin again at the newest checkpoint. So does a module with a SyncBatchNorm,
 /// because that keeps the ranks with which it was made: make it in module(), and take a Tail that gives all ranks
 /// batches of the same size.
 ///
-/// Throws InvalidArgument for options that make no sense, and an Exception with kUnsupported for a strategy that
-/// divides on GPUs. Throws UserError, on all ranks and before any parameter changes, if the loss or the norm of the
-/// gradients (with Optimization::clip_norm) is not finite. Throws FailedPrecondition for a gradient that is not finite,
-/// with check_numbers or in a step that is to be saved.
+/// Throws InvalidArgument for options that make no sense and for validation data of fewer samples than ranks, an
+/// Exception with kUnsupported for a strategy that divides on GPUs, and what the learner, Ddp, Sharded and
+/// TrainContext::resume() throw. Throws a failure between ranks if no process takes the place of a dead rank; the
+/// Trainer deals with that. Throws UserError, on all ranks and before any parameter changes, if the loss is not finite,
+/// or, with Optimization::clip_norm, if the norm of the gradients is not finite although each of them is. Throws
+/// FailedPrecondition, with the name of the parameter, for a gradient that is not finite, with check_numbers, with
+/// clip_norm or in a step that is to be saved.
 PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options);
 
 namespace detail {
 
 /// Gives libtorch as many threads as the rank has CPUs, at least one, and seeds its random numbers alike on all ranks.
+/// Throws what own_device() throws.
 PHAROS_API void prepare_rank(const TrainContext& context);
 
 template <class T, class... Args>
@@ -176,8 +184,8 @@ void fit_as_rank(TrainContext& context, const FitOptions& options, const Args&..
 }  // namespace detail
 
 /// Makes a T from `args` at each rank of the trainer, and trains it. In each rank libtorch has as many threads as the
-/// rank has CPUs. If the training has a folder, its last step is saved. Waits until the training is over, and throws
-/// what Trainer::run() throws.
+/// rank has CPUs. If the training has a folder, its last step is saved. Blocks the calling thread until the training is
+/// over, and throws what Trainer::run() throws, which includes what fit() throws at the ranks.
 template <class T, class... Args>
 TrainResult fit(Trainer& trainer, const FitOptions& options, Args&&... args) {
   return trainer.run<&detail::fit_as_rank<T, pharos::detail::SentArgument<Args>...>>(options,

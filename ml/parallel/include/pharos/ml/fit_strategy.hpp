@@ -21,21 +21,22 @@ enum class FitStrategy : std::uint8_t {
 };
 
 /// The name of a strategy, for options and tables: "copies", "zero1", "zero2", "fsdp", and "auto" for kByMemory. Throws
-/// InvalidArgument for a number that is no FitStrategy.
+/// InvalidArgument for a number that is no FitStrategy. Any thread may call the functions here.
 PHAROS_API std::string_view name_of(FitStrategy strategy);
 /// The strategy of that name, or nullopt.
 PHAROS_API std::optional<FitStrategy> strategy_named(std::string_view name);
-/// What the strategy does, in words that follow "several ranks train one model, and": "each has a copy of it".
+/// What the strategy does, in words that follow "several ranks train one model, and": "each has a copy of it". Throws
+/// like name_of().
 PHAROS_API std::string_view summary_of(FitStrategy strategy);
 
-/// The strategy that choose_strategy() has chosen, and why.
+/// The strategy that choose_strategy() has chosen, and why. A value.
 struct PHAROS_API FitChoice {
   FitStrategy strategy = FitStrategy::kCopies;
   /// Text that lists how many bytes each strategy needs on a rank, and how many are available. Activations, which
   /// forward keeps for backward, and batches are not counted.
   std::string arithmetic;
 };
-/// The sizes of a model and of what belongs to it.
+/// The sizes of a model and of what belongs to it. A value.
 struct FitSize {
   std::uint64_t parameters = 0;    ///< Number of parameters that are trained.
   std::size_t bytes = 4;           ///< Bytes of one parameter.

@@ -7,7 +7,8 @@ namespace pharos::ml {
 
 /// While it lives, backwards of the Ddp or Sharded that has made it only sum up their gradients on this rank. The next
 /// backward without a NoSync reduces the sums together with its own gradients. May be nested. Used on the thread that
-/// calls backward().
+/// calls backward(). It cannot fail. It keeps the state of the Ddp or Sharded, so it may be destroyed after that
+/// object.
 class NoSync {
  public:
   /// `count` is the number of NoSyncs that live.

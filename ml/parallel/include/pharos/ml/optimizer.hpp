@@ -17,7 +17,7 @@ class Module;
 
 namespace pharos::ml {
 
-/// Parameters for which an optimizer uses the same settings.
+/// Parameters for which an optimizer uses the same settings. A value, which keeps the tensors.
 struct ParameterGroup {
   std::vector<at::Tensor> parameters{};
   double weight_decay = 0;
@@ -63,16 +63,18 @@ using Rule = std::variant<AdamW, Sgd, Lion>;
 /// the next step; on a GPU only if they were not written by way of .data(), which libtorch does not count. A parameter
 /// that is listed twice counts once, in the group where it comes first.
 ///
-/// All parameters are on one device, or the constructor throws InvalidArgument. On the CPU the same gradients give the
-/// same bits on every machine. On a GPU a step is a few launches for each group, and the host does not wait for them.
-/// One thread at a time.
+/// All parameters are dense tensors of floating point numbers on one device, or the constructor throws InvalidArgument.
+/// The optimizer keeps the parameters, but not the module; the destructor frees its state, and the parameters stay as
+/// they are. On the CPU the same gradients give the same bits on every machine. On a GPU a step is a few launches for
+/// each group, and the host does not wait for them. One thread at a time.
 class PHAROS_API Optimizer {
  public:
   Optimizer(std::vector<ParameterGroup> groups, const Rule& rule);
   Optimizer(Optimizer&&) = delete;
   ~Optimizer();
 
-  /// Throws what a group's before_step throws.
+  /// Throws what a group's before_step throws, and libtorch's exceptions, for instance when there is no memory; after
+  /// the latter some parameters may have changed.
   void step();
   /// Makes the gradients undefined, or sets them to zeros if `set_to_none` is false.
   void zero_grad(bool set_to_none = true);
@@ -91,8 +93,8 @@ class PHAROS_API Optimizer {
     std::uint64_t version = 0;
     const void* memory = nullptr;
   };
-  /// The states of all parameters, in the order of the groups. The caller may write to them, as loading a checkpoint
-  /// does.
+  /// The states of all parameters, in the order of the groups, valid as long as the optimizer lives. The caller may
+  /// write to them, as loading a checkpoint does.
   std::span<State> states() { return states_; }
   /// The names of State::values, such as "mean" and "square".
   std::vector<std::string_view> names() const;

@@ -17,9 +17,11 @@
 ///   for (auto& layer : *layers) x = checkpoint([&](const at::Tensor& in) { return layer->forward(in); }, x);
 ///
 /// The part must do the same both times. Random numbers that it draws (dropout) and the settings of autocast are the
-/// same both times. Objects that the part captures must live until backward. Calls may be nested. Gradients flow
-/// through a part in backward() only, not in autograd::grad(). Exceptions of the part come out of checkpoint(), or, the
-/// second time, out of backward(). Without gradients (NoGradGuard) the part just runs.
+/// same both times. The part runs on the thread that calls checkpoint(), and the second time on the thread that runs
+/// backward. The graph keeps the part and its inputs; objects that the part captures by reference must live until
+/// backward. Calls may be nested. Gradients flow through a part in backward() only, not in autograd::grad(). Exceptions
+/// of the part come out of checkpoint(), or, the second time, out of backward(). Without gradients (NoGradGuard) the
+/// part just runs.
 namespace pharos::ml {
 
 PHAROS_API std::vector<at::Tensor> checkpoint(

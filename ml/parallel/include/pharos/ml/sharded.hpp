@@ -74,20 +74,25 @@ struct ShardOptions {
 /// the next function that throws failures (see below).
 ///
 /// All ranks construct it together. Options that do not fit the module, and modules or options that differ between
-/// ranks, throw InvalidArgument on all ranks; a parameter that cannot be divided throws an Exception with kUnsupported.
-/// With kParameters all ranks must run the same graph in a step, or all throw FailedPrecondition; with ZeRO graphs may
-/// differ. One thread at a time may use it or work on the module's parameters.
+/// ranks, throw InvalidArgument on all ranks; a parameter that cannot be divided throws an Exception with kUnsupported
+/// on all ranks. The module is unchanged then; if the constructor throws because ranks fail or memory is missing
+/// (Exhausted), the module is of no further use. With kParameters all ranks must run the same graph in a step, or all
+/// throw FailedPrecondition; with ZeRO graphs may differ. An exception that one rank alone throws, such as one of its
+/// own forward, does not reach the others: they wait for that rank, at most for the communicator's timeout. One thread
+/// at a time may use it or work on the module's parameters.
 ///
 /// An operator that waits for its parameters cannot throw a failure between ranks. Instead all parameters are NaN from
 /// then on, and the failure is thrown by backward(), by the step() of an Optimizer of groups(), and by clip_norm(),
 /// weigh(), refresh() and check(). After an evaluation without gradients only check() is left to find a failure. After
-/// a failure, and after this object is destroyed, the module's parameters are of no use; the parts that this rank keeps
-/// stay as they were.
+/// a failure the module's parameters are of no use, and the parts that this rank keeps stay as they were. This object
+/// keeps the module's tensors, but not the module. After its destruction neither the module's parameters nor the slices
+/// may be used; the step() of an Optimizer of groups() then throws FailedPrecondition.
 class PHAROS_API Sharded {
  public:
   Sharded(torch::nn::Module& module, const Communicator& ranks, Sharding sharding, const ShardOptions& options);
   Sharded(Sharded&&) = delete;
-  /// Leaves the module with empty parameters.
+  /// Leaves the module with empty parameters. Waits for operations that are under way, at most for the communicator's
+  /// timeout, and throws nothing. Destroy it between two backwards.
   ~Sharded();
 
   /// A part of a parameter that this rank keeps: the elements from `begin` on, in the order of the parameter's memory.
@@ -121,7 +126,7 @@ class PHAROS_API Sharded {
   [[nodiscard]] NoSync no_sync();
   /// Says, before a backward and on all ranks, how many samples (or tokens) this rank's loss is the mean of. This
   /// rank's gradient is weighted by that number. A rank without samples calls weigh(0), and runs its backward on any
-  /// input. Throws InvalidArgument for a negative number.
+  /// input. Waits for all ranks. Throws InvalidArgument for a negative number, on this rank only.
   void weigh(double samples);
 
   /// Throws a failure between ranks, if there was one, and FailedPrecondition if a parameter of the module was written

@@ -22,15 +22,18 @@ struct SyncBatchNormOptions {
 };
 
 /// Batch normalisation over the batches of all ranks, as if they were one batch. Inputs have the shape (batch,
-/// features, …); another shape throws InvalidArgument. In training all ranks call forward and backward together, and
-/// both throw what fails between ranks. In eval() each rank uses the running mean and variance, which are the same on
-/// all ranks, and works alone. Half-precision inputs are normalised as floats.
+/// features, …); another shape throws InvalidArgument, on this rank only. In training all ranks call forward and
+/// backward together, on the thread that trains, and both throw what fails between ranks; they wait for the other ranks
+/// at most for the communicator's timeout. forward updates the running mean and variance. In eval() each rank uses the
+/// running mean and variance, which are the same on all ranks, and works alone. Half-precision inputs are normalised as
+/// floats.
 ///
 /// The batches of ranks may differ in size. The loss must then be a sum that is divided by the same number on all
 /// ranks; Ddp::weigh() would be wrong, because the gradients of one rank's inputs depend on the losses of all ranks.
 ///
-/// It works on the CPU only. It keeps a copy of the communicator, so it cannot go on with other ranks after one of them
-/// has died.
+/// It works on the CPU only: another batch throws an Exception with kUnsupported. It and the graphs of its backwards
+/// keep a copy of the communicator, whose connections stay open as long. So it cannot go on with other ranks after one
+/// of them has died.
 class PHAROS_API SyncBatchNormImpl : public torch::nn::Module {
  public:
   SyncBatchNormImpl(const Communicator& ranks, std::int64_t features, const SyncBatchNormOptions& options = {});

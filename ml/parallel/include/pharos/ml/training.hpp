@@ -14,7 +14,8 @@ namespace torch::nn {
 class Module;
 }
 
-/// Helpers for a training loop: clipping and scaling of gradients, and moving means of parameters.
+/// Helpers for a training loop: clipping and scaling of gradients, and moving means of parameters. The thread that
+/// trains calls them, between two backwards. They throw libtorch's exceptions only, unless a function says more.
 namespace pharos::ml {
 
 class Communicator;
@@ -28,7 +29,7 @@ PHAROS_API void clip_values(const std::vector<at::Tensor>& parameters, double ma
 /// Keeps small half-precision gradients from becoming 0: it scales losses up, and gradients down again. When a gradient
 /// has become infinite or NaN, the scale is halved, and that step has to be left out. After `steps_until_growth` good
 /// steps in a row the scale is doubled, up to 2^24. Call unscale() once in a step, with all parameters; it turns
-/// half-precision gradients into floats. One thread at a time.
+/// half-precision gradients into floats. The training loop owns it; it keeps no parameters. One thread at a time.
 ///
 ///   scaler.scale(loss).backward();
 ///   if (scaler.unscale(model->parameters())) optimizer.step();
@@ -46,6 +47,7 @@ class PHAROS_API GradScaler {
   /// are the same.
   bool unscale(const std::vector<at::Tensor>& parameters);
   /// For ranks that each have a part of the gradients, as with Sharded. All ranks call it, and all get the same result.
+  /// Throws what fails between ranks; the gradients are then unscaled, and the scale is unchanged.
   bool unscale(const std::vector<at::Tensor>& parameters, Communicator& ranks);
   /// The present scale.
   double now() const { return state_.scale; }
@@ -69,7 +71,8 @@ class PHAROS_API GradScaler {
 };
 
 /// An exponential moving average of a module's parameters, which often works better than their last values. Buffers are
-/// not averaged but copied. One thread at a time. The Ema keeps the module's tensors, but not the module itself.
+/// not averaged but copied. The training loop owns it. One thread at a time. The Ema keeps the module's tensors, but
+/// not the module itself. The destructor leaves the module as it is, and frees the means that no Mean holds.
 class PHAROS_API Ema {
  public:
   Ema(const torch::nn::Module& module, double decay);
@@ -79,10 +82,12 @@ class PHAROS_API Ema {
   /// Call it after each step of the optimizer.
   void update();
   /// While an Applied lives, the module's tensors hold the means, so that the module can be evaluated or saved. Its
-  /// destructor puts the module's own values back.
+  /// destructor puts the module's own values back; an exception of libtorch there ends the process. If apply() throws,
+  /// some tensors may hold the means already. Neither train nor update() meanwhile. An Applied may outlive the Ema.
   class Applied;
   [[nodiscard]] Applied apply() const;
 
+  /// One mean. The tensor shares the memory of the Ema, and keeps that memory if it outlives the Ema.
   struct Mean {
     std::string name;
     at::Tensor values;

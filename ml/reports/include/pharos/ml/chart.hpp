@@ -9,7 +9,8 @@
 
 namespace pharos::ml {
 
-/// The axes of a chart. Points outside of the ranges are drawn at the edge.
+/// The axes of a chart. Points outside of the ranges are drawn at the edge. A value. Nothing is checked: the ranges
+/// must not be empty, and no coordinate of a chart may be NaN.
 struct PHAROS_API Axes {
   struct Point {
     double x = 0;
@@ -39,7 +40,7 @@ class PHAROS_API SvgChart {
   void line(const std::vector<Axes::Point>& points);
   /// Draws a green vertical line, and `name` beside it.
   void mark(double x, std::string_view name);
-  /// Adds elements in SVG, in pixels of this chart, which has 814 by 440.
+  /// Adds elements in SVG, in pixels of this chart, which has 814 by 440. They are not checked or escaped.
   void add(std::string_view elements) { svg_ += elements; }
 
   /// The document with everything that was drawn.

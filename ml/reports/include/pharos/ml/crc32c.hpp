@@ -7,7 +7,7 @@
 
 namespace pharos::ml {
 
-/// Returns the CRC-32C (Castagnoli) checksum, which journals and TensorBoard's files use.
+/// Returns the CRC-32C (Castagnoli) checksum, which journals and TensorBoard's files use. Any thread.
 inline std::uint32_t crc32c(std::span<const std::byte> bytes) {
   static constexpr auto kTable = [] {
     std::array<std::uint32_t, 256> table{};

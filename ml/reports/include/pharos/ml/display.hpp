@@ -14,7 +14,8 @@ PHAROS_API std::string to_text(double seconds);
 PHAROS_API std::string short_number(double value);
 
 /// Shows on the standard error how a long run proceeds: on a terminal each text replaces the one before, twice a
-/// second; elsewhere a text is written every 10 seconds. One thread. Errors of writing are ignored.
+/// second; elsewhere a text is written every 10 seconds. Owned by TrainLog, and by the Progress of a sweep; one
+/// thread. Errors of writing are ignored. The destructor leaves the last text where it is.
 class PHAROS_API Display {
  public:
   Display();

@@ -10,8 +10,9 @@ namespace pharos::ml {
 
 /// As long as the object lives, a first Ctrl-C (SIGINT) makes asked() true, and a second one ends the program. The
 /// object does nothing if the program has set a handler of its own for SIGINT, or ignores it. A SIGINT that follows the
-/// first within `same_time` counts as the same Ctrl-C, since a terminal and a wrapper may both send it. One object at a
-/// time: the destructor restores the default.
+/// first within `same_time` counts as the same Ctrl-C, since a terminal and a wrapper may both send it. Tuner and
+/// Trainer make one while they run. One object at a time in a process: the destructor restores the default. Failure to
+/// set the handler is ignored.
 class PHAROS_API Interrupts {
  public:
   static constexpr Duration kSameTime = std::chrono::milliseconds{100};

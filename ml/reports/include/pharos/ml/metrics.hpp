@@ -22,7 +22,7 @@ class PHAROS_API Metrics {
   Metrics(double value) : entries_{{"", value}} {}  // NOLINT(google-explicit-constructor): `return loss;`
   Metrics(std::initializer_list<Entry> entries) : entries_{entries} {}
 
-  /// Returns nullptr if there is no number of that name.
+  /// Returns nullptr if there is no number of that name. The pointer is valid until set().
   const double* find(std::string_view name) const;
   /// Adds the number, or replaces the one of that name.
   void set(std::string_view name, double value);

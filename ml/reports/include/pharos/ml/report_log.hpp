@@ -17,14 +17,16 @@
 namespace pharos::ml {
 
 /// Writes reports to reports.csv and reports.jsonl in a folder, a line for each report. A line begins with whole
-/// numbers, whose columns are given (such as {"epoch", "step"}), and the seconds; the metrics follow. One thread. At
-/// most about 64 MiB of lines wait to be written. The destructor does not write them.
+/// numbers, whose columns are given (such as {"epoch", "step"}), and the seconds; the metrics follow. Owned by
+/// TrainLog, and by SweepFolder; one thread. At most about 64 MiB of lines wait to be written. The destructor closes
+/// the files and drops the lines that wait.
 class PHAROS_API ReportLog {
  public:
-  /// Begins new files, and overwrites those that are there.
+  /// Begins new files, and overwrites those that are there. Fails with the error of the system, as go_on() does; the
+  /// folder must exist.
   static Result<ReportLog> make(const std::filesystem::path& folder, std::vector<std::string> first_columns);
-  /// Continues the files that are there. An incomplete last line is removed. kFailedPrecondition if reports.csv has
-  /// other first columns.
+  /// Continues the files that are there, or begins new ones. An incomplete last line is removed. kFailedPrecondition if
+  /// reports.csv has other first columns.
   static Result<ReportLog> go_on(const std::filesystem::path& folder, std::vector<std::string> first_columns);
 
   /// The number in the first column of the last line that go_on() has found; nullopt if there was no line.
@@ -33,7 +35,7 @@ class PHAROS_API ReportLog {
   /// because writing fails, new lines are left out.
   void add(std::initializer_list<std::uint64_t> first, double seconds, const std::vector<Metrics::Entry>& metrics);
   /// Writes the lines that have been added. After an error the files have whole lines only, and the next call tries
-  /// again.
+  /// again. If the system refuses also to remove an incomplete line, the next call overwrites that line.
   Result<void> write();
 
  private:

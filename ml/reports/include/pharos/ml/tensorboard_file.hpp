@@ -15,7 +15,7 @@
 
 namespace pharos::ml {
 
-/// Encodes a protobuf message, field by field.
+/// Encodes a protobuf message, field by field. A value; nothing is checked.
 class ProtoMessage {
  public:
   ProtoMessage& number(std::uint32_t field, std::uint64_t value) {
@@ -56,9 +56,10 @@ class ProtoMessage {
   std::string bytes_;
 };
 
-/// Writes a file of events for TensorBoard. Events are added behind those that the file has. One thread. At most about
-/// 64 MiB of records wait to be written; while that many wait, new events are left out. The destructor does not write
-/// them.
+/// Writes a file of events for TensorBoard. Events are added behind those that the file has. Owned by TrainLog, and by
+/// the TensorBoard of a sweep; one thread, and one object for a file. At most about 64 MiB of records wait to be
+/// written; while that many wait, new events are left out. The destructor drops the records that wait. The file is open
+/// only during write().
 class PHAROS_API TensorBoardFile {
  public:
   /// The file is in `folder`, and write() makes it. If an existing file ends with an incomplete record, write() removes

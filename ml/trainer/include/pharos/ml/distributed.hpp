@@ -32,9 +32,9 @@ PHAROS_API TrainerOptions trainer_options(const DistributedOptions& options);
 ///
 ///   const ml::TrainResult result = ml::distributed<&train>({.gpus = 8, .gpu_type = "A10"}, 1e-3);
 ///
-/// `train` is a function as for Trainer::run(). Waits until the training is over, and throws what Trainer::run()
-/// throws, and InvalidArgument for options that make no sense. A program that has a Runtime already makes a Trainer
-/// instead.
+/// `train` is a function as for Trainer::run(). Waits until the training is over; its Runtime then ends, with all
+/// actors. Throws what Trainer::run() and the constructor of Runtime throw, and InvalidArgument for options that make
+/// no sense. A program that has a Runtime already makes a Trainer instead. Any thread.
 template <auto Train, class... Args>
 TrainResult distributed(const DistributedOptions& options, Args&&... args) {
   TrainerOptions trainer = detail::trainer_options(options);

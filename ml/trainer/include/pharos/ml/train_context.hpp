@@ -54,7 +54,9 @@ struct TrainBegin {
   Duration timeout = std::chrono::seconds{30};
 };
 
-/// The connection of a rank's TrainContext to its trainer. Owned by the rank's actor; any thread may call it.
+/// The connection of a rank's TrainContext to its trainer. Owned by the rank's TrainRunner, and outlives the context.
+/// The function's thread calls it, and any thread may. No function fails. Waits without a time limit end when the
+/// runner is destroyed.
 class PHAROS_API TrainerLink {
  public:
   TrainerLink() = default;
@@ -67,7 +69,8 @@ class PHAROS_API TrainerLink {
   /// Called at rank 0: tells the trainer what all ranks together have reported. The trainer ignores a step that it has
   /// heard of before. Waits while too many reports are unheard.
   virtual void say_report(std::uint64_t step, std::uint64_t epoch, const Metrics& metrics) = 0;
-  /// Called at rank 0: waits until the trainer has heard everything that was said.
+  /// Called at rank 0: waits until the trainer has heard everything that was said, or until the worker has to end: then
+  /// the trainer gets the rest with the end of the function.
   virtual void wait_until_heard() = 0;
   /// Called at rank 0: tells the trainer that the training begins or resumes after `step`.
   virtual void say_resumed(std::uint64_t step, OnRankDeath on_death) = 0;
@@ -123,11 +126,13 @@ class PHAROS_API TrainerLink {
 ///   }
 class PHAROS_API TrainContext {
  public:
-  /// Made by the worker. Copies of the state lie in the object store of `runtime` until they are on disk.
+  /// Made by the worker. Copies of the state lie in the object store of `runtime` until they are on disk. `trainer` and
+  /// `runtime` must outlive the context. With a folder, throws as the constructor of Checkpoints.
   TrainContext(detail::TrainerLink& trainer, const detail::TrainBegin& begin, const Communicator& ranks,
                Runtime* runtime);
   TrainContext(TrainContext&&) = delete;
-  /// Waits until this rank's part of all checkpoints that were begun is on disk.
+  /// Waits until this rank's part of all checkpoints that were begun is on disk. Rank 0 also waits for the parts of
+  /// other ranks, but at most 10 seconds.
   ~TrainContext();
 
   std::uint32_t rank() const { return ranks_.rank(); }
@@ -148,8 +153,9 @@ class PHAROS_API TrainContext {
 
   /// Makes `state` the content of checkpoints, and loads it from the newest checkpoint, if there is one; step() is then
   /// the step of that checkpoint. In a replacement it gets the state from the other ranks instead. Throws what
-  /// Checkpoints::load() throws, and InvalidArgument for kReplace with a state that the ranks have divided. The objects
-  /// that the state names must live until forget_state(), or as long as this context.
+  /// Checkpoints::load() throws, InvalidArgument for kReplace with a state that the ranks have divided, and in a
+  /// replacement what rejoin() throws. Rank 0 waits until the trainer knows of the beginning. The objects that the
+  /// state names must live until forget_state(), or as long as this context.
   void resume(State state, OnRankDeath on_death = OnRankDeath::kBeginAgain);
   /// Ends the use of the state, so that the objects which it names may be destroyed. No more checkpoints are saved.
   void forget_state();
@@ -162,10 +168,12 @@ class PHAROS_API TrainContext {
   /// Call it after each step. Metrics become the mean over the ranks, by weight. All ranks get the same verdict: kGoOn
   /// or kStop. With kStop a checkpoint of this step is on disk, if there is a folder and a state. Throws UserError on
   /// all ranks, with the numbers of the ranks where it happened, if "loss" or the metric that matters is not finite.
-  /// Throws InvalidArgument if ranks report different metrics.
+  /// Throws InvalidArgument on all ranks if they report different metrics, and on this rank alone if its weight is
+  /// negative or not finite. The step then does not count. Throws what Checkpoints::save() throws, and with kStop what
+  /// Checkpoints::finish() throws.
   Verdict report(const Metrics& metrics, const ReportOptions& options = {});
   /// The first part of report(). Once commit() has returned, the step counts, and this rank must finish it whatever
-  /// happens to other ranks.
+  /// happens to other ranks. If commit() throws an error of the metrics or of other ranks, the step does not count.
   void commit(const Metrics& metrics, const ReportOptions& options = {});
   /// The second part of report(): adds the metrics `more` of rank 0, and saves if that is due. If it throws, it can be
   /// called again after rejoin().
@@ -177,17 +185,22 @@ class PHAROS_API TrainContext {
   /// With OnRankDeath::kReplace: call it with an exception that an operation has thrown. Waits for the replacement of a
   /// rank that has died, up to twice TrainerOptions::timeout and 5 seconds more. Returns true if there is one; state
   /// and step are then those of the rank that was furthest, as they were at its last commit(), and communicator() is a
-  /// new one. Returns false if the exception does not come from a death, or if no process has come in time.
+  /// new one. Returns false if the exception does not come from a death, or if no process has come in time. Throws if
+  /// the state cannot be copied: ObjectLost if no living rank has the complete state, and what
+  /// Checkpoints::go_on_with() throws.
   bool rejoin(const Exception& why);
 
   /// Returns the mean over the ranks, by weight, of metrics that are not reported by themselves. All ranks call it.
+  /// Throws InvalidArgument as report().
   Metrics mean(const Metrics& metrics, double weight);
   /// Throws UserError on all ranks, with the numbers of the ranks where it happened, if `own` is not finite on one of
   /// them. All ranks call it.
   void check_number(const std::string& name, double own);
-  /// The metrics of the last report, over all ranks.
+  /// The metrics of the last commit(), over all ranks, and those that this rank has passed to tell(). Valid until the
+  /// next commit() or rejoin().
   const Metrics& last() const { return committed_.metrics; }
   /// Waits until all checkpoints that were begun are on disk, on all ranks. Throws what Checkpoints::finish() throws.
+  /// Without a folder it does nothing. The worker calls it when the function has returned.
   void finish_saving();
 
  private:

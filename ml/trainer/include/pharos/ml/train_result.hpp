@@ -39,7 +39,7 @@ struct PHAROS_API TrainResult {
   std::string metric;  ///< name of the metric that matters
   bool is_better_lower = true;
   double seconds = 0;
-  std::uint64_t steps = 0;
+  std::uint64_t steps = 0;  ///< the last step that was reported
   std::vector<Interruption> interruptions{};
   /// If the last steps may be in no checkpoint, the reason: a rank died, or did not come in time, while the training
   /// was being stopped. Empty otherwise.

@@ -54,27 +54,31 @@ struct TrainEnd {
   std::vector<TrainEvent> events{};  ///< Events that the trainer has not fetched.
 };
 
-/// Runs a training function as a rank, on a thread of its own. Owned by its actor, which is the only caller.
+/// Runs a training function as a rank, on a thread of its own. Owned by its actor, which is the only caller. What the
+/// function throws is in TrainEnd::threw. When the function has returned, the thread waits until its checkpoints are on
+/// disk. Calls of run() and next() that are under way share the thread object with the runner.
 class PHAROS_API TrainRunner {
  public:
   using Function = std::function<void(TrainContext&)>;
 
   explicit TrainRunner(Function function);
   TrainRunner(TrainRunner&&) = delete;
-  /// Tells the function to stop at its next report, and waits until it has ended.
+  /// Tells the function to stop at its next report, and waits until it has ended, without a time limit. If calls of
+  /// run() or next() are under way, the last of them waits instead.
   ~TrainRunner();
 
   /// Starts the function, and returns when it has ended. While this call runs, a worker that is told to end waits for
-  /// it.
+  /// it; the function is then told to stop within 50 ms, and TrainEnd::makes_room is true. One call at a time. Throws
+  /// FailedPrecondition if the actor's group has several members and is not connected.
   async::Async<TrainEnd> run(TrainBegin begin);
   /// Called at rank 0: waits until there is at least one new event, or the function has ended, and returns all new
-  /// events. Throws FailedPrecondition if run() was never called.
+  /// events. One call at a time. Throws FailedPrecondition if run() was never called.
   async::Async<TrainNews> next();
-  /// Tells the function to stop at its next report.
+  /// Tells the function to stop at its next report. Does nothing before run().
   void stop();
   TrainSign greet() const;
   /// Gives the function the new communicator: the group has been connected again, because a rank was replaced. Returns
-  /// false if the function has ended.
+  /// false if the function has ended, or was never started. Throws FailedPrecondition if the group is not connected.
   bool rejoin();
 
  private:
@@ -86,7 +90,8 @@ class PHAROS_API TrainRunner {
   std::shared_ptr<Thread> thread_;
 };
 
-/// The actor class of a rank: runs the function Train with the context and with the arguments of Trainer::run().
+/// The actor class of a rank: runs the function Train with the context and with the arguments of Trainer::run(), which
+/// it keeps. A GroupOfTrainWorkers makes and ends these actors. Calls behave as those of TrainRunner.
 template <auto Train, class... Args>
 class TrainWorker {
  public:

@@ -42,9 +42,10 @@ struct Scaling {
   Strategy placement = Strategy::kPack;
 };
 
-/// Is called with each report, on the thread of Trainer::run(). A verdict other than kGoOn stops the training. Each run
-/// uses new copies of the callbacks, so that state which a callback keeps starts anew. If a callback throws, the
-/// training is stopped, and run() throws the same exception.
+/// Is called with each report, on the thread of Trainer::run(). A verdict other than kGoOn stops the training. Steps
+/// that are done again after a death are reported again. Each run uses new copies of the callbacks, so that state which
+/// a callback keeps starts anew. If a callback throws, the training is stopped, and run() throws the same exception, or
+/// the error with which the training ends meanwhile.
 using TrainCallback = std::function<Verdict(const TrainReport& report)>;
 /// Stops the training after `patience` reports in a row that were not better than the best one by more than `least`.
 /// Only reports with this metric count, and steps that are done again after a death count once.
@@ -73,14 +74,16 @@ struct TrainerOptions {
   std::string metric = "loss";
   bool is_better_lower = true;
 
-  /// Number of deaths of ranks that the training survives. With one more, run() throws.
+  /// Number of deaths of ranks that the training survives. With one more, run() throws. Deaths that are noticed
+  /// together count as one.
   std::size_t restarts = 3;
   /// How long ranks wait for each other, and how long the trainer waits for a sign of life from a rank. A rank that
   /// does not come in time counts as dead.
   Duration timeout = std::chrono::seconds{30};
   /// The training is stopped after this time, with a checkpoint. 0: never.
   Duration time{};
-  /// How long a training that was told to stop may take to return. After that its ranks are killed.
+  /// How long a training that was told to stop may take to return. After that its ranks are killed, and run() returns a
+  /// result with TrainResult::why_unsaved.
   Duration grace = std::chrono::seconds{30};
 
   std::vector<TrainCallback> callbacks{};
@@ -99,8 +102,10 @@ struct TrainerOptions {
 
 namespace detail {
 
-/// The group of actors that are the ranks of a training, independent of the training function. Calls of the actors do
-/// not block, except for connect(). Owned by a RankGroup.
+/// The group of actors that are the ranks of a training, independent of the training function. Owned by a RankGroup;
+/// one thread. Calls of the actors do not wait for results, except for connect(), which throws as ml::connect(). The
+/// errors of the other calls are in their results. Without end() or kill(), the actors end when their calls have been
+/// answered.
 class PHAROS_API TrainWorkers {
  public:
   TrainWorkers() = default;
@@ -124,6 +129,7 @@ class PHAROS_API TrainWorkers {
   /// The present actors, by rank, as addresses to compare. Empty if the group has failed.
   virtual std::vector<const void*> who() const = 0;
 };
+/// Throws what Runtime::spawn_group() throws. Valid as long as the Trainer and its Runtime.
 using MakeTrainWorkers = std::function<std::unique_ptr<TrainWorkers>(const ActorGroupOptions& options)>;
 
 template <class Worker>
@@ -162,14 +168,16 @@ class GroupOfTrainWorkers final : public TrainWorkers {
 
 }  // namespace detail
 
-/// Runs trainings, one at a time, and owns their actors. One thread at a time; the Runtime must outlive it. run() waits
-/// until the training is over, and ends its actors.
+/// Runs trainings, one at a time, and owns their actors. The program owns it. One thread at a time; the Runtime must
+/// outlive it. run() waits until the training is over, and ends its actors, also when it throws. While the cluster has
+/// no room for the ranks, run() waits for room, until Ctrl-C or TrainerOptions::time.
 ///
 /// The constructor throws InvalidArgument for options that make no sense. run() throws what the training function has
 /// thrown (UserError, or another code), with the number of the rank; the error of the last death (ActorDied, for
-/// instance) if ranks have died more often than `restarts`; and the error if the folder cannot be used. Ctrl-C stops
-/// the training in order: it saves a checkpoint, and run() returns the result so far. TrainResult::why_unsaved says if
-/// that went wrong.
+/// instance) if ranks have died more often than `restarts`; FailedPrecondition if the function of one rank has returned
+/// and others wait for it in vain (OnRankDeath::kReplace); the error if the actors can never be placed; and the error
+/// if the folder cannot be used at the beginning. Ctrl-C stops the training in order: it saves a checkpoint, and run()
+/// returns the result so far. TrainResult::why_unsaved says if that went wrong. A second Ctrl-C ends the program.
 class PHAROS_API Trainer {
  public:
   Trainer(Runtime& runtime, TrainerOptions options);

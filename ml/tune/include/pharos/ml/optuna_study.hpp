@@ -27,13 +27,16 @@ struct OptunaStudy {
 };
 
 /// Reads one study. `file` is Optuna's database (SQLite) or its journal (JournalFileBackend); Optuna may write to it
-/// meanwhile. If `name` is empty, the file must have exactly one study. Throws NotFound if there is no file or no such
-/// study, with the names that exist; Unsupported if the study has several objectives or SQLite cannot be loaded;
-/// Unavailable if SQLite cannot open the file; Corrupt or InvalidArgument if the contents make no sense.
+/// meanwhile. If `name` is empty, the file must have exactly one study. Throws NotFound if the file cannot be read or
+/// has no such study, with the names that exist; an Exception with kUnsupported if the study has several objectives or
+/// SQLite cannot be loaded; Unavailable if SQLite cannot open the file; and an Exception with kCorrupt, or
+/// InvalidArgument, if the contents make no sense or the database stays locked for 5 seconds.
 PHAROS_API OptunaStudy load_optuna_study(const std::filesystem::path& file, const std::string& name = {});
 
 /// Writes a study as the folder of a sweep, which Tuner::restore() can continue. Returns the number of trials in it.
-/// Throws AlreadyExists if the folder already has a sweep, and as load_optuna_study().
+/// Throws AlreadyExists if the folder already has a sweep, FailedPrecondition if another tuner begins one there, and as
+/// load_optuna_study(). If the folder cannot be written to, throws that error, and may leave a sweep with a part of the
+/// trials.
 PHAROS_API std::size_t import_optuna_study(const std::filesystem::path& file, const std::filesystem::path& folder,
                                            const std::string& name = {});
 

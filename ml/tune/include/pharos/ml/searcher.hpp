@@ -35,7 +35,9 @@ struct Outcome {
 
 /// Proposes the parameters of trials. Pure: a proposal follows from the seed, the trial's number, and the calls of
 /// began() and tell() in their order. A call of ask() has no effect on later proposals, so a sweep can be replayed from
-/// its journal. The tuner owns its searcher, and one thread at a time may use it.
+/// its journal. The tuner owns its searcher, and one thread at a time may use it. What a searcher throws ends the
+/// sweep: Tuner::run() throws it. But if the second ask() throws InvalidArgument, only the trial that asks fails. The
+/// searchers below keep a copy of the space.
 class PHAROS_API Searcher {
  public:
   Searcher() = default;
@@ -48,10 +50,10 @@ class PHAROS_API Searcher {
   /// Returns one value, for a parameter that the trial asks for as it runs and that the space need not have. Searchers
   /// may throw InvalidArgument if the name had another domain before.
   virtual Value ask(std::uint64_t trial, std::string_view name, const Domain& domain) = 0;
-  /// The trial runs with these parameters, which need not be the proposed ones. Called again when the trial has asked
-  /// for further parameters.
+  /// The trial runs with these parameters, which need not be the proposed ones, but must lie in their domains:
+  /// searchers do not check them. Called again when the trial has asked for further parameters.
   virtual void began(std::uint64_t trial, const Params& params) = 0;
-  /// The trial has ended. Called at most once for each trial that began.
+  /// The trial has ended. Called at most once for each trial that began. NaN as a value counts as kFailed.
   virtual void tell(std::uint64_t trial, const Outcome& outcome) = 0;
   /// Returns false if proposals do not depend on outcomes. The tuner may then ask for trials before their turn.
   virtual bool learns() const { return true; }
@@ -76,19 +78,22 @@ PHAROS_API std::unique_ptr<Searcher> sobol_search(const Space& space, std::uint6
 struct TpeOptions {
   std::uint64_t seed = 0;
   std::uint64_t startup = 10;   ///< trials are sampled at random until this many have ended with a value
-  std::size_t candidates = 24;  ///< points that are sampled for each proposal
+  std::size_t candidates = 24;  ///< points that are sampled for each proposal; at least 1
 };
+/// Throws InvalidArgument if the options make no sense.
 PHAROS_API std::unique_ptr<Searcher> tpe(const Space& space, const TpeOptions& options = {});
 
 /// The evolution strategy with covariance matrix adaptation (CMA-ES), for many trials over numbers. Choices and
 /// conditional parameters are sampled at random. It learns from complete trials only.
 struct CmaEsOptions {
   std::uint64_t seed = 0;
-  double sigma = 1.0 / 6;      ///< standard deviation of the first trials, as a share of each range
-  std::size_t population = 0;  ///< trials of a generation; 0: a size that suits the number of parameters
+  double sigma = 1.0 / 6;  ///< standard deviation of the first trials, as a share of each range; above 0
+  /// Trials of a generation: at least 2. 0: a size that suits the number of parameters.
+  std::size_t population = 0;
   /// True: when there is nothing more to gain, the search begins again at a random point, with twice the population.
   bool restarts = true;
 };
+/// Throws InvalidArgument if the options make no sense.
 PHAROS_API std::unique_ptr<Searcher> cma_es(const Space& space, const CmaEsOptions& options = {});
 
 }  // namespace pharos::ml

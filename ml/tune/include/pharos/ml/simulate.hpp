@@ -27,14 +27,14 @@ struct SimulatedStep {
 };
 
 /// Computes one step of a trial; the first step is 1. The next step gets `state` as this one leaves it, and `state` is
-/// also the trial's checkpoint.
+/// also the trial's checkpoint. What it throws ends the sweep, and simulate() throws it.
 using SimulatedObjective =
     std::function<SimulatedStep(const Params& params, std::uint64_t step, std::vector<double>& state)>;
 
 /// Runs a sweep on simulated workers, each of which runs one trial at a time. Calls `objective` on the caller's thread
 /// and returns when the sweep has ended. The options mean what they mean to a Tuner, except that `at_once` becomes
-/// `workers` and no progress is shown. Throws InvalidArgument if there are no workers, AlreadyExists if the folder has
-/// a sweep, and otherwise as a Tuner.
+/// `workers`, no progress is shown, and Ctrl-C is not handled. Throws InvalidArgument if there are no workers,
+/// AlreadyExists if the folder has a sweep, and otherwise as a Tuner. Any thread.
 PHAROS_API SweepResults simulate(TunerOptions options, std::size_t workers, const SimulatedObjective& objective);
 
 }  // namespace pharos::ml

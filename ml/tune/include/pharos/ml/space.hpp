@@ -33,6 +33,8 @@
 ///   space_of<Model>();  read<Model>(params).depth;
 namespace pharos::ml {
 
+// The types of this header, except Fields, are plain values, which the program owns. Any thread may call the functions.
+
 /// A value of a parameter.
 using Value = std::variant<bool, std::int64_t, double, std::string>;
 PHAROS_API std::string to_string(const Value& value);
@@ -62,8 +64,10 @@ class PHAROS_API Params {
 
   /// "eta=0.01 depth=6"
   std::string to_string() const;
+  /// Text must be UTF-8; otherwise this throws a std::exception. Reals that are not finite become texts.
   std::string to_json() const;
   auto pharos_fields() { return std::tie(entries_); }
+  /// Fails with kInvalidArgument if this is no JSON object of numbers, texts and truth values.
   static Result<Params> from_json(std::string_view json);
 
  private:
@@ -127,7 +131,8 @@ class PHAROS_API Space {
   Space() = default;
   Space(std::initializer_list<std::pair<std::string, Domain>> parameters);
 
-  /// Throws InvalidArgument if the name is empty or taken, as nest() and when() do.
+  /// Throws InvalidArgument if the name is empty or taken, as nest() and when() do; these two may then have added some
+  /// of the parameters. `inner` must be another space than this one.
   Space& add(std::string name, Domain domain);
   /// Adds the parameters of another space; their names get `name` and a dot in front.
   Space& nest(std::string_view name, const Space& inner);
@@ -137,11 +142,12 @@ class PHAROS_API Space {
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
   bool empty() const { return parameters_.empty(); }
-  /// Returns nullptr if there is no such parameter.
+  /// Returns nullptr if there is no such parameter. The pointer is valid until a parameter is added.
   const Parameter* find(std::string_view name) const;
   bool operator==(const Space&) const = default;
 
-  /// Returns whether the parameter of that index is active, given the values of the parameters before it.
+  /// Returns whether the parameter of that index is active, given the values of the parameters before it. The value of
+  /// a real, and a condition on a real, may be given as whole numbers.
   bool is_active(std::size_t parameter, const Params& params) const;
   /// Fails with kInvalidArgument if `params` is no point of this space: if an active parameter is missing, if a name is
   /// unknown or inactive, or if a value is outside of its domain.
@@ -149,7 +155,9 @@ class PHAROS_API Space {
 
   /// A line for each parameter.
   std::string to_string() const;
+  /// Text must be UTF-8; otherwise this throws a std::exception.
   std::string to_json() const;
+  /// Fails with kInvalidArgument if this is no JSON of a space.
   static Result<Space> from_json(std::string_view json);
 
  private:
@@ -159,7 +167,8 @@ class PHAROS_API Space {
 };
 
 /// Visits the fields of a struct, either to add them to a space or to fill them from the parameters of a trial. Lives
-/// during one call of the struct's fields().
+/// during one call of the struct's fields(), and refers to the space or the parameters. Throws what Space::add() and
+/// Space::when(), or Params::get() throw.
 class PHAROS_API Fields {
  public:
   explicit Fields(Space& space) : space_{&space} {}
@@ -201,7 +210,7 @@ class PHAROS_API Fields {
   const Params* params_ = nullptr;
 };
 
-/// Returns the space that T's fields() declares.
+/// Returns the space that T's fields() declares. Throws what Space::add() throws.
 template <class T>
 Space space_of() {
   Space space;

@@ -62,7 +62,8 @@ class PHAROS_API SweepResults {
   };
   explicit SweepResults(Contents contents) : contents_{std::move(contents)} {}
   /// Reads the folder of a sweep. If the sweep still runs there, the results are those so far. Throws NotFound if the
-  /// folder has no sweep, and Corrupt or Unsupported if its journal cannot be read.
+  /// folder has no sweep, and an Exception with kCorrupt or kUnsupported if its journal is damaged or of another
+  /// version.
   static SweepResults load(const std::filesystem::path& folder);
 
   /// The trials by number: trial n has index n.
@@ -83,10 +84,10 @@ class PHAROS_API SweepResults {
   std::size_t count(TrialResult::State state) const;
 
   /// Returns the best of the complete trials; if no trial is complete, the best of all. Throws NotFound, with the last
-  /// error, if no trial has a value.
+  /// error, if no trial has a value. The reference is valid as long as these results.
   const TrialResult& best() const;
   /// Returns what a trial saved last, from memory or else from the folder. Throws NotFound if the checkpoint was not
-  /// kept, InvalidArgument if it is of another type, and Corrupt if its file is damaged.
+  /// kept, InvalidArgument if it is of another type, and an Exception with kCorrupt if its file is damaged.
   template <class T>
   T checkpoint(const TrialResult& trial) const {
     auto value = from_bytes<T>(checkpoint_bytes(trial.number).span());

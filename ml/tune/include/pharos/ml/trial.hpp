@@ -36,7 +36,8 @@ class Communicator;
 
 namespace detail {
 
-/// The connection of a Trial to its tuner. Each kind of worker implements it. The objective's thread calls it.
+/// The connection of a Trial to its tuner. Each kind of worker implements it, and its object outlives the Trial. The
+/// objective's thread calls it. ask() and report() throw as the functions of Trial.
 class PHAROS_API TrialConnection {
  public:
   TrialConnection() = default;
@@ -63,7 +64,10 @@ struct TrialBegin {
 /// One run of an objective. The worker owns it; it lives as long as the objective runs, and only the objective's thread
 /// may use it. If a trial has several workers, each of them has a Trial with the same number and parameters. All
 /// workers then make the same calls to report and to ask for parameters, in the same order, and the numbers of the
-/// first worker count.
+/// first worker count; these calls also throw what operations of a Communicator throw.
+///
+/// If the worker's actor ends while a call waits for the tuner, the call throws something that is no std::exception;
+/// the objective must let it through. The connection and the communicator outlive the Trial.
 class PHAROS_API Trial {
  public:
   Trial(detail::TrialConnection& connection, detail::TrialBegin begin, std::optional<Bytes> checkpoint,
@@ -94,7 +98,10 @@ class PHAROS_API Trial {
 
   // Parameters that the space need not have. The searcher chooses them as the objective runs, and the call waits for
   // the tuner. Within a trial a name always has the same value. A call throws InvalidArgument if the name has a value
-  // already, and the given domain does not contain that value.
+  // already, and the given domain does not contain that value, or if the domain makes no sense. If the space has a
+  // parameter of that name which is not active in this trial, or if the searcher refuses the domain because another
+  // trial has asked for the name with another domain (tpe() does), the trial fails: its worker is killed, and the call
+  // does not return. A value that a trial asks for after it was told to stop or to pause is not kept.
   double uniform(std::string_view name, double low, double high);
   double log_uniform(std::string_view name, double low, double high);
   double quantised(std::string_view name, double low, double high, double step);
@@ -105,11 +112,13 @@ class PHAROS_API Trial {
   Value ask(std::string_view name, const Domain& domain);
 
   /// Reports the metrics of one more step. Waits for the tuner if the trial scheduler may decide at this step, or if
-  /// the tuner is far behind; returns at once otherwise.
+  /// the tuner is far behind; returns at once otherwise. If the metrics lack the sweep's metric, the trial fails: its
+  /// worker is killed, at once or soon after the call.
   Verdict report(const Metrics& metrics) { return report_with(metrics, {}); }
   /// Reports a step from which the trial can continue later. `save` returns the checkpoint, a value of any type that
   /// has a codec. It is called before report() returns, and only if a checkpoint is wanted: every
-  /// TunerOptions::save_every steps, and when the trial pauses.
+  /// TunerOptions::save_every steps, and when the trial pauses. Of several workers only the first one saves. What
+  /// `save` throws leaves report(), and so does InvalidArgument if the value cannot be encoded.
   template <class Make>
   Verdict report(const Metrics& metrics, Make&& save) {
     return report_with(metrics, [&]() -> std::vector<std::byte> {
@@ -120,7 +129,7 @@ class PHAROS_API Trial {
   }
   /// Returns the checkpoint to continue from: the trial's own, or that of another trial if this one continues as its
   /// copy. Returns nullopt if the trial starts from the beginning. Throws InvalidArgument if the checkpoint is of
-  /// another type.
+  /// another type, and an Exception with kUnsupported if another version of Pharos has saved it.
   template <class T>
   std::optional<T> checkpoint() const {
     if (!checkpoint_) return std::nullopt;

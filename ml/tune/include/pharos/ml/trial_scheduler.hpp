@@ -15,7 +15,7 @@ namespace pharos::ml {
 /// Decides which trials go on. Pure: each decision follows from the calls so far, in their order, so a sweep can be
 /// replayed from its journal. Trials report at steps from 1 on, in rising order. Less is better, and NaN is the worst
 /// value; a sweep that maximises passes negated values. The tuner owns its scheduler, and one thread at a time may use
-/// it.
+/// it. What a scheduler throws ends the sweep: Tuner::run() throws it. began() is the first call for each trial.
 class PHAROS_API TrialScheduler {
  public:
   /// The answer to a report: how the trial goes on.
@@ -41,7 +41,7 @@ class PHAROS_API TrialScheduler {
   /// does not wait for an answer to them. The default is 0: the trial waits for the answer to each report.
   virtual std::uint64_t decides_at(std::uint64_t trial) const;
   virtual Decision report(std::uint64_t trial, std::uint64_t step, double value) = 0;
-  /// The trial has ended or failed, and reports no more.
+  /// The trial has ended or failed, and reports no more. It may have been paused, or stopped by this scheduler.
   virtual void ended(std::uint64_t trial) = 0;
   /// Called when there is room for a trial. Returns a paused trial that goes on, in preference to a new one; nullopt if
   /// no paused trial is to go on.

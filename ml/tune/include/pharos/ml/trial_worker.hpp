@@ -67,20 +67,26 @@ using TrialEvent = std::variant<TrialAsks, TrialReports, TrialSaves, TrialEnds>;
 
 /// Runs an objective for one trial after another. An objective that may report runs on a thread of its own, which lives
 /// as long as the runner, so that what libraries keep for each thread lasts from trial to trial. Any other objective
-/// runs on the thread that calls next(). Owned by its actor, whose methods call it.
+/// runs on the thread that calls next(). Owned by its actor, whose methods call it. What the objective throws is in
+/// TrialEnds::threw. Calls of next() that are under way share the thread object with the runner.
 class PHAROS_API TrialRunner {
  public:
   using Objective = std::function<Metrics(Trial&)>;
 
   TrialRunner(Objective objective, bool may_report);
   TrialRunner(TrialRunner&&) = delete;
-  /// Stops the running trial at its next report, and waits for its objective to return.
+  /// Stops the running trial at its next report, and waits for its objective to return, without a time limit. If the
+  /// objective waits for the tuner, an exception that is no std::exception is thrown through it. If a call of next() is
+  /// under way, the end of that call waits instead.
   ~TrialRunner();
 
   /// Takes an order, and returns the events since the last call, at least one. If a trial has several workers, each of
-  /// them gets the TrialStart, and only the first one gets answers and verdicts.
+  /// them gets the TrialStart, and only the first one gets answers and verdicts. One call at a time, unless the
+  /// objective cannot report: then each order must be a TrialStart. Throws FailedPrecondition if the actor's group has
+  /// several members and is not connected.
   async::Async<std::vector<TrialEvent>> next(TrialOrder order);
-  /// The next report of the trial that does not wait for a verdict returns kStop.
+  /// The next report of the trial that does not wait for a verdict returns kStop. Does nothing if the objective cannot
+  /// report.
   void stop();
   /// Sets the number that Trial::cores() returns from now on.
   void set_cores(std::uint32_t cores);
@@ -121,7 +127,8 @@ Metrics run_objective(Trial& trial, const Args&... args) {
 }
 
 /// The actor for an objective that is a function. The first argument of the function is the trial, the trial's
-/// parameters, or a struct that is read from these. The further arguments are those of Tuner::run().
+/// parameters, or a struct that is read from these. The further arguments are those of Tuner::run(). A
+/// GroupOfTrialWorkers makes and ends it; its calls behave as those of TrialRunner.
 template <auto Objective, class... Args>
 class FunctionWorker {
  public:
@@ -160,7 +167,9 @@ concept SavesAndLoads = requires(T t) {
   t.load(t.save());
 };
 
-/// Runs trials of an objective that is a class: sets an object up, and calls step() until the trial is stopped.
+/// Runs trials of an objective that is a class: sets an object up, and calls step() until the trial is stopped. Owned
+/// by the objective of a ClassWorker; used on the objective's thread. What the object throws leaves run(). The object
+/// lives until the next trial needs a new one, or until the worker ends. An object whose setup() throws ends at once.
 template <class T>
 class StepsOf {
  public:
@@ -169,8 +178,9 @@ class StepsOf {
     if (object_ == nullptr || !Resets<T>) {
       // The old object goes before the new one comes: it may own something that exists only once.
       object_.reset();
-      object_ = make();
-      object_->setup(trial.params());
+      auto made = make();
+      made->setup(trial.params());
+      object_ = std::move(made);  // only now, because reset() needs an object that was set up
     } else if constexpr (Resets<T>) {
       object_->reset(trial.params());
     }
@@ -194,7 +204,8 @@ class StepsOf {
   std::unique_ptr<T> object_;
 };
 
-/// The actor for an objective that is a class, whose objects are constructed from the arguments of Tuner::run().
+/// The actor for an objective that is a class, whose objects are constructed from the arguments of Tuner::run(). A
+/// GroupOfTrialWorkers makes and ends it; its calls behave as those of TrialRunner.
 template <class T, class... Args>
 class ClassWorker {
  public:

@@ -65,9 +65,9 @@ struct TunerOptions {
 
   /// Number of times that a trial is started again, from its last checkpoint, after its worker has died.
   std::uint32_t retries = 3;
-  /// A trial that sends nothing for this long is ended as if its worker had died. 0: never.
+  /// A trial that sends nothing for this long is ended as if its worker had died: its worker is killed. 0: never.
   Duration silence{};
-  /// After this time no trial begins. Running trials are stopped at their next report, or ended when `grace` is over
+  /// After this time no trial begins. Running trials are stopped at their next report, or killed when `grace` is over
   /// too. 0: no limit.
   Duration time{};
   Duration grace = std::chrono::seconds{10};
@@ -96,7 +96,9 @@ struct TunerOptions {
 
 namespace detail {
 
-/// The actors that run one trial together, whatever the type of the actors is. The slot that they run in owns them.
+/// The actors that run one trial together, whatever the type of the actors is. The slot that they run in owns them; one
+/// thread. Only connect() waits for results, and throws as ml::connect(). The errors of the other calls are in their
+/// results. Without end() or kill(), the actors end when their calls have been answered.
 class PHAROS_API TrialWorkers {
  public:
   TrialWorkers() = default;
@@ -115,6 +117,7 @@ class PHAROS_API TrialWorkers {
   virtual void end() const = 0;
   virtual void kill() const = 0;
 };
+/// Throws what Runtime::spawn_group() throws. Valid as long as the Tuner and its Runtime.
 using MakeTrialWorkers = std::function<std::unique_ptr<TrialWorkers>(const ActorGroupOptions& options)>;
 
 template <class Worker>
@@ -144,14 +147,17 @@ class GroupOfTrialWorkers final : public TrialWorkers {
 
 }  // namespace detail
 
-/// Runs one sweep: run() or restore() may be called once, by one thread, and return when the sweep has ended. The
-/// runtime must outlive the tuner. The tuner owns the actors of the trials, and ends them when run() returns.
+/// Runs one sweep: run() or restore() may be called once, by one thread, and return when the sweep has ended. That
+/// thread also calls the searcher and the scheduler. The program owns the tuner, and the runtime must outlive it. The
+/// tuner owns the actors of the trials, and ends them when run() returns or throws.
 ///
 /// The constructor throws InvalidArgument if options make no sense. run() throws AlreadyExists if the folder has a
 /// sweep, FailedPrecondition if another tuner works in the folder or if this tuner has run its sweep, an error of the
-/// system if the folder cannot be written to, and the actors' error if no worker can be made. What goes wrong in a
-/// trial is in the results. Ctrl-C ends the sweep, and run() returns the results so far; a second Ctrl-C ends the
-/// program.
+/// system as soon as the folder cannot be written to, Exhausted if the object store has no room for a checkpoint, the
+/// actors' error if no worker can be made, and what the searcher or the scheduler throws. After an error during the
+/// sweep, restore() of a new tuner can continue it. What goes wrong in a trial is in the results. Ctrl-C ends the
+/// sweep, and run() returns the results so far; trials that still run are killed, and are kRunning in the results. A
+/// second Ctrl-C ends the program.
 class PHAROS_API Tuner {
  public:
   Tuner(Runtime& runtime, TunerOptions options);

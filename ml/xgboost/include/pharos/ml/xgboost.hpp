@@ -51,7 +51,8 @@ struct Installed {
 PHAROS_API Installed installed();
 
 /// Rows of features, with a label and perhaps a weight for each row. Copies share the numbers, and Data that arrives as
-/// an argument of a call is mapped from the object store if it is large. Any thread may read it.
+/// an argument of a call is mapped from the object store if it is large. Any thread may read it. A plain value: train()
+/// checks that the sizes fit together.
 struct Data {
   std::size_t columns = 0;
   /// The features, row by row. NaN marks a missing one.
@@ -75,8 +76,9 @@ struct Data {
 struct OwnMetric {
   std::string name{};
   /// Computes the metric from the predictions of the model and the labels, both row by row. The predictions are as
-  /// predict() returns them, for example probabilities for binary:logistic. Called after each round, on the thread that
-  /// trains.
+  /// predict() returns them, for example probabilities for binary:logistic. Called after each round, and
+  /// once when a trial continues from a Checkpoint, on the thread that trains; the spans are valid during the call.
+  /// What this function throws ends the training, and leaves train().
   std::function<double(std::span<const float> predictions, std::span<const float> labels)> of{};
 };
 
@@ -95,8 +97,9 @@ struct TrainOptions {
   /// A metric of the program. If it is given, the only other metrics are those that `eval_metric` names: XGBoost's
   /// default metric is off.
   OwnMetric own_metric{};
-  /// Called before each round; returns the number of threads to use from then on. If it is empty, the number is the
-  /// parameter `nthread` (0: all cores); without that parameter it is Trial::cores() in a trial, and 1 elsewhere.
+  /// Called once at the beginning and before each round; returns the number of threads to use from then on, at least 1.
+  /// If it is empty, the number is the parameter `nthread` (0: all cores); without that parameter it is Trial::cores()
+  /// in a trial, and 1 elsewhere.
   std::function<int()> threads{};
 };
 
@@ -121,7 +124,8 @@ struct Checkpoint {
 /// know a parameter or does not use it together with the others, and if the sizes of the data do not fit together.
 /// `eval_metric` may name several metrics, with commas between them. Two defaults differ from XGBoost's: `tree_method`
 /// is hist; and `seed_per_iteration` is true, so that the rounds after a pause do not draw the same samples as the
-/// first rounds. Any thread; several threads may train at the same time.
+/// first rounds. Any thread; several threads may train at the same time. XGBoost's other warnings go to the log.
+/// Nothing is kept of a training that throws, except binned data.
 ///
 /// XGBoost finds quantiles of the data and bins the data by them (a QuantileDMatrix, a quarter of the data's size). A
 /// thread does this once for all calls with the same data in the same place and the same `max_bin`. It keeps the 16
@@ -130,7 +134,9 @@ struct Checkpoint {
 PHAROS_API Trained train(const Params& params, const Data& data, const Data& held_out = {},
                          const TrainOptions& options = {});
 /// Trains a model as a trial. It reports each round, stops when the verdict says so, saves a Checkpoint when one is
-/// wanted, and continues from the trial's Checkpoint.
+/// wanted, and continues from the trial's Checkpoint. Throws also what the trial's functions throw. If the Checkpoint
+/// has all rounds already, or if early stopping is due, no round is done and none is reported; the model of the
+/// Checkpoint is measured for the result.
 PHAROS_API Trained train(Trial& trial, const Params& params, const Data& data, const Data& held_out = {},
                          const TrainOptions& options = {});
 
@@ -139,7 +145,9 @@ PHAROS_API std::uint64_t matrices_built();
 /// Frees the memory of this thread's binned data.
 PHAROS_API void drop_matrices();
 
-/// A trained model, whether it was trained here or by another program. Several threads may use one at the same time.
+/// A trained model, whether it was trained here or by another program. The program owns it; it keeps no reference to
+/// the bytes from which it was loaded. Several threads may use one at the same time. A Model that was moved from may
+/// only be assigned to or destroyed.
 class PHAROS_API Model {
  public:
   /// Loads a model that XGBoost has saved as UBJSON or JSON. Throws InvalidArgument if the bytes are no model.
@@ -152,7 +160,7 @@ class PHAROS_API Model {
   std::size_t columns() const;
   std::uint64_t rounds() const;
   /// Returns one number for each row, or one for each row and class. Throws InvalidArgument unless the features are
-  /// whole rows of the model's columns.
+  /// whole rows of the model's columns, or with XGBoost's message. No features give no numbers.
   std::vector<float> predict(std::span<const float> features) const;
   /// Returns the whole model as JSON, for people and for other programs.
   std::string to_json() const;

@@ -3,7 +3,9 @@
 #include <pharos/base/failpoint.hpp>
 
 /// The failpoints of this module. Each comment describes the state at the failpoint. "Can fail" names the failure that
-/// FailpointOrder::Action::kFail simulates; kFail has no effect at the failpoints without it.
+/// FailpointOrder::Action::kFail simulates; kFail has no effect at the failpoints without it. The thread that calls
+/// Checkpoints::save() passes kStateCopied, and the thread that writes passes the others. Only rank 0 passes the last
+/// three, and Checkpoints::load() may pass kOldRemoved, too.
 namespace pharos::ml::failpoints {
 
 // The save of a checkpoint.

@@ -11,7 +11,8 @@
 namespace pharos::ml::detail {
 
 /// The state of a communicator, shared by its copies, Pendings and Buffers. It owns the backend, and turns the
-/// backend's errors into exceptions. One thread at a time.
+/// backend's errors into exceptions: advance() and finish() throw the failure of all ranks, while begin() never does.
+/// The backend, and with it the connections, ends with the last owner. One thread at a time.
 class Core {
  public:
   Core(std::unique_ptr<Backend> backend, const CommunicatorOptions& options)

@@ -3,7 +3,8 @@
 #include <pharos/base/failpoint.hpp>
 
 /// The failpoints of this module. Each comment describes the state at the failpoint. "Can fail" names the failure that
-/// FailpointOrder::Action::kFail simulates; kFail has no effect at the failpoints without it.
+/// FailpointOrder::Action::kFail simulates; kFail has no effect at the failpoints without it, and here none has it.
+/// Those over TCP are reached on StreamBackend's thread, the others on the thread that uses the communicator.
 namespace pharos::ml::failpoints {
 
 // A rank and the other ranks.

@@ -11,7 +11,8 @@
 
 namespace pharos::ml {
 
-/// An operation that ranks do together. All ranks, or the two ranks of a message, must begin equal operations.
+/// An operation that ranks do together. All ranks, or the two ranks of a message, must begin equal operations. A value.
+/// The functions below have no state: any thread may call them.
 struct Operation {
   enum class Kind : std::uint8_t {
     kBarrier,
@@ -57,7 +58,8 @@ PHAROS_API Error disagreement(std::uint32_t rank, const Operation& its, std::uin
 /// `waits` is what waits for the rank, such as "barrier, round 7,".
 Error has_died(std::uint32_t rank, const std::string& waits);
 Error has_left(std::uint32_t rank, const std::string& waits);
-/// The error's message and remedy as one text for other ranks. error_of() makes the error of that text and its code.
+/// The error's message and remedy as one text for other ranks. error_of() makes the error of that text and its code. An
+/// unknown code becomes kInternal.
 std::string told(const Error& error);
 Error error_of(std::uint32_t code, std::string_view text);
 

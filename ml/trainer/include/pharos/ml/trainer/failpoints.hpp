@@ -3,7 +3,8 @@
 #include <pharos/base/failpoint.hpp>
 
 /// The failpoints of this module. Each comment describes the state at the failpoint. "Can fail" names the failure that
-/// FailpointOrder::Action::kFail simulates; kFail has no effect at the failpoints without it.
+/// FailpointOrder::Action::kFail simulates; kFail has no effect at the failpoints without it. The thread of the
+/// training function passes them, on each rank; only the rank that gives its state passes kStateGiven.
 namespace pharos::ml::failpoints {
 
 // A rank and its training.
