@@ -110,12 +110,20 @@ TEST_F(CheckpointFolder, PartThatNeverComesIsNamed) {
   EXPECT_TRUE(saved().empty());
 }
 
-/// Rank 0 waits for a part that never comes, and has no room for more saves. Rank 1 has nothing to wait for.
-TEST_F(CheckpointFolder, RankWhoseDiskIsSlowerIsNoDeath) {
-  run_threads(2, kQuick, [&](Communicator& ranks) {
+class SlowDisk : public CheckpointFolder {
+ protected:
+  /// A save may take longer than the other ranks wait in a collective.
+  CheckpointOptions slow_options_of(const Communicator& ranks) const {
     CheckpointOptions slow = options_of(ranks);
     slow.timeout = 3 * kQuick.timeout;
-    Checkpoints checkpoints{ranks, slow};
+    return slow;
+  }
+};
+
+/// Rank 0 waits for a part that never comes, and has no room for more saves. Rank 1 has nothing to wait for.
+TEST_F(SlowDisk, OfOneRankIsNoDeath) {
+  run_threads(2, kQuick, [&](Communicator& ranks) {
+    Checkpoints checkpoints{ranks, slow_options_of(ranks)};
     go_elsewhere(ranks);
     PlainModel model{ranks.rank(), 2};
     Duration longest{};
@@ -128,11 +136,9 @@ TEST_F(CheckpointFolder, RankWhoseDiskIsSlowerIsNoDeath) {
 }
 
 /// Rank 0 waits for room as above. Rank 1 also waits, although it cannot encode its state.
-TEST_F(CheckpointFolder, RankWhoseCodecThrowsLeavesNoOtherRankWaiting) {
+TEST_F(SlowDisk, OfOneRankLeavesNobodyWaitingForARankWhoseCodecThrows) {
   run_threads(2, kQuick, [&](Communicator& ranks) {
-    CheckpointOptions slow = options_of(ranks);
-    slow.timeout = 3 * kQuick.timeout;
-    Checkpoints checkpoints{ranks, slow};
+    Checkpoints checkpoints{ranks, slow_options_of(ranks)};
     go_elsewhere(ranks);
     PlainModel model{ranks.rank(), 2};
     for (const std::uint64_t step : {1, 2}) checkpoints.save(model.state(), {.step = step});

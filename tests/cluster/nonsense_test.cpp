@@ -10,11 +10,12 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <set>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -133,6 +134,10 @@ class FalseCaller {
     link_->send(header, payload);
     link_->flush();
   }
+  /// Waits for a reply, or the end of the connection.
+  bool is_replied_to() {
+    return wait_until([this] { return !heard_->replies.empty() || heard_->closed; }) && !heard_->replies.empty();
+  }
   bool is_closed() {
     return wait_until([this] { return heard_->closed; });
   }
@@ -220,18 +225,16 @@ class NonsenseTest : public SeveralNodes {
     std::uint64_t actor = 0;
     std::uint32_t incarnation = 0;
   };
-  /// Returns where the actors of the good client are that do not live on its own node.
-  std::vector<Place> actors_of_the_good_client() const {
-    std::map<std::string, std::string> address_of;
-    for (const auto& row : rows_of("nodes").rows)
-      address_of[row.at(0)] = row.at(1) == "the head's" ? address_ : row.at(1);
-    std::vector<Place> places;
+  /// Returns where the actor is that the good client calls all the time. Its other actor is inside one long call.
+  Place place_of_the_sequence() const {
     for (const auto& row : rows_of("actors").rows) {
-      if (!address_of.contains(row.at(4))) continue;
-      places.push_back({address_of[row.at(4)], std::stoull(row.at(0), nullptr, 16),
-                        static_cast<std::uint32_t>(std::stoul(row.at(6)))});
+      if (row.at(1) != "Sequence") continue;
+      for (const auto& node : rows_of("nodes").rows) {
+        if (node.at(0) != row.at(4)) continue;
+        return {node.at(1), std::stoull(row.at(0), nullptr, 16), static_cast<std::uint32_t>(std::stoul(row.at(6)))};
+      }
     }
-    return places;
+    throw std::runtime_error{"the good client has no actor on a node of the cluster"};
   }
   /// Connects to the worker of an actor as the node of a caller does.
   std::unique_ptr<FalseCaller> as_caller(const Place& place) {
@@ -241,6 +244,15 @@ class NonsenseTest : public SeveralNodes {
                                     .actor = place.actor};
     const auto token = process::read_token(token_file());
     return std::make_unique<FalseCaller>(connect(place.address, token.value(), {net::Role::kNode, 7}, introduction));
+  }
+
+  /// A call of a function that does not exist, or of another actor.
+  static wire::FrameHeader senseless_call(const Place& place, std::uint64_t number, std::mt19937_64& random) {
+    wire::FrameHeader call{.kind = wire::FrameKind::kCall, .number = number, .actor = place.actor};
+    call.incarnation = place.incarnation;
+    call.function = 1'000'000 + static_cast<std::uint32_t>(random() % 1'000'000);
+    if (number % 2 == 1) call = {.kind = call.kind, .number = number, .actor = place.actor + 1, .incarnation = 7};
+    return call;
   }
 
   /// Says and asks each message that is no question, and expects that the node refuses each, and answers questions.
@@ -340,23 +352,49 @@ TEST_F(NonsenseTest, BeforeItHasJoinedANodeCanSayNothing) {
   expect_that_nothing_has_happened();
 }
 
+// Frames that callers do send, about calls that were never made, and calls of functions with numbers by chance. The
+// first are ignored, the others refused, and the worker stays connected.
+TEST_F(NonsenseTest, AWorkerRefusesCallsThatMakeNoSenseAndIgnoresNotesAboutCallsThatItDoesNotKnow) {
+  const Place place = place_of_the_sequence();
+  std::mt19937_64 random{seed_};
+  const auto caller = as_caller(place);
+  for (std::uint64_t number = 0; number < 200; ++number) {
+    SCOPED_TRACE("seed " + std::to_string(seed_) + ": call " + std::to_string(number));
+    for (const auto kind : {wire::FrameKind::kCancel, wire::FrameKind::kRetry, wire::FrameKind::kReceived,
+                            wire::FrameKind::kGiveBack, wire::FrameKind::kAcknowledge}) {
+      wire::FrameHeader note{.kind = kind, .number = number + 1'000 + random() % 1'000, .actor = random()};
+      note.function = static_cast<std::uint32_t>(random());
+      caller->send(note, {});
+    }
+    caller->send(senseless_call(place, number, random), std::as_bytes(std::span{&number, 1}));
+    ASSERT_TRUE(caller->is_replied_to());
+    const auto replies = caller->take_replies();
+    ASSERT_EQ(replies.size(), 1U);
+    EXPECT_EQ(replies[0].kind, wire::FrameKind::kReply);
+    EXPECT_EQ(replies[0].number, number);
+    EXPECT_EQ(replies[0].status, wire::ReplyStatus::kError);
+  }
+  expect_that_nothing_has_happened();
+}
+
 // The payload of a frame that a worker must not take for anything else: a control message, or bytes without a meaning.
 TEST_F(NonsenseTest, AWorkerEndsAConnectionThatBringsWhatNoCallerSends) {
-  const auto places = actors_of_the_good_client();
-  ASSERT_FALSE(places.empty());
+  const Place place = place_of_the_sequence();
   auto messages = wire::RandomMessages{seed_}.one_of_each();
-  for (const Place& place : places) {
-    for (const auto kind :
-         {wire::FrameKind::kReply, wire::FrameKind::kControl, wire::FrameKind::kRequest, wire::FrameKind::kResponse}) {
-      for (const wire::Message& each : messages) {
-        SCOPED_TRACE("seed " + std::to_string(seed_) + ": " + std::string{wire::name_of(each)} +
-                     " in a frame of kind " + std::to_string(static_cast<int>(kind)));
-        const auto caller = as_caller(place);
-        caller->send({.kind = kind, .number = 1, .actor = place.actor, .incarnation = place.incarnation},
-                     wire::encode(each));
-        EXPECT_TRUE(caller->is_closed());
-        EXPECT_EQ(caller->take_replies().size(), 0U);
-      }
+  std::mt19937_64 random{seed_};
+  for (const auto kind :
+       {wire::FrameKind::kReply, wire::FrameKind::kControl, wire::FrameKind::kRequest, wire::FrameKind::kResponse}) {
+    for (const wire::Message& each : messages) {
+      SCOPED_TRACE("seed " + std::to_string(seed_) + ": " + std::string{wire::name_of(each)} + " in a frame of kind " +
+                   std::to_string(static_cast<int>(kind)));
+      const auto caller = as_caller(place);
+      caller->send(senseless_call(place, 0, random), {});
+      ASSERT_TRUE(caller->is_replied_to()) << "the connection does not lead to the worker";
+      caller->take_replies();
+      caller->send({.kind = kind, .number = 1, .actor = place.actor, .incarnation = place.incarnation},
+                   wire::encode(each));
+      EXPECT_TRUE(caller->is_closed());
+      EXPECT_EQ(caller->take_replies().size(), 0U);
     }
   }
   expect_that_nothing_has_happened();

@@ -3,8 +3,6 @@
 #include "stream/greeting.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <ctime>
@@ -14,27 +12,12 @@
 #include <pharos/net/address.hpp>
 #include <pharos/net/handshake.hpp>
 
+#include "no_descriptors.hpp"
+
 namespace pharos::ml {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// While it lives, this process can open no further descriptor.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    const Fd next{::dup(STDERR_FILENO)};
-    rlimit none = before_;
-    none.rlim_cur = static_cast<rlim_t>(next.get());
-    ::setrlimit(RLIMIT_NOFILE, &none);
-  }
-  NoDescriptors(NoDescriptors&&) = delete;
-  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_{};
-};
 
 Duration time_on_cpu() {
   timespec time{};

@@ -3,40 +3,20 @@
 #include "daemon/front_door.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <string>
 #include <thread>
-#include <vector>
 
+#include "no_descriptors.hpp"
 #include "temporary_folder.hpp"
 
 namespace pharos::node {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// Takes all descriptors that this process may still open.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    rlimit few = before_;
-    few.rlim_cur = 128;
-    ::setrlimit(RLIMIT_NOFILE, &few);
-    for (int fd = ::dup(STDERR_FILENO); fd >= 0; fd = ::dup(STDERR_FILENO)) taken_.emplace_back(fd);
-  }
-  NoDescriptors(NoDescriptors&&) = delete;
-  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_{};
-  std::vector<Fd> taken_;
-};
 
 TEST(FrontDoorWithoutDescriptors, AConnectionThatCameWhileThereWereNoDescriptorsIsAcceptedAfterwards) {
   const TemporaryFolder folder;

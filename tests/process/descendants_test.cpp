@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 
 #include <pharos/process/descendants.hpp>
 
+#include "no_descriptors.hpp"
 #include "processes.hpp"
 
 namespace pharos::process {
@@ -82,15 +82,12 @@ TEST(Descendants, AKillThatCannotReadWhomToKillIsAnError) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       for (;;) ::pause();
     }
-    rlimit before{};
-    ::getrlimit(RLIMIT_NOFILE, &before);
-    rlimit none = before;
-    none.rlim_cur = 0;
-    ::setrlimit(RLIMIT_NOFILE, &none);
-    const auto blind = kill_descendants(soon());
-    ::setrlimit(RLIMIT_NOFILE, &before);
-    if (blind.ok()) return 1;
-    if (blind.error().code() != ErrorCode::kExhausted) return 2;
+    {
+      const NoDescriptors none;
+      const auto blind = kill_descendants(soon());
+      if (blind.ok()) return 1;
+      if (blind.error().code() != ErrorCode::kExhausted) return 2;
+    }
     if (!kill_descendants(soon()).ok()) return 3;
     return descendants().empty() ? 0 : 4;
   });

@@ -93,15 +93,9 @@ TEST_F(HeadConnections, OnlyItsProgramBreaksAPromise) {
 }
 
 TEST_F(HeadConnections, AnActorThatExistsIsGivenOnlyToProgramsOfItsBuild) {
-  wire::StartActor start = making(50);
-  start.name = "n";
-  start.detached = true;
-  start_alive(std::move(start));
+  start_alive_and_detached(50, "n");
   told(1);
-  wire::RegisterJob other;
-  other.build_id[0] = 1;
-  other.executable = "/their/program";
-  jobs_.add(NodeId{2}, wire::AddJob{JobId{8}, other, {}, {}});
+  add_job_of_another_build(JobId{8});
   jobs_.add(NodeId{2}, wire::AddJob{JobId{9}, {}, {}, {}});
   const auto promise = [](std::uint64_t actor, std::uint64_t job) {
     return wire::PromiseActor{
@@ -120,9 +114,7 @@ TEST_F(HeadConnections, WhoIsRefusedAnActorOfAnotherBuildDoesNotHoldIt) {
   wire::StartActor start = making(50);
   start.name = "n";
   start_alive(std::move(start));
-  wire::RegisterJob other;
-  other.build_id[0] = 1;
-  jobs_.add(NodeId{2}, wire::AddJob{JobId{8}, other, {}, {}});
+  add_job_of_another_build(JobId{8});
   const wire::PromiseActor promise{
       .actor = ActorId{51}, .name = "n", .type = "5Actor", .get_if_exists = true, .asker = asker(1, 71, 8)};
   EXPECT_FALSE(maker_.promise(NodeId{1}, promise, jobs_));
@@ -160,16 +152,11 @@ TEST_F(HeadHandles, AProgramEndsItsOwnActorsAndDetachedOnes) {
 }
 
 TEST_F(HeadHandles, AnActorOfAnotherBuildIsFoundAndRefused) {
-  wire::StartActor start = making(50);
-  start.name = "n";
-  start.detached = true;
-  start_alive(std::move(start));
+  start_alive_and_detached(50, "n");
   told(1);
   handles_.find_for(NodeId{1}, {"", "n", "5Actor", asker(3)});
   EXPECT_EQ(last_told<wire::ActorFound>(1).actor, ActorId{50});
-  wire::RegisterJob other;
-  other.build_id[0] = 1;
-  jobs_.add(NodeId{2}, wire::AddJob{JobId{8}, other, {}, {}});
+  add_job_of_another_build(JobId{8});
   handles_.find_for(NodeId{1}, {"", "n", "5Actor", asker(4, 71, 8)});
   EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kFailedPrecondition);
 }

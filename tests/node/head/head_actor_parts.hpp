@@ -46,6 +46,18 @@ class HeadActorParts : public HeadParts, protected Effects {
     maker_.start(NodeId{1}, std::move(start));
     apply(actors_.incarnation_started(actor, 1));
   }
+  void add_job_of_another_build(JobId job) {
+    wire::RegisterJob other;
+    other.build_id[0] = 1;
+    other.executable = "/their/program";
+    jobs_.add(NodeId{2}, wire::AddJob{job, other, {}, {}});
+  }
+  void start_alive_and_detached(std::uint64_t actor, const std::string& name) {
+    wire::StartActor start = making(actor);
+    start.name = name;
+    start.detached = true;
+    start_alive(std::move(start));
+  }
 
   void apply(const scheduler::ActorEffects& effects) override {
     for (const auto& effect : effects) {
