@@ -237,7 +237,7 @@ class Zygote final : public net::Peer::Owner {
     Fd handle{pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1};
     if (!handle) {
       const int why = errno;
-      if (pid > 0) ::kill(pid, SIGKILL);  // nobody would know of it
+      if (pid > 0) ::kill(pid, SIGKILL);  // the node would never hear of this process
       return cannot_start(worker, why);
     }
     crash.keep_from_children();
