@@ -8,8 +8,8 @@
 
 namespace pharos::scheduler {
 
-GroupState::GroupState(GroupId group, GroupSpec spec, std::uint64_t number_)
-    : id{group}, label{std::move(spec.label)}, strategy{spec.strategy}, number{number_} {
+GroupState::GroupState(GroupId group, GroupSpec spec, std::uint64_t ordinal)
+    : id{group}, label{std::move(spec.label)}, strategy{spec.strategy}, number{ordinal} {
   for (Demand& demand : spec.bundles) bundles.push_back({.demand = std::move(demand)});
 }
 

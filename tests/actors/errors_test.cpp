@@ -68,8 +68,8 @@ class Undeclared : public std::runtime_error {
 
 class Account {
  public:
-  static constexpr auto pharos_throws =
-      types<Overdrawn, NotYours, Unspeakable>;  // NOLINT(readability-identifier-naming): Pharos's
+  // NOLINTNEXTLINE(readability-identifier-naming): Pharos's
+  static constexpr auto pharos_throws = types<Overdrawn, NotYours, Unspeakable>;
 
   explicit Account(int balance) : balance_{balance} {
     if (balance < 0) throw Overdrawn{"new", -balance};

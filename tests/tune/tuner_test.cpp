@@ -172,7 +172,7 @@ class SlowLearner : public Learner {
 class SetUpLate {
  public:
   void setup(const Params&) {
-    if (++tries_ == 1) throw std::runtime_error{"the data is late"};
+    if (++tries == 1) throw std::runtime_error{"the data is late"};
     data_ = 1;
   }
   void reset(const Params&) {
@@ -182,7 +182,7 @@ class SetUpLate {
 
  private:
   std::optional<double> data_;
-  static inline int tries_ = 0;
+  static inline int tries = 0;
 };
 
 class CannotBeMade {

@@ -1,5 +1,6 @@
 #include "caller/argument_filler.hpp"
 
+#include <pharos/actors/exceptions.hpp>
 #include <pharos/wire/frame.hpp>
 
 #include "caller/sent_values.hpp"

@@ -52,7 +52,7 @@ Remakable Lineage::note(RunsAgain& pool, const ResultCell& cell, const ObjectId&
   const auto recipe = std::make_shared<Recipe>();
   recipe->pool = &pool;
   recipe->result = result;
-  recipe->call = cell.call();
+  recipe->call = static_cast<const detail::CallDescription&>(cell.call());
   recipe->call.deadline = async::Deadline::never();
   recipe->arguments.assign(cell.arguments().begin(), cell.arguments().end());
   if ((cell.call().flags & wire::kInPieces) != 0) {

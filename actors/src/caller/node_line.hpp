@@ -38,7 +38,7 @@ class NodeLine final : public std::enable_shared_from_this<NodeLine> {
   /// Sends a message to the node, after all earlier ones.
   void tell(wire::Message message);
   /// Sends a message at once, perhaps before messages of tell() that are under way. Any thread.
-  void send_now(wire::Message message) { node_->send(std::move(message)); }
+  void send_now(const wire::Message& message) { node_->send(message); }
   /// Waits until all messages of tell() have been sent, as long as that takes. Not to be called on the strand.
   void finish_telling();
   /// Runs `then` on the strand once all earlier messages of tell() have been sent or, after hang_up(), dropped.

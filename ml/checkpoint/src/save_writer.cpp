@@ -302,7 +302,7 @@ Result<void> SaveWriter::complete(const Save& save, const fs::path& folder, cons
   }
   // The checkpoint counts as soon as it has its name. So those of later steps are set aside even if the sync fails, but
   // nothing is removed then, because the name may be lost.
-  const auto synced = sync_folder(options_.folder);
+  auto synced = sync_folder(options_.folder);
   failpoint(failpoints::kManifestWritten);
   PHAROS_TRY_VOID(set_aside(options_.folder, *later));
   if (!synced) return synced;

@@ -46,7 +46,7 @@ bool MemoryRequests::bring_ahead(const Place& place) {
 }
 
 void MemoryRequests::add(Requester requester, std::variant<std::uint64_t, Location> what) {
-  waiting_.push_back({std::move(requester), std::move(what), executor_.now() + kFullTime});
+  waiting_.push_back({std::move(requester), what, executor_.now() + kFullTime});
 }
 
 // ---- Answers

@@ -23,7 +23,7 @@ std::optional<Error> LateRankSearch::go_on(const std::optional<std::string>& ove
   }
   if (!round_) {
     what_ = *overdue;
-    round_.emplace();
+    round_ = Round{};
     ask_again(now);
     return std::nullopt;
   }
