@@ -45,7 +45,7 @@ constexpr Gate kGates[] = {
     {"core", "actor_calls_async_1_1", Gate::kAtLeast, 0.39, kCalls},
     {"core", "call_all_8_median", Gate::kAtMost, 1.3, kFanOut},
     {"core", "actor_private_mib", Gate::kAtMost, 1.75},
-    {nullptr, "call_instructions", Gate::kAtMost, 6000},
+    {nullptr, "call_instructions", Gate::kAtMost, 5600},
     {"core", "put_64MiB", Gate::kAtLeast, 0.63, kMemcpy2},
     {"core", "get_64MiB_us", Gate::kAtMost, 2.1, kPinned},
     {"core", "puts_small", Gate::kAtLeast, 0.25, kIntsMade},

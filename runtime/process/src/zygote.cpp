@@ -227,17 +227,27 @@ class Zygote final : public net::Peer::Owner {
     report_start(request.worker, *pid, std::move(crash));
   }
 
+  /// Opens a child, for pidfd_send_signal(). A child that has not been reaped keeps its process id, so this is the
+  /// right process. Valgrind does not implement pidfd_open(); the folder in /proc does as well.
+  static Fd open_process(pid_t pid) {
+    Fd opened{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))};
+    if (!opened && errno == ENOSYS) {
+      opened = Fd{::open(("/proc/" + std::to_string(pid)).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    }
+    return opened;
+  }
+
   void cannot_start(WorkerId worker, int why) {
     log(LogLevel::kError, "cannot start a worker", {kv("errno", why)});
     node_->send(wire::WorkerReaped{worker, -why, false});
   }
 
   void report_start(WorkerId worker, pid_t pid, CrashPage crash) {
-    // A child that has not been reaped keeps its process id, so pidfd_open() opens the right process.
-    Fd handle{pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1};
+    if (pid < 0) return cannot_start(worker, errno);
+    Fd handle = open_process(pid);
     if (!handle) {
       const int why = errno;
-      if (pid > 0) ::kill(pid, SIGKILL);  // the node would never hear of this process
+      ::kill(pid, SIGKILL);  // the node would never hear of this process
       return cannot_start(worker, why);
     }
     crash.keep_from_children();
