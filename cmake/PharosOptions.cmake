@@ -35,7 +35,8 @@ find_package(Threads REQUIRED)
 # Flags for the code of this tree. Programs that use Pharos get none of them.
 # -Wno-restrict: GCC 12 warns wrongly about copies inside std::string (GCC's bug 105651).
 add_library(pharos_flags INTERFACE)
-target_compile_options(pharos_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror
+target_compile_options(pharos_flags INTERFACE -Wall -Wextra -Wconversion
+                                              $<$<NOT:$<BOOL:$<TARGET_PROPERTY:PHAROS_NAMES_MAY_HIDE>>>:-Wshadow> -Werror
                                               $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -fvisibility=hidden
                                               -fvisibility-inlines-hidden -fno-omit-frame-pointer)
 target_link_libraries(pharos_flags INTERFACE Threads::Threads)

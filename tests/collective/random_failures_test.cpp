@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-enum class Way { kMemory, kStreams, kMachines };
+enum class Transport { kMemory, kStreams, kMachines };
 enum class Fate { kKilled, kStopped };
 
 /// Resources that the process of a rank holds. They are as before when the rank has left its group.
@@ -44,7 +44,7 @@ struct Holdings {
 };
 
 /// PHAROS_TEST_ROUNDS is the number of rounds; the number of a round is its seed.
-class RandomFailures : public testing::TestWithParam<std::pair<Way, Fate>> {
+class RandomFailures : public testing::TestWithParam<std::pair<Transport, Fate>> {
  protected:
   static constexpr Duration kTimeout = kIsSanitized ? 2s : 300ms;
 
@@ -72,21 +72,23 @@ class RandomFailures : public testing::TestWithParam<std::pair<Way, Fate>> {
     }
   }
 
-  static Join join(Way way, std::uint32_t count) {
+  static Join join(Transport transport, std::uint32_t count) {
     constexpr CommunicatorOptions kOptions{.timeout = 20s};
-    switch (way) {
-      case Way::kMemory: return join_memory(count, kOptions.timeout);
-      case Way::kStreams: return join_streams(count, kOptions);
-      case Way::kMachines: return join_machines(count / 2, 2, kOptions, false);
+    switch (transport) {
+      case Transport::kMemory: return join_memory(count, kOptions.timeout);
+      case Transport::kStreams: return join_streams(count, kOptions);
+      case Transport::kMachines: return join_machines(count / 2, 2, kOptions, false);
     }
     return {};
   }
   /// Joins the ranks without the one that is lost. Machines with different numbers of ranks use only TCP.
-  static Join join_survivors(Way way, std::uint32_t count) {
-    return join(way == Way::kMachines ? Way::kStreams : way, count - 1);
+  static Join join_survivors(Transport transport, std::uint32_t count) {
+    return join(transport == Transport::kMachines ? Transport::kStreams : transport, count - 1);
   }
   /// Shared memory where ranks meet is mapped before the ranks are started, and each group unmaps its own when it ends.
-  static std::ptrdiff_t met_in_memory(Way way) { return way == Way::kMemory ? 2 : way == Way::kMachines ? 1 : 0; }
+  static std::ptrdiff_t met_in_memory(Transport transport) {
+    return transport == Transport::kMemory ? 2 : transport == Transport::kMachines ? 1 : 0;
+  }
 
   static void expect_sums(Communicator& ranks) {
     std::vector<double> data(20'000, ranks.rank() + 1);
@@ -105,7 +107,7 @@ class RandomFailures : public testing::TestWithParam<std::pair<Way, Fate>> {
 };
 
 TEST_P(RandomFailures, EndAllOthersWithTheRankAndTheyGoOnInANewTerm) {
-  const Way way = GetParam().first;
+  const Transport transport = GetParam().first;
   const Fate fate = GetParam().second;
   const bool stops = fate == Fate::kStopped;
   const Times told;
@@ -113,7 +115,7 @@ TEST_P(RandomFailures, EndAllOthersWithTheRankAndTheyGoOnInANewTerm) {
   for (unsigned seed = 1; seed <= rounds; ++seed) {
     std::mt19937 random{seed};
     const auto chosen = static_cast<std::uint32_t>(random() % 3);
-    const std::uint32_t count = way == Way::kMachines ? 4 + 2 * (chosen % 2) : 2 + chosen;
+    const std::uint32_t count = transport == Transport::kMachines ? 4 + 2 * (chosen % 2) : 2 + chosen;
     const auto victim = static_cast<std::uint32_t>(random() % count);
     const auto when = std::chrono::microseconds{random() % 8000};
     const auto same = static_cast<unsigned>(random());
@@ -138,8 +140,8 @@ TEST_P(RandomFailures, EndAllOthersWithTheRankAndTheyGoOnInANewTerm) {
       }
     };
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const Join first = join(way, count);
-    const Join next = join_survivors(way, count);
+    const Join first = join(transport, count);
+    const Join next = join_survivors(transport, count);
     const auto child = [&](std::uint32_t number) {
       const Holdings before = Holdings::now();
       run_as_rank(number, options, first, rank);
@@ -147,7 +149,7 @@ TEST_P(RandomFailures, EndAllOthersWithTheRankAndTheyGoOnInANewTerm) {
       run_as_rank(number - (number > victim ? 1 : 0), {.timeout = 20s}, next, expect_sums);
       const Holdings after = Holdings::now();
       EXPECT_EQ(after.descriptors, before.descriptors);
-      EXPECT_EQ(after.shared_mappings, before.shared_mappings - met_in_memory(way));
+      EXPECT_EQ(after.shared_mappings, before.shared_mappings - met_in_memory(transport));
     };
     run_children(count, child, {victim});
     if (HasFailure()) return;
@@ -155,16 +157,16 @@ TEST_P(RandomFailures, EndAllOthersWithTheRankAndTheyGoOnInANewTerm) {
   told.expect_within(stops ? kTimeout + kDeadlineIsToldIn : Duration{kDeathIsToldIn});
 }
 
-std::string name_of(Way way, Fate fate) {
-  constexpr const char* kWays[] = {"Memory", "Streams", "Machines"};
-  return std::string{kWays[static_cast<int>(way)]} + (fate == Fate::kKilled ? "Killed" : "Stopped");
+std::string name_of(Transport transport, Fate fate) {
+  constexpr const char* kNames[] = {"Memory", "Streams", "Machines"};
+  return std::string{kNames[static_cast<int>(transport)]} + (fate == Fate::kKilled ? "Killed" : "Stopped");
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Ranks, RandomFailures,
-    testing::Values(std::pair{Way::kMemory, Fate::kKilled}, std::pair{Way::kMemory, Fate::kStopped},
-                    std::pair{Way::kStreams, Fate::kKilled}, std::pair{Way::kStreams, Fate::kStopped},
-                    std::pair{Way::kMachines, Fate::kKilled}, std::pair{Way::kMachines, Fate::kStopped}),
+    testing::Values(std::pair{Transport::kMemory, Fate::kKilled}, std::pair{Transport::kMemory, Fate::kStopped},
+                    std::pair{Transport::kStreams, Fate::kKilled}, std::pair{Transport::kStreams, Fate::kStopped},
+                    std::pair{Transport::kMachines, Fate::kKilled}, std::pair{Transport::kMachines, Fate::kStopped}),
     [](const auto& chosen) { return name_of(chosen.param.first, chosen.param.second); });
 
 }  // namespace

@@ -27,13 +27,13 @@
 namespace pharos::ml {
 namespace {
 
-Array counted(std::size_t rows) {
+Array numbers_below(std::size_t rows) {
   std::vector<std::int64_t> numbers(rows);
   std::iota(numbers.begin(), numbers.end(), 0);
   return Array::of(std::move(numbers));
 }
 DatasetPtr counting(std::size_t rows) {
-  return rows_of({{"n", counted(rows)}});
+  return rows_of({{"n", numbers_below(rows)}});
 }
 
 /// Returns the sample numbers of a batch, without padding.
@@ -405,7 +405,10 @@ TEST(Loader, RefusesWhatMakesNoSense) {
   Loader loader{counting(3), {}};
   EXPECT_SAYS(message_of<InvalidArgument>([&] { loader.seek({0, 4}); }), "an epoch has 3 samples");
   EXPECT_SAYS(message_of<NotFound>([&] { (*loader.next())["m"]; }), "no field \"m\"");
-  EXPECT_SAYS(message_of<InvalidArgument>([] { rows_of({{"a", counted(3)}, {"b", counted(4)}}); }), "\"b\" has 4 rows");
+  EXPECT_SAYS(message_of<InvalidArgument>([] {
+                rows_of({{"a", numbers_below(3)}, {"b", numbers_below(4)}});
+              }),
+              "\"b\" has 4 rows");
   EXPECT_SAYS(message_of<InvalidArgument>([] { part_of(counting(3), 2, 2); }), "no 2 from 2 on");
 }
 

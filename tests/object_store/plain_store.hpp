@@ -15,6 +15,8 @@
 
 namespace pharos::object_store {
 
+inline constexpr std::uint64_t kMiB = 1 << 20;
+
 /// Store memory that is fully mapped from the beginning. The "processes" that use it are threads or plain C++ objects.
 class PlainMemory final : public StoreMemory {
  public:

@@ -28,8 +28,6 @@ extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept
 namespace pharos::object_store {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
-
 class SpillFileTest : public SeededTest {
  protected:
   void fill_memory(std::uint64_t from, std::uint64_t size, std::uint64_t number) {

@@ -7,8 +7,6 @@
 namespace pharos::object_store {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
-
 class StoreClientTest : public testing::Test {
  protected:
   PlainStore store_{128_MiB};

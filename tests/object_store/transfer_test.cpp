@@ -18,8 +18,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-
 /// One direction of a stream between two threads.
 class Pipe {
  public:

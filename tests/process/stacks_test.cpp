@@ -48,10 +48,6 @@ volatile int turns = 0;
   turn_for_ever();
 }
 
-RunningFunction no_function() {
-  return {};
-}
-
 /// A child process that runs `act` on its first thread, and can be asked for its stacks.
 class Asked {
  public:
@@ -61,7 +57,7 @@ class Asked {
     process_ = ::fork();
     if (process_ == 0) {
       answer_stack_questions(&page_->stacks());
-      record_crashes(&page_->record(), &no_function);
+      record_crashes(&page_->record(), [] { return RunningFunction{}; });
       prepare_thread_for_crashes();
       [[maybe_unused]] const auto told = ::write(ends[1], "r", 1);
       act();

@@ -6,6 +6,8 @@
 
 #include <pharos/ml/chart.hpp>
 
+#include "says.hpp"
+
 namespace pharos::ml {
 namespace {
 
@@ -13,10 +15,6 @@ Axes ten_by_four() {
   Axes axes{.x_name = "trial", .first = 0, .last = 10};
   axes.set_heights(0, 4);
   return axes;
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(TextChart, DrawsDotsAndLinesWhereTheirValuesLie) {
@@ -62,11 +60,11 @@ TEST(SvgChart, HasTheTitleTheAxesAndWhatWasDrawn) {
   chart.line({{0, 0}, {10, 4}});
   chart.mark(10, "x & y");
   const std::string svg = chart.text();
-  EXPECT_TRUE(has(svg, ">a &lt; b</text>"));
-  EXPECT_TRUE(has(svg, ">trial</text>"));
-  EXPECT_TRUE(has(svg, "<circle cx=\"434.0\" cy=\"210.0\" r=\"3\" fill=\"#1f77b4\" fill-opacity=\"0.5\"/>"));
-  EXPECT_TRUE(has(svg, "points=\"84.0,380.0 784.0,40.0 \""));
-  EXPECT_TRUE(has(svg, ">x &amp; y</text>"));
+  EXPECT_TRUE(contains(svg, ">a &lt; b</text>"));
+  EXPECT_TRUE(contains(svg, ">trial</text>"));
+  EXPECT_TRUE(contains(svg, "<circle cx=\"434.0\" cy=\"210.0\" r=\"3\" fill=\"#1f77b4\" fill-opacity=\"0.5\"/>"));
+  EXPECT_TRUE(contains(svg, "points=\"84.0,380.0 784.0,40.0 \""));
+  EXPECT_TRUE(contains(svg, ">x &amp; y</text>"));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
 }
 

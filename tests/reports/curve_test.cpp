@@ -7,6 +7,8 @@
 
 #include <pharos/ml/curve.hpp>
 
+#include "says.hpp"
+
 namespace pharos::ml {
 namespace {
 
@@ -25,16 +27,12 @@ std::string highest(const std::string& picture) {
   return picture.substr(begin, picture.find('|', line) - begin);
 }
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST(CurveTest, ShowsWhereALossBegan) {
   const Curve curve = falling(100, 2);
   Curve steep = curve;
   steep.points[0].y = 2.5;
   EXPECT_EQ(highest(to_text_picture(steep)), "2.5");
-  EXPECT_TRUE(has(to_svg(steep), ">2.5</text>"));
+  EXPECT_TRUE(contains(to_svg(steep), ">2.5</text>"));
 }
 
 TEST(CurveTest, AFewThatAreFarOffDoNotPressTheOthersTogether) {
@@ -42,7 +40,7 @@ TEST(CurveTest, AFewThatAreFarOffDoNotPressTheOthersTogether) {
   curve.points[50].y = 1e6;
   const std::string picture = to_text_picture(curve);
   EXPECT_EQ(highest(picture), "2") << picture;
-  EXPECT_FALSE(has(to_svg(curve), "200000"));
+  EXPECT_FALSE(contains(to_svg(curve), "200000"));
 }
 
 TEST(CurveTest, LeavesOutWhatIsNoNumber) {
@@ -50,10 +48,10 @@ TEST(CurveTest, LeavesOutWhatIsNoNumber) {
   curve.points[1].y = std::numeric_limits<double>::quiet_NaN();
   curve.points[2].y = std::numeric_limits<double>::infinity();
   const std::string svg = to_svg(curve);
-  EXPECT_FALSE(has(svg, "nan"));
-  EXPECT_FALSE(has(svg, "inf"));
+  EXPECT_FALSE(contains(svg, "nan"));
+  EXPECT_FALSE(contains(svg, "inf"));
   EXPECT_EQ(to_text_picture({.title = "nothing"}), "there is nothing to draw\n");
-  EXPECT_TRUE(has(to_svg({.title = "nothing"}), "</svg>"));
+  EXPECT_TRUE(contains(to_svg({.title = "nothing"}), "</svg>"));
 }
 
 TEST(CurveTest, WhatHappenedIsMarkedAndNamed) {
@@ -62,14 +60,14 @@ TEST(CurveTest, WhatHappenedIsMarkedAndNamed) {
   curve.marks = {50};
   curve.mark_name = "here a rank died";
   const std::string svg = to_svg(curve);
-  EXPECT_TRUE(has(svg, ">here a rank died</text>"));
-  EXPECT_TRUE(has(svg, "stroke-dasharray"));
+  EXPECT_TRUE(contains(svg, ">here a rank died</text>"));
+  EXPECT_TRUE(contains(svg, "stroke-dasharray"));
   const std::string picture = to_text_picture(curve);
-  EXPECT_TRUE(has(picture, "| here a rank died\n")) << picture;
+  EXPECT_TRUE(contains(picture, "| here a rank died\n")) << picture;
   // Each row has the bar of the axis. Rows without a point at step 50 also have the bar of the mark.
   const auto bars = [](const std::string& text) { return std::count(text.begin(), text.end(), '|'); };
   EXPECT_GE(bars(picture), bars(unmarked) + 10) << picture;
-  EXPECT_FALSE(has(unmarked, "died"));
+  EXPECT_FALSE(contains(unmarked, "died"));
 }
 
 TEST(CurveTest, AMarkThatIsNoNumberIsLeftOut) {
@@ -79,16 +77,16 @@ TEST(CurveTest, AMarkThatIsNoNumberIsLeftOut) {
   curve.marks = {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()};
   EXPECT_EQ(to_text_picture(curve), unmarked);
   const std::string svg = to_svg(curve);
-  EXPECT_FALSE(has(svg, "nan"));
-  EXPECT_FALSE(has(svg, "stroke-dasharray"));
+  EXPECT_FALSE(contains(svg, "nan"));
+  EXPECT_FALSE(contains(svg, "stroke-dasharray"));
   curve.marks.push_back(50);
-  EXPECT_TRUE(has(to_svg(curve), ">here a rank died</text>")) << "the first mark that is drawn has the name";
+  EXPECT_TRUE(contains(to_svg(curve), ">here a rank died</text>")) << "the first mark that is drawn has the name";
 }
 
 TEST(CurveTest, ATitleIsText) {
   Curve curve = falling(4, 2);
   curve.title = "<a & \"b\">";
-  EXPECT_TRUE(has(to_svg(curve), ">&lt;a &amp; &quot;b&quot;&gt;</text>"));
+  EXPECT_TRUE(contains(to_svg(curve), ">&lt;a &amp; &quot;b&quot;&gt;</text>"));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 // A simple model of the same rules, without regard for speed: lists of actors, of holds and of requests, each in the
 // order of arrival.
-class Model {
+class ModelActors {
  public:
   struct Actor {
     ActorId id;
@@ -427,7 +427,7 @@ class ActorTableAgainstTheModel : public SeededTest {
   }
   /// Returns the actor's present incarnation most of the time, else the one before or after.
   std::uint32_t incarnation_of(ActorId id) {
-    for (const Model::Actor& actor : model_.actors) {
+    for (const ModelActors::Actor& actor : model_.actors) {
       if (actor.id != id) continue;
       return chance(10) ? actor.incarnation - 1 : chance(20) ? actor.incarnation + 1 : actor.incarnation;
     }
@@ -468,7 +468,7 @@ class ActorTableAgainstTheModel : public SeededTest {
       auto* const refused = std::get_if<ActorRefused>(&effect);
       if (refused == nullptr) continue;
       const ErrorCode code = refused->why.code();
-      if (code != ErrorCode::kActorDied && code != ErrorCode::kUserError) refused->why = {code, Model::kAnyText};
+      if (code != ErrorCode::kActorDied && code != ErrorCode::kUserError) refused->why = {code, ModelActors::kAnyText};
     }
     return effects;
   }
@@ -476,16 +476,16 @@ class ActorTableAgainstTheModel : public SeededTest {
   void look() {
     ASSERT_EQ(table_.size(), model_.size());
     ASSERT_EQ(table_.waiting(), model_.requests.size());
-    const Model::Actor* const next = model_.next_restart();
+    const ModelActors::Actor* const next = model_.next_restart();
     ASSERT_EQ(table_.next_tick(), next == nullptr ? std::nullopt : std::optional{next->due});
-    for (const Model::Actor& actor : model_.actors) {
+    for (const ModelActors::Actor& actor : model_.actors) {
       ASSERT_NE(table_.look_at(actor.id), nullptr);
       ASSERT_EQ(processes_.contains(actor.id), actor.has_process()) << "actor " << actor.id.value();
     }
   }
 
   ActorTable table_;
-  Model model_;
+  ModelActors model_;
   std::map<ActorId, std::uint32_t> processes_;  // were asked for, and not reported as ended
   std::set<ActorRequestId> asked_;
   std::set<ActorRequestId> answered_;

@@ -5,14 +5,12 @@
 
 #include <pharos/scheduler/group_state.hpp>
 
+#include "resources_of.hpp"
+
 namespace pharos::scheduler {
 namespace {
 
 using Indexes = std::vector<std::uint32_t>;
-
-Resources of(const std::string& text) {
-  return *Resources::parse(text);
-}
 
 /// A group of two bundles with 2 CPUs each. Nodes 1 and 2 have 2 CPUs each.
 class GroupStateTest : public testing::Test {

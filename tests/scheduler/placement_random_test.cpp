@@ -12,16 +12,13 @@
 
 #include <pharos/scheduler/placement.hpp>
 
+#include "resources_of.hpp"
 #include "seed.hpp"
 
 namespace pharos::scheduler {
 namespace {
 
 constexpr int kWorkloads = 10'000;
-
-Resources of(const std::string& text) {
-  return *Resources::parse(text);
-}
 
 class PlacementRandom : public SeededTest {
  protected:

@@ -9,6 +9,8 @@
 #include <pharos/scheduler/placement.hpp>
 #include <pharos/scheduler/task_nodes.hpp>
 
+#include "resources_of.hpp"
+
 namespace pharos::scheduler {
 namespace {
 
@@ -46,10 +48,6 @@ Texts texts(const PlacementEffects& effects) {
   Texts result;
   std::transform(effects.begin(), effects.end(), std::back_inserter(result), to_text);
   return result;
-}
-
-Resources of(const std::string& text) {
-  return *Resources::parse(text);
 }
 
 class PlacementTest : public testing::Test {

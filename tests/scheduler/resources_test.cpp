@@ -9,16 +9,11 @@
 #include <pharos/scheduler/resources.hpp>
 #include <pharos/scheduler/waiting_line.hpp>
 
+#include "resources_of.hpp"
 #include "seed.hpp"
 
 namespace pharos::scheduler {
 namespace {
-
-Resources of(const std::string& text) {
-  auto parsed = Resources::parse(text);
-  EXPECT_TRUE(parsed.ok()) << text;
-  return parsed ? *parsed : Resources{};
-}
 
 TEST(ResourcesTest, WhatIsParsedIsPrinted) {
   EXPECT_EQ(of("gpu=1,cpu=0.5,fast_disk=2").to_string(), "0.5 CPUs, 2 fast_disk, 1 GPU");

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kSeeds = 10;
+constexpr std::uint64_t kCutSeeds = 10;
 
 /// An actor whose calls return the next number and the incarnation that ran the call.
 class Sequence {
@@ -117,7 +117,7 @@ class HeadLink : public testing::TestWithParam<bool> {
 };
 
 TEST_P(HeadLink, NothingIsLostWhenTheHeadsMachineIsCutOff) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kCutSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Cluster cluster{seed, three_nodes()};
     std::vector<Seen> seen(4);  // one program on each node, and one on a machine of its own
@@ -142,7 +142,7 @@ TEST_P(HeadLink, NothingIsLostWhenTheHeadsMachineIsCutOff) {
 }
 
 TEST_P(HeadLink, OneNodeThatIsCutOffIsGivenUpAfterTenSecondsAndHearsSo) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kCutSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Cluster cluster{seed, three_nodes()};
     cluster.run_for(1s + cluster.lots().between(Duration{0}, 1s));

@@ -24,6 +24,10 @@ std::string message_of(const Call& call) {
   return {};
 }
 
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 }  // namespace pharos
 
 /// Expects that `text` contains `part`.

@@ -95,18 +95,18 @@ TEST(CodecOfOptionals, NothingAndSomethingComeBack) {
   EXPECT_EQ(failure_of<std::optional<bool>>({std::byte{2}, std::byte{1}}), CodecFailure::kInvalid);
 }
 
-struct Point {
+struct Place {
   double x = 0;
   std::int32_t y = 0;
-  bool operator==(const Point&) const = default;
+  bool operator==(const Place&) const = default;
 };
 
 TEST(CodecOfVariants, EachAlternativeComesBack) {
-  using Value = std::variant<std::monostate, int, std::string, std::vector<Point>>;
+  using Value = std::variant<std::monostate, int, std::string, std::vector<Place>>;
   expect_same(Value{});
   expect_same(Value{7});
   expect_same(Value{"text"s});
-  expect_same(Value{std::vector<Point>{{1, 2}}});
+  expect_same(Value{std::vector<Place>{{1, 2}}});
   expect_same(std::variant<int, int>{std::in_place_index<1>, 3});
 }
 
@@ -198,7 +198,7 @@ struct Employee {
   Grid grid;
   Empty nothing;
   const double salary = 0;
-  std::vector<Point> places;
+  std::vector<Place> places;
   bool operator==(const Employee&) const = default;
 };
 struct Padded {
@@ -226,7 +226,7 @@ TEST(CodecOfAggregates, TheirFieldsComeBack) {
 TEST(CodecOfAggregates, PaddingDoesNotTravel) {
   EXPECT_EQ(encoded(Padded{1, 2}).size(), 5u);
   EXPECT_EQ(encoded(std::vector<Padded>(3)).size(), 8 + 3 * 5u);
-  EXPECT_EQ(encoded(Point{1, 2}).size(), sizeof(double) + sizeof(int));
+  EXPECT_EQ(encoded(Place{1, 2}).size(), sizeof(double) + sizeof(int));
   struct OneBitField {
     unsigned low : 3;
   };
@@ -259,10 +259,10 @@ struct Node {
   int value = 0;
   std::unique_ptr<Node> next;
 };
-struct Tree {
+struct Branch {
   std::string name;
-  std::vector<Tree> children;
-  bool operator==(const Tree&) const = default;
+  std::vector<Branch> children;
+  bool operator==(const Branch&) const = default;
 };
 struct Json {
   std::variant<std::monostate, bool, double, std::string, std::vector<Json>, std::map<std::string, Json>> value;
@@ -283,7 +283,7 @@ TEST(CodecOfRecursiveTypes, ListsTreesAndDocumentsComeBack) {
   const Node back = round_trip(list);
   EXPECT_EQ(back.next->next->value, 3);
   EXPECT_EQ(back.next->next->next, nullptr);
-  expect_same(Tree{"root", {{"left", {}}, {"right", {{"leaf", {}}}}}});
+  expect_same(Branch{"root", {{"left", {}}, {"right", {{"leaf", {}}}}}});
   expect_same(Json{std::map<std::string, Json>{{"list", {std::vector<Json>{{1.5}, {true}, {}}}}, {"text", {"x"s}}}});
 }
 
@@ -292,9 +292,9 @@ Node list_of(int nodes) {
   for (int i = 1; i < nodes; ++i) first = Node{nodes - i, std::make_unique<Node>(std::move(first))};
   return first;
 }
-Tree tree_of(int levels) {
-  Tree tree{"leaf", {}};
-  for (int i = 1; i < levels; ++i) tree = Tree{"", {tree}};
+Branch tree_of(int levels) {
+  Branch tree{"leaf", {}};
+  for (int i = 1; i < levels; ++i) tree = Branch{"", {tree}};
   return tree;
 }
 template <class T>
@@ -469,7 +469,7 @@ TEST(CodecCounts, ThatCannotBeTrueAllocateNothing) {
     EXPECT_EQ(failure_of<std::vector<Empty>>(bytes), CodecFailure::kTruncated);
     EXPECT_EQ(failure_of<std::vector<std::monostate>>(bytes), CodecFailure::kTruncated);
     EXPECT_EQ((failure_of<std::vector<std::array<std::array<double, 1000>, 1000>>>(bytes)), CodecFailure::kTruncated);
-    EXPECT_EQ(failure_of<std::list<Tree>>(bytes), CodecFailure::kTruncated);
+    EXPECT_EQ(failure_of<std::list<Branch>>(bytes), CodecFailure::kTruncated);
     EXPECT_EQ((failure_of<std::unordered_map<int, int>>(bytes)), CodecFailure::kTruncated);
     EXPECT_EQ(failure_of<std::u32string>(bytes), CodecFailure::kTruncated);
     EXPECT_EQ(failure_of<Bytes>(bytes), CodecFailure::kTruncated);

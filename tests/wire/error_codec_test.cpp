@@ -10,7 +10,7 @@
 namespace pharos {
 namespace {
 
-std::vector<std::byte> encoded(const Error& error) {
+std::vector<std::byte> bytes_of(const Error& error) {
   Encoder encoder;
   Codec<Error>::encode(error, encoder);
   return {encoder.bytes().begin(), encoder.bytes().end()};
@@ -40,14 +40,14 @@ const Error kError = Error{ErrorCode::kActorDied, "the actor is gone", "Start it
                          .with_thrown({"9Overdrawn", std::vector<std::byte>(40, std::byte{7})});
 
 TEST(ErrorCodec, AnErrorComesBackWhole) {
-  expect_same(decoded(encoded(kError)), kError);
+  expect_same(decoded(bytes_of(kError)), kError);
 }
 
 TEST(ErrorCodec, EveryCodeAndOutcomeComesBack) {
   for (std::uint8_t code = 1; code <= static_cast<std::uint8_t>(ErrorCode::kInternal); ++code) {
     for (const auto outcome : {Outcome::kNotStarted, Outcome::kFailed, Outcome::kUnknown}) {
       const Error error = Error{static_cast<ErrorCode>(code), "x"}.with_outcome(outcome);
-      expect_same(decoded(encoded(error)), error);
+      expect_same(decoded(bytes_of(error)), error);
     }
   }
 }
@@ -55,7 +55,7 @@ TEST(ErrorCodec, EveryCodeAndOutcomeComesBack) {
 TEST(ErrorCodec, OfALongContextTheInnermostLinesArrive) {
   Error error{ErrorCode::kInternal, "x"};
   for (int i = 0; i < 100; ++i) error = std::move(error).with(std::to_string(i));
-  const Error back = decoded(encoded(error));
+  const Error back = decoded(bytes_of(error));
   ASSERT_EQ(back.context().size(), 64u);
   EXPECT_EQ(back.context().front(), "0");
   EXPECT_EQ(back.context().back(), "63");
@@ -65,12 +65,12 @@ TEST(ErrorCodec, AnExceptionOfTooManyBytesIsCorrupt) {
   const auto of_size = [](std::size_t size) {
     return Error{ErrorCode::kUserError, "x"}.with_thrown({"9Overdrawn", std::vector<std::byte>(size)});
   };
-  expect_same(decoded(encoded(of_size(Error::Thrown::kBytesMax))), of_size(Error::Thrown::kBytesMax));
-  EXPECT_EQ(decoded(encoded(of_size(Error::Thrown::kBytesMax + 1))).code(), ErrorCode::kCorrupt);
+  expect_same(decoded(bytes_of(of_size(Error::Thrown::kBytesMax))), of_size(Error::Thrown::kBytesMax));
+  EXPECT_EQ(decoded(bytes_of(of_size(Error::Thrown::kBytesMax + 1))).code(), ErrorCode::kCorrupt);
 }
 
 TEST(ErrorCodec, EveryTruncationIsCorrupt) {
-  const auto whole = encoded(kError);
+  const auto whole = bytes_of(kError);
   for (std::size_t size = 0; size < whole.size(); ++size) {
     const Error error = decoded(std::span{whole}.first(size));
     EXPECT_EQ(error.code(), ErrorCode::kCorrupt) << size;
@@ -79,7 +79,7 @@ TEST(ErrorCodec, EveryTruncationIsCorrupt) {
 }
 
 TEST(ErrorCodec, CodesAndOutcomesThatDoNotExistAreCorrupt) {
-  auto bytes = encoded(Error{ErrorCode::kUserError, "x"});
+  auto bytes = bytes_of(Error{ErrorCode::kUserError, "x"});
   for (const int code : {0, static_cast<int>(ErrorCode::kInternal) + 1, 255}) {
     auto bad = bytes;
     bad[0] = static_cast<std::byte>(code);
@@ -92,7 +92,7 @@ TEST(ErrorCodec, CodesAndOutcomesThatDoNotExistAreCorrupt) {
 using RandomErrorCodec = SeededTest;
 
 TEST_F(RandomErrorCodec, MutatedErrorsDecodeOrAreCorrupt) {
-  const auto whole = encoded(kError);
+  const auto whole = bytes_of(kError);
   for (int round = 0; round < 20'000; ++round) {
     auto bad = whole;
     for (std::size_t i = between(1, 4); i > 0; --i) bad[between(0, bad.size() - 1)] = static_cast<std::byte>(random_());

@@ -31,9 +31,9 @@ struct MoreFields {
   std::map<std::string, double> rates;
   int extra;
 };
-struct Tree {
+struct StoredTree {
   int value = 0;
-  std::vector<Tree> children;
+  std::vector<StoredTree> children;
 };
 struct Ring {
   int value = 0;
@@ -111,9 +111,9 @@ TEST(StoredValues, ThatAreCutShortOrTooLongOrSomethingElseAreRefused) {
 }
 
 TEST(StoredValues, ThatCannotBeEncodedAreRefused) {
-  Tree tree;
+  StoredTree tree;
   for (int i = 0; i < kNestingMax + 1; ++i) {
-    Tree outer;
+    StoredTree outer;
     outer.children.push_back(std::move(tree));
     tree = std::move(outer);
   }
@@ -155,7 +155,7 @@ TEST(Shapes, DifferWhereTheBytesWould) {
       shape_of<std::chrono::milliseconds>(),
       shape_of<Settings>(),
       shape_of<MoreFields>(),
-      shape_of<Tree>(),
+      shape_of<StoredTree>(),
       shape_of<Ring>(),
       shape_of<ActorId>(),
   };
