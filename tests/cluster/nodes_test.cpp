@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "child_program.hpp"
@@ -48,6 +49,30 @@ TEST_F(NodesTest, CallsRunOnceAndInTheirOrderThoughTheirConnectionsBreakAgainAnd
   EXPECT_SAYS(end.output, "cut often\n");
   EXPECT_SAYS(end.output, "\nlast 20000 and 20000\n");
   EXPECT_SAYS(end.output, "\n0 wrong\n");
+}
+
+// The node is stopped for longer than the head waits before the release of a handle counts.
+TEST_F(NodesTest, AnActorLivesWhileItsHandleIsHandedOverThoughTheReceiversNodeStandsStill) {
+  constexpr auto kPause = 500ms;
+  start_three();
+  const pid_t node = daemon_of(*nodes_[0]);
+  const auto driver = start_driver("hands_over", {folder()});
+  read_until(*driver, "connected");
+  ASSERT_EQ(::kill(node, SIGSTOP), 0);
+  std::ofstream{folder() / "stands"} << '\n';
+  read_until(*driver, "handed over");
+  std::this_thread::sleep_for(kPause);
+  ASSERT_EQ(::kill(node, SIGCONT), 0);
+  EXPECT_SAYS(read_until(*driver, "given: "), "given: 7");
+  read_until(*driver, "again");
+  ASSERT_EQ(::kill(node, SIGSTOP), 0);
+  fs::remove(folder() / "stands");
+  read_until(*driver, "handed over");
+  std::this_thread::sleep_for(kPause);
+  ASSERT_EQ(::kill(node, SIGCONT), 0);
+  const auto end = driver->wait();
+  EXPECT_SAYS(end.output, "made: 3");
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
 }
 
 TEST_F(NodesTest, AGpuActorGoesToTheNodeThatHasAGpuAndTwoAreRefusedWithNumbers) {

@@ -65,6 +65,18 @@ TEST_F(QuestionsTest, AMessageWithoutAnAnswerIsNotKept) {
   EXPECT_TRUE(questions.all().empty());
 }
 
+TEST_F(QuestionsTest, AnotherHeadCountsAHoldOnce) {
+  questions.pass_on(client(), wire::HoldActor{.actor = ActorId{5}, .count = 1}, 1);
+  EXPECT_EQ(std::get<wire::HoldActor>(told.back()).count, 1);
+  ASSERT_EQ(questions.holds().list().size(), 1u);  // goes into the node's report
+  questions.ask_again();
+  const auto& asked = std::get<wire::HoldActor>(told.back());
+  EXPECT_EQ(asked.count, 0);
+  questions.on_answer(asked.asker.number, wire::ActorHeld{asked.asker.number});
+  EXPECT_EQ(answers(), (Names{"ActorHeld"}));
+  EXPECT_TRUE(questions.all().empty());
+}
+
 TEST_F(QuestionsTest, ABrokenPromiseTakesItsQuestionBack) {
   const Client creator = client();
   questions.pass_on(creator, wire::PromiseActor{.actor = ActorId{5}}, 1);

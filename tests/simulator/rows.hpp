@@ -113,6 +113,7 @@ template <> struct RowOf<wire::ConnectActor> { static constexpr Row kRow = kOfCa
 template <> struct RowOf<wire::FindActor> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::ActorFound> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::HoldActor> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::ActorHeld> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::ConstructActor> { static constexpr Row kRow = kOfWorker; };
 template <> struct RowOf<wire::ActorConstructed> { static constexpr Row kRow = kOfWorker; };
 template <> struct RowOf<wire::AddJob> { static constexpr Row kRow = kOfHead; };

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include <pharos/async/block_on.hpp>
+#include <pharos/async/completion.hpp>
 #include <pharos/async/sleep.hpp>
+#include <pharos/base/check.hpp>
 #include <pharos/base/random.hpp>
 #include <pharos/scheduler/actor_table.hpp>
 #include <pharos/scheduler/resources.hpp>
@@ -185,9 +187,27 @@ std::shared_ptr<ActorHandle> KnownActors::adopt(ActorId id, const std::string& l
   auto shared = actor->share();
   // The node counts one hold for this process, however many handles it has.
   if (known && held) line_->tell(wire::HoldActor{id, -1});
-  if (!known && !held) line_->tell(wire::HoldActor{id, 1});
+  if (!known && !held) line_->spawn(hold(this, id, holds_.add()));
   if (!known) line_->spawn(connect_actor(this, actor, 0));
   return shared;
+}
+
+// Whatever the answer, there is nothing more to wait for: a request fails only when this process has lost its node.
+async::Async<void> KnownActors::hold(KnownActors* self, ActorId actor, std::uint64_t number) {
+  static_cast<void>(co_await self->line_->request(wire::HoldActor{actor, 1}));
+  self->holds_.counted(number);
+}
+
+void KnownActors::wait_for_holds() {
+  async::Completion<void> counted;
+  holds_.when_counted([counted]() mutable { counted.complete(); });
+  const auto waited = async::block_on(line_->executor(), counted.wait(async::Deadline::never()));
+  PHAROS_CHECK(waited.ok(), waited.error());
+}
+
+// The node is told of this process's shares in objects by NodeLine::tell().
+void KnownActors::when_held(async::Callback then) {
+  holds_.when_counted([line = line_, then = std::move(then)]() mutable { line->after_telling(std::move(then)); });
 }
 
 // The actor lives, as far as the head knows, so it may be reached later.

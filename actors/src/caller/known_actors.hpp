@@ -17,6 +17,7 @@
 #include "caller/node_line.hpp"
 #include "caller/pending_calls.hpp"
 #include "results/carried_actors.hpp"
+#include "results/uncounted_holds.hpp"
 
 namespace pharos::actors {
 
@@ -68,7 +69,12 @@ class KnownActors final : public detail::ActorHandle::Owner,
   std::shared_ptr<detail::ActorHandle> receive(const CarriedActor& carried) override {
     return adopt(carried.id, carried.label, false);
   }
-  void after_telling_node(async::Callback then) override { line_->after_telling(std::move(then)); }
+  void when_held(async::Callback then) override;
+  /// Waits until the head has counted the holds that this process has taken, as long as that takes. Returns at once if
+  /// it has. Not to be called on the strand.
+  void wait_until_held() {
+    if (!holds_.empty()) wait_for_holds();
+  }
 
  private:
   Result<wire::ActorFound> ask_for_actor(wire::Message ask);
@@ -79,6 +85,8 @@ class KnownActors final : public detail::ActorHandle::Owner,
   static async::Async<Result<wire::ActorFound>> request_actor(KnownActors* self, wire::Message ask);
   static async::Async<void> start_actor(KnownActors* self, std::shared_ptr<detail::ActorHandle> actor,
                                         wire::StartActor start);
+  void wait_for_holds();
+  static async::Async<void> hold(KnownActors* self, ActorId actor, std::uint64_t number);
   static async::Async<void> connect_actor(KnownActors* self, std::shared_ptr<detail::ActorHandle> actor,
                                           std::uint32_t seen);
   static async::Async<void> connect_actor_later(KnownActors* self, std::shared_ptr<detail::ActorHandle> actor);
@@ -86,6 +94,7 @@ class KnownActors final : public detail::ActorHandle::Owner,
   const std::shared_ptr<NodeLine> line_;
   const std::shared_ptr<Connector> connector_;
   const std::shared_ptr<PendingCalls> pending_;
+  UncountedHolds holds_;
   std::mutex mutex_;
   std::unordered_map<ActorId, std::shared_ptr<detail::ActorHandle>> actors_;
 };

@@ -482,12 +482,12 @@ Result<detail::ActorHandles> OutgoingCalls::receive_actors(std::span<const std::
   return actors;
 }
 
-// Tells the worker that this caller has taken over what came with the reply. Only after the node has been told, because
-// the worker then lets go of its own share.
+// Tells the worker that this caller has taken over what came with the reply. The worker then lets go of its own share,
+// so this process's share must count before.
 void OutgoingCalls::acknowledge_later(std::uint64_t number) {
   const auto caller = sender_.receiver.lock();
   if (caller == nullptr) return;
-  caller->after_telling_node([self = weak_from_this(), number] {
+  caller->when_held([self = weak_from_this(), number] {
     if (const auto link = self.lock()) link->acknowledge_what_came_with(number);
   });
 }

@@ -97,8 +97,9 @@ class OutgoingCalls final : public net::Link::Handler,
     virtual ~Receiver() = default;
     /// Returns a handle of an actor that came in a result.
     virtual std::shared_ptr<detail::ActorHandle> receive(const CarriedActor& carried) = 0;
-    /// Runs `then` once the node has been told of the handles that were received before.
-    virtual void after_telling_node(async::Callback then) = 0;
+    /// Runs `then` once the head has counted the handles that were received before, and the node has been told of the
+    /// shares in objects.
+    virtual void when_held(async::Callback then) = 0;
   };
 
   /// A number above those of all calls of this caller's ended connections; a new one starts from it. A callee on

@@ -33,7 +33,7 @@ void write_carried(std::span<const std::shared_ptr<detail::ActorHandle>> actors,
 Result<std::vector<CarriedActor>> read_carried(std::span<const std::byte>& payload);
 
 /// Keeps the handles that went out in results, and the objects that went to other nodes, by the number of the reply,
-/// until the receiver has told its node of its own share. Owned by an IncomingCalls or a RemoteCaller. Any thread.
+/// until the receiver has confirmed that its own share counts. Owned by an IncomingCalls or a RemoteCaller. Any thread.
 /// let_go() of a number that is not kept does nothing. The destructor lets go of all.
 class HandedOver {
  public:

@@ -25,7 +25,10 @@ void CallServer::on_node_message(const std::shared_ptr<net::Peer>& node, net::Pa
     workplace_.join(node, *registered);
   } else if (auto* const actor = std::get_if<wire::ConstructActor>(&parcel.message)) {
     workplace_.executor().post([this, node, actor = std::move(*actor)] {
-      node->send(wire::ActorConstructed{actor.actor, actor.incarnation, construct_actor(workplace_, actor)});
+      wire::ActorConstructed made{actor.actor, actor.incarnation, construct_actor(workplace_, actor)};
+      // The maker then lets go of the handles in the arguments.
+      workplace_.caller()->actors().wait_until_held();
+      node->send(std::move(made));
     });
   } else {
     workplace_.caller()->on_node_message(parcel.message);

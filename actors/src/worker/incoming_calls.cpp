@@ -263,6 +263,8 @@ void IncomingCalls::give_back_frame(FrameHeader header, wire::ReplyStatus status
 
 void IncomingCalls::reply(const FrameHeader& call, const std::optional<Error>& error, Encoder& result,
                           Duration execution) {
+  // With the reply the caller lets go of the handles that came as arguments.
+  workplace_.caller()->actors().wait_until_held();
   FrameHeader header = call;
   header.kind = FrameKind::kReply;
   header.flags = wire::kNoFlags;

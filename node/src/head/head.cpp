@@ -25,13 +25,14 @@ template <class Message>
 concept NotForTheHead =
     OneOf<Message, wire::Failure, wire::RegisterJob, wire::JobRegistered, wire::WorkerReady, wire::Stop, wire::Done,
           wire::ZygoteReady, wire::ForkWorker, wire::WorkerForked, wire::WorkerReaped, wire::ServeCaller,
-          wire::EndWorker, wire::WorkerBlocked, wire::ActorFound, wire::ConstructActor, wire::StartIncarnation,
-          wire::EndIncarnation, wire::ActorAlive, wire::WorkerCrashed, wire::Inspected, wire::JoinCluster,
-          wire::ClusterJoined, wire::OpenStore, wire::StoreOpened, wire::LeaseSlab, wire::SlabLeased, wire::ReturnSlab,
-          wire::TrimStore, wire::BringObject, wire::ImportObject, wire::ObjectImported, wire::ClaimObject,
-          wire::ObjectClaimed, wire::ReleaseObject, wire::NodeFound, wire::GroupReady, wire::HoldBundle,
-          wire::ReleaseBundle, wire::Rows, wire::Beat, wire::Confirmed, wire::ActorLife, wire::GroupPlaces,
-          wire::EndNode, wire::ReadLog, wire::LogPart, wire::Explain, wire::Explained, wire::ReadStacks, wire::Stacks>;
+          wire::EndWorker, wire::WorkerBlocked, wire::ActorFound, wire::ActorHeld, wire::ConstructActor,
+          wire::StartIncarnation, wire::EndIncarnation, wire::ActorAlive, wire::WorkerCrashed, wire::Inspected,
+          wire::JoinCluster, wire::ClusterJoined, wire::OpenStore, wire::StoreOpened, wire::LeaseSlab, wire::SlabLeased,
+          wire::ReturnSlab, wire::TrimStore, wire::BringObject, wire::ImportObject, wire::ObjectImported,
+          wire::ClaimObject, wire::ObjectClaimed, wire::ReleaseObject, wire::NodeFound, wire::GroupReady,
+          wire::HoldBundle, wire::ReleaseBundle, wire::Rows, wire::Beat, wire::Confirmed, wire::ActorLife,
+          wire::GroupPlaces, wire::EndNode, wire::ReadLog, wire::LogPart, wire::Explain, wire::Explained,
+          wire::ReadStacks, wire::Stacks>;
 
 }  // namespace
 
@@ -174,7 +175,7 @@ void Head::handle(NodeId from, wire::Message any) {
           [&](const wire::ActorConstructed& made) { note_constructed(made); },
           [&](const wire::IncarnationEnded& ended) { places_.note_ended(ended); },
           [&](const wire::ConnectActor& it) { early_.ask(it.actor, [=, this] { connections_.connect(from, it); }); },
-          [&](const wire::HoldActor& it) { early_.ask(it.actor, [=, this] { handles_.hold(it); }); },
+          [&](const wire::HoldActor& it) { early_.ask(it.actor, [=, this] { handles_.hold_for(from, it); }); },
           [&](const wire::KillActor& it) { early_.ask(it.actor, [=, this] { handles_.kill(it); }); },
           [&](const wire::FindActor& find) { handles_.find_for(from, find); },
 

@@ -306,6 +306,7 @@ void Node::on_head_message(wire::Message message) {
                          [&](const wire::IncarnationEnded& ended) { tell_holders(ended); },
                          [&](const wire::ActorAlive& alive) { call_paths_.on_alive(alive); },
                          [&](const wire::ActorFound& found) { questions_.on_found(found); },
+                         [&](const wire::ActorHeld& held) { questions_.on_answer(held.number, held); },
                          [&](const wire::GroupReady& ready) { questions_.on_answer(ready.number, ready); },
                          [&](const wire::Rows& rows) { questions_.on_answer(rows.number, rows); },
                          [&](const wire::Refused& refused) { on_refused(refused); },

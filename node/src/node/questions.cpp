@@ -16,7 +16,10 @@ void Questions::pass_on(const Client& client, wire::Message message, std::option
   holds_.note_asked(client.caller, message);
   forget_undone(message);
   if (request || std::holds_alternative<wire::PromiseActor>(message)) {
-    asked_.emplace(asker->number, Asked{.client = client, .request = request, .question = message});
+    Asked asked{.client = client, .request = request, .question = message};
+    // Another head learns of the hold from this node's report, so it is only asked whether it has counted it.
+    if (auto* const hold = std::get_if<wire::HoldActor>(&asked.question)) hold->count = 0;
+    asked_.emplace(asker->number, std::move(asked));
   }
   head_.tell(std::move(message));
 }

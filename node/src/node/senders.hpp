@@ -21,8 +21,8 @@ struct Messages {
 // A new message has to be added to a list here; then the node does not compile until it handles the message.
 
 using FromHead =
-    Messages<wire::ActorAlive, wire::ActorFound, wire::AddJob, wire::ClusterJoined, wire::Confirmed, wire::DrainNode,
-             wire::EndCaller, wire::EndIncarnation, wire::EndJob, wire::GroupReady, wire::HoldBundle,
+    Messages<wire::ActorAlive, wire::ActorFound, wire::ActorHeld, wire::AddJob, wire::ClusterJoined, wire::Confirmed,
+             wire::DrainNode, wire::EndCaller, wire::EndIncarnation, wire::EndJob, wire::GroupReady, wire::HoldBundle,
              wire::IncarnationEnded, wire::Inspected, wire::JobStopped, wire::LeaseGranted, wire::LeaseWorker,
              wire::NodeFound, wire::Output, wire::RecallLeases, wire::Refused, wire::ReleaseBundle, wire::ReturnLease,
              wire::Rows, wire::StartIncarnation, wire::StopJob, wire::WorkerEnded>;

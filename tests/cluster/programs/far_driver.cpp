@@ -28,6 +28,7 @@ int main(int, char** argv) {
     if (mode == "nearest") run_nearest(runtime);
     if (mode == "loss") run_loss(runtime);
     if (mode == "fixed") run_fixed(runtime);
+    if (mode == "hands_over") run_hands_over(runtime, argv[2]);
     if (mode == "has_actor") run_has_actor(runtime, argv[2]);
     if (mode == "kills_others_actor") run_ends_others_actor(runtime, false);
     if (mode == "stops_others_actor") run_ends_others_actor(runtime, true);

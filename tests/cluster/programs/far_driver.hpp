@@ -77,6 +77,7 @@ inline void say_whether(const std::string& what, bool right) {
 
 // In far_driver_actors.cpp: calls of actors, their handles, and actors that outlive their program.
 void run_actors(pharos::Runtime& runtime);
+void run_hands_over(pharos::Runtime& runtime, const std::string& folder);
 void run_large(pharos::Runtime& runtime);
 void run_stop(pharos::Runtime& runtime);
 void run_leaves_detached(pharos::Runtime& runtime, bool dies);

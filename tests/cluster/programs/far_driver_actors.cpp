@@ -123,14 +123,27 @@ class Writer {
   }
 };
 
+/// Makes actors for others.
+class Maker {
+ public:
+  pharos::Actor<Counter> make() { return pharos::Runtime{}.spawn<Counter>({.resources = {{"c", 0.25}}}); }
+  std::string node() { return where(); }
+};
+
 /// Holds a handle of another actor.
 class Keeper {
  public:
   void keep(pharos::Actor<Counter> counter) { counter_ = counter; }
   int ask(int amount) { return wait_for(counter_->call<&Counter::add>(amount)); }
+  std::string meet(pharos::Actor<Maker> maker) {
+    maker_ = std::move(maker);
+    return wait_for(maker_->call<&Maker::node>());
+  }
+  void have_one_made() { counter_ = wait_for(maker_->call<&Maker::make>()); }
 
  private:
   std::optional<pharos::Actor<Counter>> counter_;
+  std::optional<pharos::Actor<Maker>> maker_;
 };
 
 std::string reversed(const std::string& text) {
@@ -185,6 +198,29 @@ void run_large(pharos::Runtime& runtime) {
   }
   const auto large = runtime.spawn<Holder>(on_c, std::string(8 << 20, 'a'));
   say("made of " + std::to_string(wait_for(large.call<&Holder::size>())));
+}
+
+/// An actor on b receives two handles while the node of b stands still, which begins when the file "stands" exists: one
+/// in an argument and one in a result.
+void run_hands_over(pharos::Runtime& runtime, const std::string& folder) {
+  const auto keeper = runtime.spawn<Keeper>({.resources = {{"b", 1}}});
+  const auto maker = runtime.spawn<Maker>({.resources = {{"c", 0.5}}});
+  wait_for(keeper.call<&Keeper::meet>(maker));
+  std::optional given = runtime.spawn<Counter>({.resources = {{"c", 0.25}}});
+  wait_for(given->call<&Counter::add>(5));
+  say("connected");
+  while (!std::filesystem::exists(folder + "/stands")) std::this_thread::sleep_for(10ms);
+  const auto kept = keeper.call<&Keeper::keep>(*given);
+  given.reset();
+  say("handed over");
+  wait_for(kept);
+  say("given: " + std::to_string(wait_for(keeper.call<&Keeper::ask>(2))));
+  say("again");
+  while (std::filesystem::exists(folder + "/stands")) std::this_thread::sleep_for(10ms);
+  const auto made = keeper.call<&Keeper::have_one_made>();
+  say("handed over");
+  wait_for(made);
+  say("made: " + std::to_string(wait_for(keeper.call<&Keeper::ask>(3))));
 }
 
 void run_stop(pharos::Runtime& runtime) {

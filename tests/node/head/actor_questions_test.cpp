@@ -127,15 +127,30 @@ class HeadHandles : public HeadActorParts {};
 
 TEST_F(HeadHandles, AReleaseCountsAfterAMomentSoThatAHoldMayComeFirst) {
   start_alive(making(50));
-  handles_.hold({ActorId{50}, -1, asker(0)});
+  handles_.hold_for(NodeId{1}, {ActorId{50}, -1, asker(0)});
   executor_.advance(19ms);
   EXPECT_TRUE(actors_.lives(ActorId{50}));
-  handles_.hold({ActorId{50}, 1, asker(0, 71)});
+  handles_.hold_for(NodeId{1}, {ActorId{50}, 1, asker(0, 71)});
   executor_.advance(1ms);
   EXPECT_TRUE(actors_.lives(ActorId{50}));
-  handles_.hold({ActorId{50}, -1, asker(0, 71)});
+  handles_.hold_for(NodeId{1}, {ActorId{50}, -1, asker(0, 71)});
   executor_.advance(20ms);
   EXPECT_FALSE(actors_.lives(ActorId{50}));
+}
+
+TEST_F(HeadHandles, AHoldIsConfirmedAndAReleaseIsNot) {
+  start_alive(making(50));
+  told(1);
+  handles_.hold_for(NodeId{1}, {ActorId{50}, 1, asker(6, 71)});
+  EXPECT_EQ(last_told<wire::ActorHeld>(1).number, 6u);
+  EXPECT_EQ(actors_.holders_of(ActorId{50}).size(), 2u);
+  told(1);
+  handles_.hold_for(NodeId{1}, {ActorId{50}, 0, asker(7, 71)});
+  EXPECT_EQ(told(1), Names{"ActorHeld"});
+  handles_.hold_for(NodeId{1}, {ActorId{50}, -1, asker(8, 71)});
+  executor_.advance(20ms);
+  EXPECT_EQ(told(1), Names{});
+  EXPECT_EQ(actors_.holders_of(ActorId{50}).size(), 1u);
 }
 
 TEST_F(HeadHandles, AProgramEndsItsOwnActorsAndDetachedOnes) {

@@ -27,11 +27,12 @@ Result<ActorId> ActorHandles::find(const wire::FindActor& find) {
   return found;
 }
 
-void ActorHandles::hold(const wire::HoldActor& hold) {
+void ActorHandles::hold_for(NodeId from, const wire::HoldActor& hold) {
   const auto count = [this, hold] { effects_.apply(actors_.hold(hold.actor, hold.asker.caller, hold.count)); };
-  if (hold.count >= 0) return count();
-  // A handle may be passed on and then released before the message of its new holder has come.
-  events_.run_later(kLetGoTime, count);
+  // A caller that gives up a call releases the handles in its arguments, though the call may still reach the actor.
+  if (hold.count < 0) return events_.run_later(kLetGoTime, count);
+  count();
+  events_.tell(from, wire::ActorHeld{hold.asker.number});
 }
 
 void ActorHandles::restore_hold(const wire::Report::Hold& hold) {

@@ -21,8 +21,8 @@ class ActorHandles {
   /// Answers with ActorFound, and the caller then holds the actor once more; or with Refused: kNotFound,
   /// kInvalidArgument if the actor has another type, kFailedPrecondition if it belongs to another build of the program.
   void find_for(NodeId from, const wire::FindActor& find);
-  /// Counts the holds, without an answer. A release counts 20 ms later.
-  void hold(const wire::HoldActor& hold);
+  /// Counts the holds, and answers with ActorHeld. A release counts 20 ms later, without an answer.
+  void hold_for(NodeId from, const wire::HoldActor& hold);
   /// Sets how often a caller holds an actor, as its node has reported.
   void restore_hold(const wire::Report::Hold& hold);
   /// Ends an actor, without an answer. Ignored if the actor is unknown. An actor of another program that is not

@@ -178,11 +178,16 @@ struct ActorFound {
   std::string label;
   std::uint64_t number = 0;  ///< in an answer of the head: Asker::number of the question
 };
-/// Caller to node, which tells the head: the caller has `count` handles more, or fewer if negative. Not answered.
+/// Caller to node, which tells the head: the caller has `count` handles more, or fewer if negative. If the count is not
+/// negative, answered by ActorHeld.
 struct HoldActor {
   ActorId actor;
   std::int32_t count = 0;  ///< how many more (or, if negative, fewer) handles the caller has
   Asker asker{};
+};
+/// Head to node, and node to caller: the head has counted the HoldActor.
+struct ActorHeld {
+  std::uint64_t number = 0;  ///< in an answer of the head: Asker::number of the HoldActor
 };
 /// Node to worker, which says ActorConstructed afterwards.
 struct ConstructActor {
@@ -761,7 +766,7 @@ using Message =
                  PromiseActor, BreakPromise, ImportObject, ObjectImported, ClaimObject, ObjectClaimed, ReleaseObject,
                  FindNode, NodeFound, PlaceGroup, GroupReady, RemoveGroup, HoldBundle, BundleHeld, ReleaseBundle,
                  NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces, EndNode, DrainNode, ReadLog,
-                 LogPart, Explain, Explained, ReadStacks, Stacks, RecallLeases>;
+                 LogPart, Explain, Explained, ReadStacks, Stacks, RecallLeases, ActorHeld>;
 
 /// The name of the message's type, for logs and errors. A static text. Any thread, as the functions below.
 std::string_view name_of(const Message& message);
