@@ -56,6 +56,8 @@ class KeptWire final : public net::Link {
   };
   std::vector<Sent> sent;
   bool closed = false;
+  Fd socket{};  ///< what the host was given for this link, and whether messages may bring descriptors
+  net::Descriptors descriptors = net::Descriptors::kRefused;
 
  private:
   std::weak_ptr<Handler> handler_;
@@ -70,8 +72,10 @@ class BareHost final : public Host {
   Result<net::SocketPair> make_connection() override { return none(); }
   Result<net::SocketPair> make_inheritance(net::Identity, std::string_view) override { return none(); }
   async::Async<Result<void>> prove(int, net::Identity, async::Deadline) override { return proves_nothing(); }
-  std::shared_ptr<net::Link> make_link(Fd, net::Descriptors) override {
+  std::shared_ptr<net::Link> make_link(Fd socket, net::Descriptors descriptors) override {
     wires.push_back(std::make_shared<KeptWire>());
+    wires.back()->socket = std::move(socket);
+    wires.back()->descriptors = descriptors;
     return wires.back();
   }
   async::Async<Result<Fd>> reach(std::string, Introduction, async::Deadline) override { return reaches(reachable); }

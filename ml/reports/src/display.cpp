@@ -1,3 +1,4 @@
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@ using namespace std::chrono_literals;
 
 constexpr Duration kDrawTime = 500ms;
 constexpr Duration kLineTime = 10s;
+constexpr std::size_t kWidthElsewhere = 120;
 
 }  // namespace
 
@@ -31,6 +33,27 @@ std::string short_number(double value) {
   return text.data();
 }
 
+std::size_t width_of_terminal() {
+  winsize size{};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kWidthElsewhere;
+  return size.ws_col;
+}
+
+std::string cut_lines(const std::string& text, std::size_t columns) {
+  std::string cut;
+  std::size_t column = 0;
+  for (const char each : text) {
+    const bool continues = (static_cast<unsigned char>(each) & 0xc0) == 0x80;  // a later byte of a character
+    if (each == '\n') {
+      column = 0;
+    } else if (!continues) {
+      ++column;
+    }
+    if (column <= columns) cut += each;
+  }
+  return cut;
+}
+
 Display::Display() : is_terminal_{::isatty(STDERR_FILENO) == 1} {}
 
 bool Display::wants(TimePoint now) {
@@ -43,7 +66,8 @@ bool Display::wants(TimePoint now) {
 void Display::draw(const std::string& text) {
   std::string all;
   if (is_terminal_ && lines_ != 0) all = "\x1b[" + std::to_string(lines_) + "A\x1b[J";
-  all += text;
+  // A line that the terminal continues in the next row would make lines_ wrong.
+  all += is_terminal_ ? cut_lines(text, width_of_terminal()) : text;
   lines_ = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
   std::fwrite(all.data(), 1, all.size(), stderr);
 }

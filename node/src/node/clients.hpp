@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -39,10 +40,11 @@ class Clients {
   std::optional<Client> take_closed(const net::Peer& peer);
   /// Sets a callback that runs when this connection, which must still be here, has ended. A second one is ignored.
   void when_gone(const net::Peer& peer, std::function<void()> then);
-  /// Closes all connections. The connections stay in this table, and what when_gone() has set does not run.
+  /// Closes all connections, in the order in which they came. The connections stay in this table, and what when_gone()
+  /// has set does not run.
   void close();
 
-  /// nullopt if the connection has ended or was forgotten.
+  /// nullopt if the connection was taken by take_closed(), or was forgotten.
   std::optional<Client> find(const net::Peer& peer) const;
   bool contains(const net::Peer& peer) const { return clients_.contains(&peer); }
   /// The drivers and workers, in the order of their ids.
@@ -53,7 +55,13 @@ class Clients {
   async::Executor& executor_;
   Host& host_;
   net::Peer::Owner& owner_;
-  std::unordered_map<const net::Peer*, Client> clients_;
+  struct Entry {
+    std::uint64_t number = 0;  // larger than those of earlier connections
+    Client client{};
+  };
+
+  std::unordered_map<const net::Peer*, Entry> clients_;
+  std::uint64_t last_number_ = 0;
   std::unordered_map<const net::Peer*, std::function<void()>> when_gone_;
 };
 

@@ -1,8 +1,5 @@
 #include "show/tables.hpp"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,14 +7,6 @@
 
 namespace pharos::ml {
 namespace {
-
-constexpr std::size_t kWidthMax = 120;
-
-std::size_t width_of_terminal() {
-  winsize size{};
-  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kWidthMax;
-  return size.ws_col;
-}
 
 std::string shown(const Value& value) {
   const auto* const number = std::get_if<double>(&value);
