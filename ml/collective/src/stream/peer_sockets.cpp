@@ -31,6 +31,7 @@ struct PeerSockets::Peer {
 PeerSockets::PeerSockets(Connections connections, std::uint64_t bytes_per_second)
     : wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
       events_{::epoll_create1(EPOLL_CLOEXEC)},
+      why_not_made_{wake_ && events_ ? 0 : errno},
       peers_(connections.size()),
       pace_{bytes_per_second} {
   for (std::size_t rank = 0; rank < connections.size(); ++rank) {
@@ -45,22 +46,25 @@ PeerSockets::PeerSockets(Connections connections, std::uint64_t bytes_per_second
 PeerSockets::~PeerSockets() = default;
 
 Result<void> PeerSockets::start(const MakeReceiver& make_receiver) {
-  if (!wake_ || !events_) return Error::from_errno("creating the eventfd and the epoll of a communicator", errno);
+  if (why_not_made_ != 0) {
+    return Error::from_errno("creating the eventfd and the epoll of a communicator", why_not_made_);
+  }
+  int why_not_watched = 0;
   const auto watch = [&](int descriptor, std::uint64_t data) {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 = data;
-    return ::epoll_ctl(events_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
+    if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) why_not_watched = errno;
   };
-  bool all = watch(wake_.get(), kWakes);
+  watch(wake_.get(), kWakes);
   for (std::uint32_t rank = 0; rank < peers_.size(); ++rank) {
     for (std::uint32_t stream = 0; peers_[rank] && stream < kStreams; ++stream) {
       Peer& peer = *peers_[rank];
       peer.receivers[stream] = make_receiver(rank, stream);
-      all = all && watch(peer.streams[stream]->descriptor(), rank * kStreams + stream);
+      watch(peer.streams[stream]->descriptor(), rank * kStreams + stream);
     }
   }
-  if (!all) return Error::from_errno("waiting for other ranks", errno);
+  if (why_not_watched != 0) return Error::from_errno("waiting for other ranks", why_not_watched);
   return {};
 }
 

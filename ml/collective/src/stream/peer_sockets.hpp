@@ -86,6 +86,7 @@ class PeerSockets {
   std::atomic<std::uint64_t> bytes_sent_{0};
   const Fd wake_;
   const Fd events_;
+  const int why_not_made_;                    // errno; 0 if both were made
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null for this rank
   Pace pace_;
   std::uint32_t first_to_write_ = 0;

@@ -34,9 +34,9 @@ class SweepFolder {
   };
   using Saved = std::map<std::uint64_t, std::uint64_t>;  ///< by trial: the step of its checkpoint
 
-  /// Makes the folder, and locks its journal. Fails with kFailedPrecondition if another tuner works in the folder, with
-  /// kAlreadyExists if it has a sweep that is not to be continued, and with errno if the folder or the logs cannot be
-  /// made. With an empty path the sweep keeps nothing. The logs of an earlier tuner are overwritten.
+  /// Makes the folder, and locks its journal. Fails with kAlreadyExists if it has a sweep that is not to be continued,
+  /// else with kFailedPrecondition if another tuner works in the folder, and with errno if the folder or the logs
+  /// cannot be made. With an empty path the sweep keeps nothing. The logs of an earlier tuner are overwritten.
   Result<void> open(const std::filesystem::path& folder, const JournalHead& head, Existing existing, const Keeps& keeps,
                     const Space& space);
   /// If an earlier tuner has begun the sweep: passes its events to `take`, which calls log() for them. Fails as
