@@ -37,15 +37,16 @@ class TaskPools final : public TaskPool::Leases, public std::enable_shared_from_
   /// Called once, when the node has registered the caller.
   void join() { tasks_.set_requests_max(line_->registered().cpus); }
 
-  /// Returns the pool of the tasks that ask for these resources and nodes; makes the pool if there is none. Fails with
-  /// kInvalidArgument if the options make no sense, with kOverloaded beyond kShapesMax, and with the reason for which
-  /// the line to the node is over.
+  /// Returns the pool of the tasks that ask for these resources and nodes; makes the pool if there is none. The pool of
+  /// tasks that ask for one CPU is always there. For others it fails with kInvalidArgument if the options make no
+  /// sense, with kOverloaded beyond kShapesMax, and with the reason for which the line to the node is over.
   Result<TaskPool*> pool_of(const TaskOptions& options);
   /// The same, for a task whose arguments are known by now: prefers the node where most bytes of them lie, if the
   /// difference is large and the options name no node.
   Result<TaskPool*> pool_near(TaskOptions options, const std::vector<detail::Placeholder>& arguments);
   /// Takes the task of this cell back, so that the thread that waits for it can run it. Returns false, and takes
-  /// nothing, if the task has a worker, will have one soon, or needs more than CPUs.
+  /// nothing, if the task has a worker, will have one soon, or asks for more than CPUs: for other resources, labels or
+  /// a node.
   bool take_back(detail::ResultCell& cell);
   /// Gives up the task of this cell. Returns true if it was not sent; else its worker is told.
   bool cancel(detail::ResultCell& cell);
