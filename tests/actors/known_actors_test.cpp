@@ -418,9 +418,7 @@ TEST_F(KnownActorsTest, ACallThatWasNotSentIsGivenUpAndTheWorkerIsToldOfAnotherO
   const CellHandle sent = call(*actor->calls());
   const auto frame = worker.next();
   EXPECT_FALSE(known_->cancel(*sent));
-  const auto cancel = worker.next();
-  EXPECT_EQ(cancel.header.kind, wire::FrameKind::kCancel);
-  EXPECT_EQ(cancel.header.number, frame.header.number);
+  worker.expect_cancel_of(frame.header.number);
 }
 
 TEST_F(KnownActorsTest, LoseAllFailsTheCallsOfAllActorsAndForgetsThem) {

@@ -88,6 +88,12 @@ class WorkerByHand {
     receive(frame.payload);
     return frame;
   }
+  /// Expects that the caller gives up the call of this number next.
+  void expect_cancel_of(std::uint64_t number) const {
+    const Frame frame = next();
+    EXPECT_EQ(frame.header.kind, wire::FrameKind::kCancel);
+    EXPECT_EQ(frame.header.number, number);
+  }
   void reply(std::uint64_t number, std::span<const std::byte> payload = {}, std::uint8_t flags = 0) const {
     wire::FrameHeader header;
     header.kind = wire::FrameKind::kReply;

@@ -495,11 +495,7 @@ class ActorTableAgainstTheModel : public SeededTest {
 };
 
 TEST_F(ActorTableAgainstTheModel, DoesTheSameInTwoThousandRandomRunsAndAnswersEachRequestOnce) {
-  for (std::uint64_t run_number = 0; run_number < 2000; ++run_number) {
-    SCOPED_TRACE("run " + std::to_string(run_number));
-    run(seed_ + run_number);
-    if (HasFatalFailure()) return;
-  }
+  for_seeds(2000, [this](std::uint64_t seed) { run(seed); });
 }
 
 }  // namespace

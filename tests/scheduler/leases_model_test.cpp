@@ -230,11 +230,7 @@ class LeasesAgainstTheModel : public SeededTest {
 };
 
 TEST_F(LeasesAgainstTheModel, DoesTheSameInTwoThousandRandomRuns) {
-  for (std::uint64_t run_number = 0; run_number < 2000; ++run_number) {
-    SCOPED_TRACE("run " + std::to_string(run_number));
-    run(seed_ + run_number);
-    if (HasFatalFailure()) return;
-  }
+  for_seeds(2000, [this](std::uint64_t seed) { run(seed); });
 }
 
 }  // namespace

@@ -38,6 +38,15 @@ class SeededTest : public testing::Test {
     return result;
   }
 
+  /// Calls `run` with this many seeds, from the test's own on, until a run fails.
+  template <class Run>
+  void for_seeds(std::uint64_t count, const Run& run) {
+    for (std::uint64_t i = 0; i < count && !HasFatalFailure(); ++i) {
+      SCOPED_TRACE("run " + std::to_string(i));
+      run(seed_ + i);
+    }
+  }
+
   const std::uint64_t seed_ = seed_of_test();
   std::mt19937_64 random_{seed_};
 };

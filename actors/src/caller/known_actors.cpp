@@ -177,17 +177,20 @@ async::Async<Result<wire::ActorFound>> KnownActors::request_actor(KnownActors* s
 std::shared_ptr<ActorHandle> KnownActors::adopt(ActorId id, const std::string& label, bool held) {
   std::shared_ptr<ActorHandle> actor;
   bool known = true;
+  std::uint64_t number = 0;  // of the hold
   {
     const std::lock_guard lock{mutex_};
     const auto found = actors_.find(id);
     known = found != actors_.end();
     actor = known ? found->second : ActorHandle::make(shared_from_this(), id, label);
     if (!known) actors_.emplace(id, actor);
+    // Inside the lock: a thread that finds the actor known must wait for this hold, too.
+    if (!known && !held) number = holds_.add();
   }
   auto shared = actor->share();
   // The node counts one hold for this process, however many handles it has.
   if (known && held) line_->tell(wire::HoldActor{id, -1});
-  if (!known && !held) line_->spawn(hold(this, id, holds_.add()));
+  if (!known && !held) line_->spawn(hold(this, id, number));
   if (!known) line_->spawn(connect_actor(this, actor, 0));
   return shared;
 }

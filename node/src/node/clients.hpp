@@ -52,14 +52,14 @@ class Clients {
   std::size_t size() const { return clients_.size(); }
 
  private:
-  async::Executor& executor_;
-  Host& host_;
-  net::Peer::Owner& owner_;
   struct Entry {
     std::uint64_t number = 0;  // larger than those of earlier connections
     Client client{};
   };
 
+  async::Executor& executor_;
+  Host& host_;
+  net::Peer::Owner& owner_;
   std::unordered_map<const net::Peer*, Entry> clients_;
   std::uint64_t last_number_ = 0;
   std::unordered_map<const net::Peer*, std::function<void()>> when_gone_;
