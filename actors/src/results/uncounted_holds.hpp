@@ -19,8 +19,8 @@ class UncountedHolds {
  public:
   /// The head will be told of one hold more. Returns the number for counted().
   std::uint64_t add();
-  /// The head has counted the hold, or cannot be asked any more. Runs, inside this call, what has waited for this hold
-  /// last. To be called once for each add().
+  /// The head has counted the hold, or cannot be asked any more. Runs, inside this call, all that waits for no other
+  /// hold now. To be called once for each add().
   void counted(std::uint64_t number);
   bool empty() const { return count_.load(std::memory_order_acquire) == 0; }
   /// Runs `then` once the holds of this moment are counted: inside this call if all are.
@@ -31,7 +31,7 @@ class UncountedHolds {
   std::mutex mutex_;
   std::uint64_t last_ = 0;
   std::set<std::uint64_t> numbers_;
-  // In the order of the last holds for which they wait.
+  // Each with the last hold for which it waits; in the order of these holds.
   std::vector<std::pair<std::uint64_t, async::Callback>> waiting_;
 };
 
