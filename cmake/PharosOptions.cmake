@@ -21,6 +21,10 @@ endif()
 # ccache finds them for another clone.
 add_compile_options(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 
+# GCC looks for memory that it can use again only when it has this much (KiB). By default it does so far more often, and
+# that takes a sixth of its time. A compiler takes 0.25 GiB more for that.
+add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=600000>)
+
 find_program(PHAROS_CCACHE ccache)
 if(PHAROS_CCACHE)
   # With this sloppiness and GCC's -fpch-preprocess, ccache also caches objects that are built with a precompiled

@@ -1,4 +1,4 @@
-# Functions that make targets. Each folder is one target and one namespace.
+# Functions that make targets. Each folder is one target and one namespace; ml/tune alone is two targets.
 
 # pharos_library(<name> SOURCES … [HEADERS …] [DEPS …] [PRIVATE_DEPS …])
 # Makes pharos_<name>, a static library of position-independent code, from the folder that calls it. `HEADERS` are the

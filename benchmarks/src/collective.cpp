@@ -187,7 +187,9 @@ void measure_beside_gloo(Report& report) {
   for (const Size& size : kSizes) {
     const auto theirs = std::ranges::find(gloo, std::string{"gloo_allreduce_us_"} + size.name, &Figure::name);
     for (const auto& [memory, kind] : kMemories) {
-      const auto us = [&](Communicator& ranks) { return all_reduce_us(ranks, memory, size.bytes, size.rounds); };
+      const auto us = [&, in = memory](Communicator& ranks) {
+        return all_reduce_us(ranks, in, size.bytes, size.rounds);
+      };
       const double ours = on_ranks(2, us).ours;
       report.add(std::string{"allreduce_"} + kind + "_us_" + size.name, ours, "us");
       if (theirs == gloo.end()) continue;

@@ -129,7 +129,7 @@ void ActorHandle::let_go_if_done() {
 }
 
 void ActorHandle::on_replies(OutgoingCalls&, std::size_t, Duration, std::size_t in_flight) {
-  if (in_flight == 0 && shares_.load(std::memory_order_acquire) == 0) let_go_if_done();
+  if (in_flight == 0 && shares_.load() == 0) let_go_if_done();
 }
 
 // The incarnation that returns these calls ends, and another one will follow.

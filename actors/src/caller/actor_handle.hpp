@@ -81,7 +81,7 @@ class ActorHandle final : public actors::OutgoingCalls::Observer, public std::en
   const std::weak_ptr<Owner> owner_;
   const ActorId id_;
   const std::string label_;
-  std::atomic<std::int64_t> shares_ = 0;
+  std::atomic<std::int64_t> shares_ = 0;          // sequentially consistent: see OutgoingCalls::in_flight_
   std::atomic<bool> ended_ = false;               // this process has killed the actor or let it go
   std::shared_ptr<actors::OutgoingCalls> calls_;  // set once, by make()
   CellHandle construction_;

@@ -63,7 +63,9 @@ class CallNotes {
   Note find(std::uint64_t number) const;
   void erase(std::uint64_t number);
 
-  std::atomic<std::uint64_t> first_not_begun_ = 0;
+  std::atomic<std::uint64_t> first_not_begun_ = 0;  // relaxed: an old value only keeps a note for too long
+  // Whether there are notes or suspended calls; changed under the mutex. Most calls have neither, and then nobody takes
+  // the mutex. A note that another thread makes at this very moment may be missed, as if it had come later.
   std::atomic<bool> any_ = false;
   mutable std::mutex mutex_;
   std::unordered_map<std::uint64_t, Note> notes_;

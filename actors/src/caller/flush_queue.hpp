@@ -43,7 +43,7 @@ class FlushQueue : public std::enable_shared_from_this<FlushQueue> {
   void ring();
 
   const Duration delay_max_;
-  std::atomic<std::size_t> size_ = 0;
+  std::atomic<std::size_t> size_ = 0;  // of dirty_; written under the mutex. Who reads 0 need not take the mutex
   std::mutex mutex_;
   std::unique_ptr<Platform::Alarm> alarm_;  // null once closed
   bool armed_ = false;

@@ -65,7 +65,7 @@ class NodeLine final : public std::enable_shared_from_this<NodeLine> {
   async::Executor& executor_;
   std::shared_ptr<net::Peer> node_;
   wire::JobRegistered registered_;
-  std::atomic<bool> abandoned_ = false;
+  std::atomic<bool> abandoned_ = false;  // set in a child of fork() before it has a second thread, hence relaxed
   mutable std::mutex mutex_;
   std::optional<Error> over_;
   async::AsyncGroup background_;

@@ -65,7 +65,7 @@ void OutgoingCalls::connect(std::shared_ptr<net::Link> link, const Callee& calle
     }
   }
   link->flush();
-  in_flight_.fetch_sub(failed.size(), std::memory_order_acq_rel);
+  in_flight_ -= failed.size();
   for (const CellHandle& cell : failed) cell->set_error(Error{why_ended}.with_outcome(Outcome::kUnknown));
 }
 
@@ -171,7 +171,7 @@ void OutgoingCalls::hold_for_next(std::vector<CellHandle> returned) {
     for (const CellHandle& cell : returned) cell->set_error(Error{why});
     return;
   }
-  in_flight_.fetch_add(returned.size(), std::memory_order_acq_rel);
+  in_flight_ += returned.size();
   for (CellHandle& cell : returned) held_.add_returned(std::move(cell));
 }
 
@@ -217,7 +217,7 @@ bool OutgoingCalls::cancel(ResultCell& cell) {
   {
     const std::lock_guard lock{mutex_};
     if (held_.remove(cell)) {
-      in_flight_.fetch_sub(1, std::memory_order_acq_rel);
+      --in_flight_;
       return true;
     }
     const auto number = sent_.number_of(cell);
@@ -276,7 +276,7 @@ bool OutgoingCalls::send(CellHandle cell, WhenFull when_full) {
                  std::to_string(bounds_.in_flight) + " calls to this actor have not been answered",
                  "get() some of their results before calling again."});
   }
-  const std::size_t before = in_flight_.fetch_add(1, std::memory_order_acq_rel);
+  const std::size_t before = in_flight_++;
   const bool waits = stands(Safeguard::kOrder) && !held_.empty() && !cell->call().unordered;
   if (link_ == nullptr || full || held_.wait_for_next() || waits || cell->call().awaits_arguments()) {
     needs_room_ = needs_room_ || full;
@@ -420,7 +420,7 @@ void OutgoingCalls::on_frames(net::FrameBatch frames, std::vector<Fd>) {
     execution += Duration{frame.header.time};
     ++replies;
   }
-  const std::size_t left = in_flight_.fetch_sub(replies, std::memory_order_acq_rel) - replies;
+  const std::size_t left = in_flight_ -= replies;
   const std::size_t given_back = returned.size();
   if (const auto observer = observer_.lock()) {
     if (replies != 0 || given_back == 0) observer->on_replies(*this, replies, execution, left);
@@ -428,7 +428,7 @@ void OutgoingCalls::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   }
   // Only after on_returned(): calls that it has held for the next incarnation are counted again there, and must not be
   // missing from the count in between.
-  in_flight_.fetch_sub(given_back, std::memory_order_acq_rel);
+  in_flight_ -= given_back;
   flush();
 }
 
@@ -534,7 +534,7 @@ OutgoingCalls::Unanswered OutgoingCalls::take_unanswered() {
   unanswered.unsent = held_.take_all();
   raise(*sender_.numbers, sent_.next());
   needs_room_ = false;
-  in_flight_.fetch_sub(unanswered.sent.size() + unanswered.unsent.size(), std::memory_order_acq_rel);
+  in_flight_ -= unanswered.sent.size() + unanswered.unsent.size();
   return unanswered;
 }
 
@@ -545,7 +545,7 @@ OutgoingCalls::Unanswered OutgoingCalls::cut(const Error& why) {
     const std::lock_guard lock{mutex_};
     if (why_lost_) return {};
     why_lost_ = why;
-    lost_.store(true, std::memory_order_release);
+    lost_.store(true, std::memory_order_relaxed);
     unanswered = take_unanswered();
     link = link_;
   }

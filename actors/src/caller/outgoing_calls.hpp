@@ -184,8 +184,8 @@ class OutgoingCalls final : public net::Link::Handler,
   /// Writes the frames that are queued. Any thread.
   void flush() override;
 
-  bool lost() const { return lost_.load(std::memory_order_acquire); }
-  std::size_t in_flight() const { return in_flight_.load(std::memory_order_acquire); }
+  bool lost() const { return lost_.load(std::memory_order_relaxed); }
+  std::size_t in_flight() const { return in_flight_.load(); }
   std::uint32_t incarnation() const;
 
   void on_frames(net::FrameBatch frames, std::vector<Fd> descriptors) override;
@@ -242,7 +242,9 @@ class OutgoingCalls final : public net::Link::Handler,
   std::optional<Error> why_lost_;
   std::atomic<std::size_t> unflushed_bytes_ = 0;  // changed under the mutex
 
-  std::atomic<bool> lost_ = false;
+  std::atomic<bool> lost_ = false;  // why_lost_ is set. Relaxed: whoever sends looks at why_lost_ under the mutex
+  // Sequentially consistent, as the shares of ActorHandle are: of the thread that takes the last reply and the thread
+  // that gives up the last share, at least one must see that the other was there.
   std::atomic<std::size_t> in_flight_ = 0;
   std::vector<detail::CellHandle> answered_;  // used by the reading thread; a member so that its memory is reused
 };

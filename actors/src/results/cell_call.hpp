@@ -72,8 +72,8 @@ class CellCall final : public CallDescription {
     std::vector<std::shared_ptr<const void>> all;
     std::vector<std::shared_ptr<object_store::Object>> own_arguments;  // those of keep_argument()
   };
-  std::atomic<bool> awaits_arguments_ = false;
-  std::atomic<bool> cancelled_ = false;
+  std::atomic<bool> awaits_arguments_ = false;  // its end publishes the arguments, which another thread has set
+  std::atomic<bool> cancelled_ = false;         // a hint, and relaxed: the call may also be cancelled after it was sent
   std::unique_ptr<Kept> kept_;
 };
 

@@ -225,8 +225,8 @@ class ResultCell {
   Result<Encoded> made_again(const Error& why, Deadline deadline) const;
   void complete();
 
-  std::atomic<std::uint32_t> references_ = 1;
-  std::atomic<std::uint32_t> word_ = actors::WaitingRoom::kPending;
+  std::atomic<std::uint32_t> references_ = 1;  // the last release() must see what the others did: acquire and release
+  std::atomic<std::uint32_t> word_ = actors::WaitingRoom::kPending;  // kReady publishes the members below
   std::shared_ptr<actors::WaitingRoom> room_;
   CellCall call_;
   std::atomic<bool> completed_ = false;  // set by the thread that completes the cell, before the cell is ready

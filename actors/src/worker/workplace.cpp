@@ -59,7 +59,7 @@ Context Workplace::context(const Instance& instance, const wire::WorkerResources
 }
 
 namespace {
-std::atomic<const Workplace*> actor_of_process = nullptr;
+std::atomic<const Workplace*> actor_of_process = nullptr;  // publishes the workplace's instance_
 }  // namespace
 
 std::optional<Context> Workplace::context_of_process() {
@@ -76,7 +76,8 @@ Result<void> Workplace::exit_actor() {
   if (!instance_.actor) return no_actor_to_exit();
   if (stopping_.exchange(true)) return {};
   const auto grace = std::chrono::duration_cast<std::chrono::milliseconds>(kExitTime).count();
-  caller_->line().tell(wire::KillActor{instance_.actor, {}, true, static_cast<std::uint32_t>(grace), "ended itself"});
+  caller_->line().tell(wire::KillActor{
+      .actor = instance_.actor, .gently = true, .grace_ms = static_cast<std::uint32_t>(grace), .why = "ended itself"});
   return {};
 }
 

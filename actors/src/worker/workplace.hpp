@@ -103,7 +103,8 @@ class Workplace {
   WorkerId worker_;
   std::atomic<int> blocked_ = 0;
   std::atomic<bool> stopping_ = false;
-  std::atomic<bool> moves_ = false;
+  std::atomic<bool> moves_ = false;  // written before stopping_, and read by who has seen stopping_: hence relaxed
+  // What the strand runs. `function` is written last, and publishes the others, which inspect() reads after it.
   struct {
     std::atomic<const detail::Function*> function = nullptr;
     std::atomic<std::int64_t> since = 0;

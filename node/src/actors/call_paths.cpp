@@ -77,8 +77,13 @@ async::Async<void> CallPaths::reach(wire::ActorAlive alive) {
   std::vector<Fd> descriptors;
   descriptors.push_back(*std::move(socket));
   asked->client.peer->respond(*asked->request,
-                              wire::WorkerReady{WorkerId{}, alive.actor, alive.incarnation, 0, alive.max_task_retries,
-                                                true, alive.ended, alive.out_of_memory},
+                              wire::WorkerReady{.worker = WorkerId{},
+                                                .actor = alive.actor,
+                                                .incarnation = alive.incarnation,
+                                                .max_task_retries = alive.max_task_retries,
+                                                .remote = true,
+                                                .ended = alive.ended,
+                                                .out_of_memory = alive.out_of_memory},
                               std::move(descriptors));
 }
 

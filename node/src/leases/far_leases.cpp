@@ -29,7 +29,7 @@ async::Async<void> FarLeases::reach_worker(wire::LeaseGranted granted) {
   leases_.emplace(granted.worker, Lease{client, granted.node, granted.address, asked->amounts});
   std::vector<Fd> descriptors;
   descriptors.push_back(*std::move(socket));
-  client.peer->respond(*asked->request, wire::WorkerReady{granted.worker, ActorId{}, 0, 0, 0, true},
+  client.peer->respond(*asked->request, wire::WorkerReady{.worker = granted.worker, .actor = ActorId{}, .remote = true},
                        std::move(descriptors));
 }
 

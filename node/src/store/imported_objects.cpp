@@ -20,8 +20,6 @@ constexpr auto kAgainTime = 200ms;  // between attempts
 constexpr int kAttempts = 4;        // in a row that bring not a single byte
 constexpr auto kSilentMin = 1s;
 constexpr auto kSilentTime = 25s;
-constexpr std::size_t kPullsAtOnce = 4;  // each may fill the wire
-constexpr std::size_t kAheadAtOnce = 2;  // a pull that nobody waits for begins below this many
 constexpr std::uint64_t kWarmMin = std::uint64_t{4} << 20;
 constexpr int kHopsMax = 4;  // nodes that are asked one after the other, because each names another one
 
@@ -40,26 +38,6 @@ Error lost_with_its_node(const ObjectId& id, const Error& why) {
 }
 
 }  // namespace
-
-/// Marks a pull from a node that does not answer, for as long as this object lives. Another pull takes its place among
-/// kPullsAtOnce meanwhile. The pull keeps its memory, so no other pull from that node is begun.
-class ImportedObjects::Aside {
- public:
-  Aside(ImportedObjects& imports, NodeId node) : imports_{imports}, node_{node} {
-    ++imports_.pulls_aside_[node_];
-    --imports_.pulls_;
-    imports_.begin_pulls();
-  }
-  Aside(Aside&&) = delete;
-  ~Aside() {
-    if (--imports_.pulls_aside_[node_] == 0) imports_.pulls_aside_.erase(node_);
-    ++imports_.pulls_;
-  }
-
- private:
-  ImportedObjects& imports_;
-  const NodeId node_;
-};
 
 ImportedObjects::ImportedObjects(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store,
                                  NodePins pins, Find find)
@@ -297,41 +275,21 @@ async::Async<void> ImportedObjects::ask_whether_lost(ImportedObjects* self, Node
 
 void ImportedObjects::bring(const Body& body, Urgency urgency, Done done) {
   const ObjectId id = by_place_.at(body.location.place);
-  (urgency == Urgency::kAhead ? ahead_ : waiting_).push_back({id, body, std::move(done)});
+  pulls_.add({id, imports_.at(id).origin.node, body, std::move(done)}, urgency);
   executor_.post([this] { begin_pulls(); });
 }
 
 void ImportedObjects::hurry(const Place& here) {
-  const auto ahead =
-      std::find_if(ahead_.begin(), ahead_.end(), [&](const Pull& pull) { return pull.body.location.place == here; });
-  if (ahead == ahead_.end()) return;
-  waiting_.push_back(std::move(*ahead));
-  ahead_.erase(ahead);
-  executor_.post([this] { begin_pulls(); });
+  if (pulls_.hurry(here)) executor_.post([this] { begin_pulls(); });
 }
 
 void ImportedObjects::begin_pulls() {
-  begin_pulls(waiting_, kPullsAtOnce);
-  begin_pulls(ahead_, kAheadAtOnce);
-}
-
-void ImportedObjects::begin_pulls(std::deque<Pull>& from, std::size_t pulls_max) {
-  while (pulls_ < pulls_max) {
-    const auto next = std::find_if(from.begin(), from.end(), [this](const Pull& pull) {
-      return !pulls_aside_.contains(imports_.at(pull.id).origin.node);
-    });
-    if (next == from.end()) return;
-    Pull pull = std::move(*next);
-    from.erase(next);
-    begin_pull(std::move(pull));
+  while (auto next = pulls_.next()) {
+    const auto memory = store_->bytes();
+    Import& import = imports_.at(next->id);
+    if (memory) import.coming = Chunks::none_of(memory->subspan(next->body.offset, next->body.size), store_);
+    background_.spawn(pull(this, next->id, next->body, std::move(next->done)));
   }
-}
-
-void ImportedObjects::begin_pull(Pull next) {
-  ++pulls_;
-  const auto memory = store_->bytes();
-  if (memory) imports_.at(next.id).coming = Chunks::none_of(memory->subspan(next.body.offset, next.body.size), store_);
-  background_.spawn(pull(this, next.id, next.body, std::move(next.done)));
 }
 
 async::Async<void> ImportedObjects::pull(ImportedObjects* self, ObjectId id, Body body, Done done) {
@@ -347,9 +305,15 @@ async::Async<void> ImportedObjects::pull(ImportedObjects* self, ObjectId id, Bod
   }
   Import& its = self->imports_.at(id);
   its.coming = nullptr;
-  --self->pulls_;
+  self->pulls_.end();
   done(std::move(pulled));
   self->begin_pulls();
+}
+
+void ImportedObjects::set_aside(std::optional<PullQueue::Aside>& aside, NodeId origin) {
+  if (aside) return;
+  aside.emplace(pulls_, origin);
+  begin_pulls();
 }
 
 // Pulls from the object's own node, or from the node that this one names; when that stream breaks off, from the own
@@ -362,7 +326,7 @@ async::Async<Result<void>> ImportedObjects::pull_all(ImportedObjects* self, Obje
   NodeId source = origin.node;
   bool insists = false;
   std::optional<Error> why;
-  std::optional<Aside> aside;
+  std::optional<PullQueue::Aside> aside;
   const TimePoint begun = self->executor_.now();
   for (int attempts = 0; attempts < kAttempts;) {
     const TimePoint asked = self->executor_.now();
@@ -370,7 +334,7 @@ async::Async<Result<void>> ImportedObjects::pull_all(ImportedObjects* self, Obje
     const auto address = co_await NodeLinks::find_address(&self->links_, source);
     if (!address && address.error().code() == ErrorCode::kDeadlineExceeded &&
         self->executor_.now() < begun + kAwayTime) {
-      if (!aside) aside.emplace(*self, origin.node);
+      self->set_aside(aside, origin.node);
       PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));  // the head waits for that node, or is away
       continue;
     }
@@ -393,7 +357,7 @@ async::Async<Result<void>> ImportedObjects::pull_all(ImportedObjects* self, Obje
     }
     if (object_store::is_lost(*why) || why->code() == ErrorCode::kNotFound) break;
     self->links_.ask_anew_where(origin.node);
-    if (!aside) aside.emplace(*self, origin.node);
+    self->set_aside(aside, origin.node);
     const bool goes_on = chunks->arrived() != before || is_silent(begun, asked, self->executor_.now());
     attempts = goes_on ? 0 : attempts + 1;
     PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));

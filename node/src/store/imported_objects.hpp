@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "node/host.hpp"
 #include "store/node_links.hpp"
 #include "store/node_store.hpp"
+#include "store/pull_queue.hpp"
 
 namespace pharos::node {
 
@@ -28,7 +28,7 @@ namespace pharos::node {
 ///
 /// Owned by StoreService. Everything is on the node's strand. When the connection to a node breaks, the claims there
 /// stay valid until the head says that the node is lost or kAwayTime has passed. After that its objects are lost unless
-/// they are in memory here. At most 4 pulls run at once, besides those whose node does not answer; the others wait.
+/// they are in memory here. PullQueue says how many pulls run at once; the others wait.
 /// End: close() cancels imports and pulls, which end with kCancelled, and closes the connections; then closed() becomes
 /// true soon. Timers use this object: the executor has to stop before the destructor.
 class ImportedObjects {
@@ -62,8 +62,7 @@ class ImportedObjects {
   const Location* origin_of(const Place& here) const;
   /// Returns whether the object in this place can be pulled again, so that its memory here may go.
   bool is_elsewhere(const Place& here) const;
-  /// Objects that a caller waits for (kWaitedFor) are pulled before those that may be needed soon (kAhead).
-  enum class Urgency : std::uint8_t { kWaitedFor, kAhead };
+  using Urgency = PullQueue::Urgency;
   /// Pulls an imported object to its memory here. `done` runs later, never inside this call. Its errors are kOwnerDied
   /// and kObjectLost, also if the object's node cannot be reached any more, kCancelled, or that of the memory.
   void bring(const Body& body, Urgency urgency, async::UniqueFunction<void(Result<void>)> done);
@@ -101,13 +100,7 @@ class ImportedObjects {
     async::Completion<void> no_relays{};
     std::vector<NodeId> others{};  // other nodes that have pulled it or were about to
   };
-  class Aside;
   using Done = async::UniqueFunction<void(Result<void>)>;
-  struct Pull {
-    ObjectId id;
-    Body body;
-    Done done;
-  };
 
   static async::Async<void> ask_whether_lost(ImportedObjects* self, NodeId node,
                                              async::UniqueFunction<void(bool lost)> then);
@@ -129,8 +122,7 @@ class ImportedObjects {
                                                                std::shared_ptr<object_store::Chunks> chunks);
   static async::Async<Result<void>> provide(ImportedObjects* self, Body body);
   void begin_pulls();
-  void begin_pulls(std::deque<Pull>& from, std::size_t pulls_max);
-  void begin_pull(Pull pull);
+  void set_aside(std::optional<PullQueue::Aside>& aside, NodeId origin);
 
   async::Executor& executor_;
   Host& host_;
@@ -150,10 +142,7 @@ class ImportedObjects {
   std::map<std::uint64_t, Kept> kept_;  // objects that are kept for the processes that have asked, oldest first
   std::uint64_t last_kept_ = 0;
   NodeLinks links_;
-  std::map<NodeId, std::size_t> pulls_aside_;  // pulls from a node that wait because it does not answer
-  std::size_t pulls_ = 0;                      // pulls under way, without those that are aside
-  std::deque<Pull> waiting_;                   // queued pulls that a caller waits for
-  std::deque<Pull> ahead_;                     // queued pulls of objects that may be needed soon
+  PullQueue pulls_;
 
   async::AsyncGroup background_;
 };

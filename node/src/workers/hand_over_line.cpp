@@ -69,8 +69,13 @@ std::optional<HandOverLine::Served> connect(Host& host, const Worker& worker, co
   to_user.push_back(std::move(pair->second));
   const Incarnation& runs = worker.incarnation;
   user.peer->respond(request,
-                     wire::WorkerReady{worker.id, runs.actor, runs.number, worker.process.pid, alive.max_task_retries,
-                                       false, alive.ended, alive.out_of_memory},
+                     wire::WorkerReady{.worker = worker.id,
+                                       .actor = runs.actor,
+                                       .incarnation = runs.number,
+                                       .pid = worker.process.pid,
+                                       .max_task_retries = alive.max_task_retries,
+                                       .ended = alive.ended,
+                                       .out_of_memory = alive.out_of_memory},
                      std::move(to_user));
   return HandOverLine::Served{{user.caller, runs.actor, runs.number, false, std::move(holding)},
                               std::move(pair->first)};

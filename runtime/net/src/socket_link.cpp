@@ -314,7 +314,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   Reactor& reactor_;
   const Fd socket_;
   std::weak_ptr<Handler> handler_;
-  std::atomic<bool> closed_ = false;
+  std::atomic<bool> closed_ = false;  // publishes nothing: later reads and writes only fail, or do nothing
 
   // The state of reading. Only the reader touches the members that are not atomic.
   std::atomic<std::uint32_t> edges_ = 0;
@@ -331,7 +331,7 @@ class Socket final : public SocketLink, public Reactor::Watcher, public std::ena
   std::vector<std::byte> writing_out_;
   std::deque<Attachment> attachments_out_;
   std::size_t written_ = 0;
-  std::atomic<std::size_t> queued_ = 0;
+  std::atomic<std::size_t> queued_ = 0;  // changed under send_mutex_, which orders it; read without it as an estimate
   std::atomic<bool> over_full_ = false;  // more than kQueuedMax was queued; on_room() will be called
 };
 

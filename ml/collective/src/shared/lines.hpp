@@ -22,7 +22,7 @@ struct Said {
 /// What one rank publishes, in one cache line, so that a reader needs one access to memory. It lies in the memory of a
 /// Meeting, zeros at first, and is never destroyed. Only one rank writes to it: first `said`, then `place`. The other
 /// ranks read `said` only after they have seen that `place`; Meeting and LetterLines see to it that it is not written
-/// again meanwhile.
+/// again meanwhile. `place` is sequentially consistent, because Bell lets ranks sleep by it.
 struct alignas(64) Line {
   std::atomic<std::uint64_t> place;  // the latest round of this slot and its phase; or the number of a letter
   Said said;

@@ -97,7 +97,7 @@ class SharedBackend final : public detail::Backend {
   const std::shared_ptr<ThreadMemory> threads_;  // null if ranks are processes
   const std::size_t staging_sets_;
   Meeting meeting_;
-  std::atomic<std::uint64_t> news_{0};
+  std::atomic<std::uint64_t> news_{0};  // sequentially consistent, because Bell lets its rank sleep by it
   SharedWindows windows_;
   Rounds rounds_;
   Mail mail_;

@@ -19,7 +19,9 @@ class SharedFailure {
   static constexpr std::size_t kTextMax = 480;
   /// Zeros at first.
   struct Shared {
-    alignas(64) std::atomic<std::uint32_t> state;  // 0, kWritten, or kWritten + 1 + the rank that writes the error
+    // 0, kWritten, or kWritten + 1 + the rank that writes the error. kWritten publishes the other two, and ranks sleep
+    // by it (see Bell).
+    alignas(64) std::atomic<std::uint32_t> state;
     std::uint8_t code;
     char text[kTextMax];
   };

@@ -55,7 +55,7 @@ class All {
   void add(std::shared_ptr<const Watch::Table> table) {
     const std::lock_guard lock{mutex_};
     tables_.push_back(std::move(table));
-    version_.fetch_add(1, std::memory_order_release);
+    version_.fetch_add(1, std::memory_order_relaxed);
     if (tables_.size() > 1) return;
     // libtorch's header asks that no other thread runs operators when a callback is added. Its implementation allows
     // it; see decision 24.
@@ -65,11 +65,11 @@ class All {
   void remove(const std::shared_ptr<const Watch::Table>& table) {
     const std::lock_guard lock{mutex_};
     std::erase(tables_, table);
-    version_.fetch_add(1, std::memory_order_release);
+    version_.fetch_add(1, std::memory_order_relaxed);
     if (tables_.empty()) at::removeCallback(callback_);
   }
 
-  std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
+  std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   Tables tables() const {
     const std::lock_guard lock{mutex_};
     return tables_;
@@ -78,7 +78,7 @@ class All {
  private:
   mutable std::mutex mutex_;
   Tables tables_;
-  std::atomic<std::uint64_t> version_ = 0;
+  std::atomic<std::uint64_t> version_ = 0;  // changed under the mutex, under which a thread renews its copy
   at::CallbackHandle callback_ = at::INVALID_CALLBACK_HANDLE;
 };
 /// It is never destroyed, because threads may run operators while the process ends.

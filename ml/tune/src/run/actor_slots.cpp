@@ -16,6 +16,12 @@ constexpr Duration kShareTime = std::chrono::milliseconds{100};  // time between
 constexpr Duration kReasonTime = std::chrono::seconds{1};        // time for the death of a worker to become known
 constexpr std::size_t kSpareMax = 16;                            // slots that are requested beyond those that are ready
 
+/// Returns whether the trial goes on only when it gets an answer to this event.
+bool waits_for_answer(const TrialEvent& event) {
+  const auto* const reports = std::get_if<detail::TrialReports>(&event);
+  return std::holds_alternative<detail::TrialAsks>(event) || (reports != nullptr && reports->waits);
+}
+
 }  // namespace
 
 namespace detail {
@@ -174,37 +180,39 @@ TrialSlots::Heard ActorSlots::lose(Slot& slot, Error why) {
   return why;
 }
 
-// Only the events of the first worker count, but a trial ends only when all workers have returned.
+// Only the events of the first worker count.
 std::optional<TrialSlots::Heard> ActorSlots::take(Slot& slot, const Awaited& from, std::vector<TrialEvent> events) {
-  const auto* const end = events.empty() ? nullptr : std::get_if<TrialEnds>(&events.back());
-  if (end == nullptr) {
-    const auto* const reports = events.empty() ? nullptr : std::get_if<detail::TrialReports>(&events.back());
-    const bool waits = !events.empty() && (std::holds_alternative<detail::TrialAsks>(events.back()) ||
-                                           (reports != nullptr && reports->waits));
-    if (!waits) next(from.slot, from.worker, detail::TrialWait{});
-    if (from.worker != 0 || events.empty()) return std::nullopt;
-    return events;
+  if (!events.empty() && std::holds_alternative<TrialEnds>(events.back())) {
+    const TrialEnds end = std::get<TrialEnds>(std::move(events.back()));
+    events.pop_back();
+    return take_end(slot, from.worker, end, std::move(events));
   }
-  if (group_.size > 1 && end->threw) {
+  if (events.empty() || !waits_for_answer(events.back())) next(from.slot, from.worker, detail::TrialWait{});
+  if (from.worker != 0 || events.empty()) return std::nullopt;
+  return events;
+}
+
+// A trial ends only when all workers have returned.
+std::optional<TrialSlots::Heard> ActorSlots::take_end(Slot& slot, std::size_t worker, const TrialEnds& end,
+                                                      std::vector<TrialEvent> before) {
+  --slot.to_end;
+  if (group_.size > 1 && end.threw) {
     if (!slot.threw) {
-      slot.threw = Error{ErrorCode::kUserError, "worker " + std::to_string(from.worker) + ": " + *end->threw};
+      slot.threw = Error{ErrorCode::kUserError, "worker " + std::to_string(worker) + ": " + *end.threw};
       slot.threw_at = now();
       any_threw_ = true;
     }
-    --slot.to_end;
     return std::nullopt;
   }
-  --slot.to_end;
   if (slot.threw) return std::nullopt;
-  if (from.worker == 0) {
-    slot.end = *end;
-    events.pop_back();
+  if (worker == 0) {
+    slot.end = end;
   } else {
-    events.clear();
+    before.clear();
   }
-  if (slot.to_end % group_.size == 0) events.emplace_back(*std::exchange(slot.end, {}));
-  if (events.empty()) return std::nullopt;
-  return events;
+  if (slot.to_end % group_.size == 0) before.emplace_back(*std::exchange(slot.end, {}));
+  if (before.empty()) return std::nullopt;
+  return before;
 }
 
 // ---- What trials have saved

@@ -74,6 +74,8 @@ class ActorSlots final : public TrialSlots {
   Heard lose(Slot& slot, Error why);
   void take_throws(std::vector<Message>& messages);
   std::optional<Heard> take(Slot& slot, const Awaited& from, std::vector<detail::TrialEvent> events);
+  std::optional<Heard> take_end(Slot& slot, std::size_t worker, const detail::TrialEnds& end,
+                                std::vector<detail::TrialEvent> before);
 
   Runtime& runtime_;
   const detail::MakeTrialWorkers make_;

@@ -14,15 +14,15 @@
 #include <pharos/base/whole_files.hpp>
 #include <pharos/ml/crc32c.hpp>
 
-// A file has kMagic, the checksum of the checkpoint (4 bytes, lowest first), and the checkpoint.
+// A file has kCheckpointMagic, the checksum of the checkpoint (4 bytes, lowest first), and the checkpoint.
 
 namespace pharos::ml {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kMagic[8] = {'P', 'H', 'A', 'R', 'O', 'S', 'C', '1'};
-constexpr std::size_t kHeadBytes = sizeof kMagic + 4;
+constexpr char kCheckpointMagic[8] = {'P', 'H', 'A', 'R', 'O', 'S', 'C', '1'};
+constexpr std::size_t kHeadBytes = sizeof kCheckpointMagic + 4;
 
 fs::path path_of(const fs::path& folder, std::uint64_t trial, std::uint64_t step) {
   return folder / (std::to_string(trial) + '-' + std::to_string(step));
@@ -73,8 +73,9 @@ Result<Bytes> CheckpointFiles::read(const fs::path& folder, std::uint64_t trial,
   if (!file) return Error::from_errno("reading " + path.string(), errno);
   PHAROS_TRY(std::vector<std::byte> bytes, read_whole(file, "reading " + path.string()));
   std::uint32_t checksum = 0;
-  if (bytes.size() >= kHeadBytes) std::memcpy(&checksum, bytes.data() + sizeof kMagic, sizeof checksum);
-  const bool sane = bytes.size() >= kHeadBytes && std::memcmp(bytes.data(), kMagic, sizeof kMagic) == 0;
+  if (bytes.size() >= kHeadBytes) std::memcpy(&checksum, bytes.data() + sizeof kCheckpointMagic, sizeof checksum);
+  const bool sane =
+      bytes.size() >= kHeadBytes && std::memcmp(bytes.data(), kCheckpointMagic, sizeof kCheckpointMagic) == 0;
   if (!sane || crc32c(std::span{bytes}.subspan(kHeadBytes)) != checksum) {
     return Error{ErrorCode::kCorrupt, path.string() + " is damaged",
                  "Delete the file: the trial then starts from the beginning."};
@@ -161,8 +162,8 @@ std::optional<Error> CheckpointFiles::do_write(std::uint64_t trial, std::uint64_
   if (!file) return Error::from_errno("making " + begun.string(), errno);
   std::array<std::byte, kHeadBytes> head{};
   const std::uint32_t checksum = crc32c(bytes.span());
-  std::memcpy(head.data(), kMagic, sizeof kMagic);
-  std::memcpy(head.data() + sizeof kMagic, &checksum, sizeof checksum);
+  std::memcpy(head.data(), kCheckpointMagic, sizeof kCheckpointMagic);
+  std::memcpy(head.data() + sizeof kCheckpointMagic, &checksum, sizeof checksum);
   for (const std::span<const std::byte> part : {std::span<const std::byte>{head}, bytes.span()}) {
     auto written = write_whole(file, part, "writing what a trial has saved", "Make room in its folder.");
     if (!written) return written.error();

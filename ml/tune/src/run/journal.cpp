@@ -14,17 +14,17 @@
 #include <pharos/ml/crc32c.hpp>
 #include <pharos/wire/stored_codec.hpp>
 
-// The file has kMagic, kVersion, and frames. A frame has the length of its payload, the checksum of the payload, the
-// checksum of these two numbers (each has 4 bytes, lowest first), and the payload. The first payload is a JournalHead,
-// and the others are events. A frame that ends behind the end of the file, or a wrong frame with nothing but zeros
-// behind it, was being written when the tuner or the machine died. Any other wrong frame was damaged later.
+// The file has kJournalMagic, kVersion, and frames. A frame has the length of its payload, the checksum of the payload,
+// the checksum of these two numbers (each has 4 bytes, lowest first), and the payload. The first payload is a
+// JournalHead, and the others are events. A frame that ends behind the end of the file, or a wrong frame with nothing
+// but zeros behind it, was being written when the tuner or the machine died. Any other wrong frame was damaged later.
 
 namespace pharos::ml {
 namespace {
 
-constexpr char kMagic[8] = {'P', 'H', 'A', 'R', 'O', 'S', 'T', 'J'};
+constexpr char kJournalMagic[8] = {'P', 'H', 'A', 'R', 'O', 'S', 'T', 'J'};
 constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kStartBytes = sizeof kMagic + sizeof kVersion;
+constexpr std::size_t kStartBytes = sizeof kJournalMagic + sizeof kVersion;
 constexpr std::size_t kFrameBytes = 12;
 
 Error with_path(Error error, const std::filesystem::path& file) {
@@ -73,11 +73,11 @@ Result<Journal::Contents> Journal::read(const std::filesystem::path& file,
   auto read = bytes_of(file);
   if (!read) return with_path(std::move(read).error(), file);
   const std::span<const std::byte> bytes{*read};
-  if (bytes.size() < kStartBytes || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) {
+  if (bytes.size() < kStartBytes || std::memcmp(bytes.data(), kJournalMagic, sizeof kJournalMagic) != 0) {
     return with_path({ErrorCode::kCorrupt, "this file is not the journal of a sweep", "Give the folder of a sweep."},
                      file);
   }
-  if (const std::uint32_t version = number_at(bytes, sizeof kMagic); version != kVersion) {
+  if (const std::uint32_t version = number_at(bytes, sizeof kJournalMagic); version != kVersion) {
     return with_path(
         {ErrorCode::kUnsupported,
          "it is of version " + std::to_string(version) + ", and this is version " + std::to_string(kVersion),
@@ -140,8 +140,8 @@ Result<std::unique_ptr<Journal>> Journal::create(const std::filesystem::path& fi
   Fd fd{::open(begun.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)};
   if (!fd) return with_path(Error::from_errno("making it", errno, "Give a folder that can be written to."), file);
   std::vector<std::byte> start(kStartBytes);
-  std::memcpy(start.data(), kMagic, sizeof kMagic);
-  std::memcpy(start.data() + sizeof kMagic, &kVersion, sizeof kVersion);
+  std::memcpy(start.data(), kJournalMagic, sizeof kJournalMagic);
+  std::memcpy(start.data() + sizeof kJournalMagic, &kVersion, sizeof kVersion);
   PHAROS_TRY(auto journal, lock(std::move(fd), durable, file));
   struct stat status {};
   if (::fstat(journal->file_.get(), &status) != 0) return with_path(Error::from_errno("looking at it", errno), file);

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,7 +16,7 @@
 #include <pharos/base/fd.hpp>
 #include <pharos/base/result.hpp>
 
-#include "run/sweep.hpp"
+#include "run/sweep_events.hpp"
 
 namespace pharos::ml {
 

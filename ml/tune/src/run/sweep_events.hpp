@@ -7,8 +7,9 @@
 #include <vector>
 
 #include <pharos/base/result.hpp>
+#include <pharos/ml/metrics.hpp>
+#include <pharos/ml/space.hpp>
 #include <pharos/ml/sweep_results.hpp>
-#include <pharos/ml/trial.hpp>
 
 namespace pharos::ml {
 

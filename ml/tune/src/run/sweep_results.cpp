@@ -9,6 +9,7 @@
 #include "run/checkpoint_files.hpp"
 #include "run/journal.hpp"
 #include "run/json.hpp"
+#include "run/sweep_rules.hpp"
 #include "show/tables.hpp"
 
 namespace pharos::ml {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <pharos/ml/space.hpp>
 #include <pharos/ml/sweep_results.hpp>
-#include <pharos/ml/trial.hpp>
 
 namespace pharos::ml {
 

@@ -81,7 +81,9 @@ struct SlotWord {
   }
 };
 
-/// One slot of the ledger, in shared memory.
+/// One slot of the ledger, in shared memory. `word` publishes the others, so these are read and written relaxed.
+/// `word`, the pins and PinTable::used are sequentially consistent: of a process that pins an object and a node that is
+/// about to take it away, at least one sees the other.
 struct alignas(64) SlotHeader {
   std::atomic<std::uint64_t> word;
   std::atomic<std::uint64_t> holder;  // CallerId

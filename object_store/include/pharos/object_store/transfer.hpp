@@ -81,9 +81,9 @@ class Chunks {
   const std::span<const std::byte> bytes_;
   const std::span<std::byte> memory_;  // empty if the object is complete
   const std::shared_ptr<const void> owner_;
-  std::unique_ptr<std::atomic<bool>[]> here_;
+  std::unique_ptr<std::atomic<bool>[]> here_;  // true publishes the bytes of the chunk, and its checksum
   std::vector<std::uint64_t> sums_;
-  std::atomic<std::size_t> arrived_ = 0;
+  std::atomic<std::size_t> arrived_ = 0;  // for reports; publishes nothing
 
   std::mutex mutex_;
   std::condition_variable changed_;

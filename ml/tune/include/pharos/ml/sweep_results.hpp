@@ -10,11 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include <pharos/base/clock.hpp>
+#include <pharos/actors/exceptions.hpp>
 #include <pharos/base/export.hpp>
+#include <pharos/ml/metrics.hpp>
 #include <pharos/ml/space.hpp>
-#include <pharos/ml/trial.hpp>
 #include <pharos/wire/bytes.hpp>
+#include <pharos/wire/stored_codec.hpp>
 
 namespace pharos::ml {
 

@@ -49,7 +49,7 @@ class PHAROS_API Wait {
 
  private:
   Routine& waiting_;
-  std::atomic<WaitEnd> end_{WaitEnd::kPending};
+  std::atomic<WaitEnd> end_{WaitEnd::kPending};  // whoever reads an end sees what its claimer did before
 };
 
 /// The awaiter of `co_await suspend(…)`. Returns how the wait ended, and cancels the timer of the deadline. Lives in

@@ -36,6 +36,7 @@ class Mutex {
   void lock_after_waiting();
   void wake_one();
 
+  // Locking is an acquire and unlocking a release: whoever locks sees what the last holder wrote.
   std::atomic<std::uint32_t> state_ = kFree;
 };
 

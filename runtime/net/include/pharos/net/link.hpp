@@ -48,7 +48,7 @@ class ReceiveBuffer {
     explicit Memory(std::size_t size) : bytes{std::make_unique_for_overwrite<std::byte[]>(size)}, capacity{size} {}
     std::unique_ptr<std::byte[]> bytes;
     std::size_t capacity;
-    std::atomic<std::uint32_t> shares = 1;
+    std::atomic<std::uint32_t> shares = 1;  // a share's end is a release: the reads through it come before unshared()
   };
   Memory* memory_ = nullptr;
 };

@@ -111,8 +111,10 @@ class Reactor final : public async::Executor {
   async::TimerQueue timers_;
   TimePoint armed_for_ = TimePoint::max();
   bool strand_runs_ = false;
-  std::atomic<bool> strand_work_ = false;  // work was posted, or a timer may be due
-  bool woken_ = false;                     // post_event_ was signalled, so a thread will come for the posted work
+  // Work was posted, or a timer may be due. Changed under strand_mutex_. Who reads false does without the mutex:
+  // whoever posts afterwards sees to it that a thread comes.
+  std::atomic<bool> strand_work_ = false;
+  bool woken_ = false;  // post_event_ was signalled, so a thread will come for the posted work
 };
 
 }  // namespace pharos::net

@@ -34,6 +34,7 @@ class SpinTurns {
   static constexpr Duration kTakeOverTime = std::chrono::microseconds{50};
   static constexpr std::uint32_t kFailedMax = 7;  // after so many failed spins in a row, one wait of 128 spins
 
+  // All are hints, and relaxed: an old value costs a spin, or a turn at the set.
   std::atomic<const void*> hot_thread_ = nullptr;                // the thread that spun last
   std::atomic<TimePoint> hot_until_ = TimePoint{};               // until then other threads leave the set to it
   std::atomic<TimePoint> in_callback_since_ = TimePoint::max();  // when its callback began; max(): it is in none
