@@ -178,7 +178,7 @@ constexpr std::array<Row, sizeof...(Messages)> rows_of(std::type_identity<std::v
   return {RowOf<Messages>::kRow...};
 }
 /// The rows, in the order of the variant.
-inline constexpr auto kRows = rows_of(std::type_identity<wire::Message>{});
+inline constexpr auto kRows = rows_of(std::type_identity<wire::MessageKinds>{});
 
 /// The same for the frames between callers and callees; a kind of frame without a row does not compile. Between
 /// processes of one machine, no frame is lost or arrives twice unless one of the two processes dies.

@@ -36,7 +36,7 @@ std::vector<std::string> names_of(std::type_identity<std::variant<Messages...>>)
 std::string name_of(const testing::TestParamInfo<std::tuple<std::size_t, Fault>>& test) {
   constexpr const char* kFaults[] = {"None", "Lost", "ReplyLost", "SenderDies", "ReceiverDies", "Twice"};
   const auto [row, fault] = test.param;
-  return names_of(std::type_identity<wire::Message>{})[row] + kFaults[static_cast<int>(fault)];
+  return names_of(std::type_identity<wire::MessageKinds>{})[row] + kFaults[static_cast<int>(fault)];
 }
 
 class Rows : public testing::TestWithParam<std::tuple<std::size_t, Fault>> {};
@@ -111,7 +111,7 @@ std::vector<std::size_t> simulated_rows() {
 }
 
 TEST(RowsTest, OnlyTheRecordsOfTheHeadWhichAreNeverSentAreLeftOut) {
-  const auto names = names_of(std::type_identity<wire::Message>{});
+  const auto names = names_of(std::type_identity<wire::MessageKinds>{});
   const auto rows = simulated_rows();
   std::vector<std::string> left_out;
   for (std::size_t row = 0; row < kRows.size(); ++row) {

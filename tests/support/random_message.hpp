@@ -24,12 +24,12 @@ class RandomMessages {
   explicit RandomMessages(std::uint64_t seed) : random_{seed} {}
 
   /// Returns one message of each type, in the order of the variant.
-  std::vector<Message> one_of_each() { return each(std::make_index_sequence<std::variant_size_v<Message>>{}); }
+  std::vector<Message> one_of_each() { return each(std::make_index_sequence<std::variant_size_v<MessageKinds>>{}); }
 
  private:
   template <std::size_t... indexes>
   std::vector<Message> each(std::index_sequence<indexes...>) {
-    return {Message{make<std::variant_alternative_t<indexes, Message>>()}...};
+    return {Message{make<std::variant_alternative_t<indexes, MessageKinds>>()}...};
   }
 
   template <class T>

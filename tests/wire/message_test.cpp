@@ -89,11 +89,11 @@ std::vector<PendingResult> Maker::make<std::vector<PendingResult>>() {
 template <std::size_t... indexes>
 std::vector<Message> make_each(std::index_sequence<indexes...>) {
   Maker maker;
-  return {Message{maker.make<std::variant_alternative_t<indexes, Message>>()}...};
+  return {Message{maker.make<std::variant_alternative_t<indexes, MessageKinds>>()}...};
 }
 
 const std::vector<Message>& one_of_each() {
-  static const std::vector<Message> messages = make_each(std::make_index_sequence<std::variant_size_v<Message>>{});
+  static const std::vector<Message> messages = make_each(std::make_index_sequence<std::variant_size_v<MessageKinds>>{});
   return messages;
 }
 
@@ -159,7 +159,7 @@ TEST(Message, AnArgumentOfWhatComesLaterIsRefused) {
 TEST(Message, EachHasANameOfItsOwn) {
   std::set<std::string_view> names;
   for (const Message& message : one_of_each()) names.insert(name_of(message));
-  EXPECT_EQ(names.size(), std::variant_size_v<Message>);
+  EXPECT_EQ(names.size(), std::variant_size_v<MessageKinds>);
   EXPECT_EQ(name_of(Message{Failure{Error{ErrorCode::kInternal, ""}}}), "Failure");
   EXPECT_EQ(name_of(Message{WorkerReaped{}}), "WorkerReaped");
   EXPECT_EQ(name_of(Message{EndWorker{}}), "EndWorker");

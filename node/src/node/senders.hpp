@@ -58,7 +58,7 @@ inline constexpr bool kEachIsListed<std::variant<Ms...>, Lists...> = ([]<class M
   return (Lists::template kHas<M> || ...);
 }.template operator()<Ms>() && ...);
 }  // namespace detail
-static_assert(detail::kEachIsListed<wire::Message, FromHead, FromCaller, FromCallerToHead, FromCallerToStore,
+static_assert(detail::kEachIsListed<wire::MessageKinds, FromHead, FromCaller, FromCallerToHead, FromCallerToStore,
                                     FromDriver, FromWorker, FromZygote, FromOthers, NotForNode>,
               "say who sends the new message to a node, or that nobody does");
 

@@ -29,7 +29,7 @@ bool has_no_cycle(const std::vector<PendingResult>& waits) {
   return true;
 }
 
-bool makes_sense(const Message& message) {
+bool makes_sense(const MessageKinds& message) {
   const auto* const inspected = std::get_if<Inspected>(&message);
   if (inspected == nullptr) return true;
   for (const InspectedWorker& worker : inspected->workers) {
@@ -39,6 +39,28 @@ bool makes_sense(const Message& message) {
 }
 
 }  // namespace
+
+// Other files see the declaration alone, so the compiler may not drop an instance that is not needed in this file.
+template <MessageKind Kind>
+[[gnu::used, gnu::noinline]] Message::Message(Kind kind) : MessageKinds{std::move(kind)} {}
+
+namespace {
+
+/// Never called. It names, and so instantiates, the constructors for all kinds.
+template <class... Kinds>
+void make_each(std::variant<Kinds...>& kinds) {
+  (static_cast<void>(Message{std::get<Kinds>(kinds)}), ...);
+}
+[[maybe_unused]] constexpr void (*kMakesEach)(MessageKinds&) = make_each;
+
+}  // namespace
+
+Message::Message(MessageKinds kinds) : MessageKinds{std::move(kinds)} {}
+Message::Message(const Message& other) = default;
+Message::Message(Message&& other) noexcept = default;
+Message& Message::operator=(const Message& other) = default;
+Message& Message::operator=(Message&& other) noexcept = default;
+Message::~Message() = default;
 
 std::string_view name_of(const Message& message) {
   return std::visit([](const auto& each) { return name_of_type<std::decay_t<decltype(each)>>(); }, message);
@@ -57,14 +79,14 @@ std::size_t descriptors_of(const Message& message) {
 }
 
 std::vector<std::byte> encode(const Message& message) {
-  auto bytes = to_bytes(message);
+  auto bytes = to_bytes(static_cast<const MessageKinds&>(message));
   PHAROS_CHECK(bytes.ok(), name_of(message));  // nothing in a message is nested deeply
   return *std::move(bytes);
 }
 
 Result<Message> decode(std::span<const std::byte> bytes) {
-  auto message = from_bytes<Message>(bytes);
-  if (message && makes_sense(*message)) return message;
+  auto message = from_bytes<MessageKinds>(bytes);
+  if (message && makes_sense(*message)) return Message{*std::move(message)};
   if (!message && message.error().code() != ErrorCode::kCorrupt) {
     return Error{ErrorCode::kUnsupported, "another version of Pharos has written a control message",
                  "Run the same version on both sides."};

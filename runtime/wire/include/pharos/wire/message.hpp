@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -756,7 +757,7 @@ struct GroupPlaces {
   bool removed = false;  ///< the group is removed, but actors still use some of the resources
 };
 
-using Message =
+using MessageKinds =
     std::variant<Failure, RegisterJob, JobRegistered, LeaseWorker, ReturnLease, StartActor, KillActor, WorkerReady,
                  WorkerEnded, Output, Stop, Done, ZygoteReady, ForkWorker, WorkerForked, WorkerReaped, ServeCaller,
                  EndWorker, WorkerBlocked, ConnectActor, FindActor, ActorFound, HoldActor, ConstructActor,
@@ -767,6 +768,28 @@ using Message =
                  FindNode, NodeFound, PlaceGroup, GroupReady, RemoveGroup, HoldBundle, BundleHeld, ReleaseBundle,
                  NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces, EndNode, DrainNode, ReadLog,
                  LogPart, Explain, Explained, ReadStacks, Stacks, RecallLeases, ActorHeld>;
+
+template <class T, class Variant>
+inline constexpr bool kIsKindOf = false;
+template <class T, class... Kinds>
+inline constexpr bool kIsKindOf<T, std::variant<Kinds...>> = (std::same_as<T, Kinds> || ...);
+template <class T>
+concept MessageKind = kIsKindOf<T, MessageKinds>;
+
+/// One message of any kind. It is used like the variant that it is: by std::get_if, std::visit and so on. But what
+/// makes, copies, moves and destroys it is compiled once, in message.cpp. For a variant of so many kinds that takes the
+/// compiler seconds, and each file that only passes messages on would pay for it.
+class Message : public MessageKinds {
+ public:
+  template <MessageKind Kind>
+  Message(Kind kind);
+  explicit Message(MessageKinds kinds);
+  Message(const Message& other);
+  Message(Message&& other) noexcept;
+  Message& operator=(const Message& other);
+  Message& operator=(Message&& other) noexcept;
+  ~Message();
+};
 
 /// The name of the message's type, for logs and errors. A static text. Any thread, as the functions below.
 std::string_view name_of(const Message& message);
