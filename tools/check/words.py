@@ -28,7 +28,8 @@ REFUSED |= {word + "s": why for word, why in REFUSED.items() if not word.endswit
 # Names of foreign libraries, and the name of a log level.
 ALLOWED = {"kInfo", "type_info", "siginfo_t", "dl_phdr_info", "Dl_info", "_Unwind_GetIPInfo",
            "GetInfoLogLevel", "common_type",
-           "common_type_t", "common_reference", "common_reference_t", "common_with", "common_reference_with"}
+           "common_type_t", "common_reference", "common_reference_t", "common_with", "common_reference_with",
+           "clone_impl", "TORCH_LIBRARY_IMPL", "C10_REGISTER_GUARD_IMPL"}
 # libtorch's TORCH_MODULE(Name) makes a module of a class NameImpl, and of no other name.
 TORCH_MODULE = re.compile(r"\bTORCH_MODULE\((\w+)\)")
 FOREIGN_QUALIFIER = re.compile(r"\b(std|spdlog|rocksdb|capnp|kj|CLI|benchmark|testing|torch|at|c10)::[\w:]*$")

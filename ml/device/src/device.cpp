@@ -1,5 +1,6 @@
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <dlfcn.h>
 
 #include <filesystem>
@@ -34,6 +35,18 @@ void load_cuda() {
          "It comes with PyTorch's wheel for CUDA 13; LD_LIBRARY_PATH names the folders of CUDA's own libraries.");
 }
 
+/// The kind of devices that are this process's GPUs: CUDA's, unless the program has brought libtorch another kind.
+at::DeviceType kind_of_gpus() {
+  if (at::isPrivateUse1HooksRegistered()) return at::kPrivateUse1;
+  static const bool is_loaded = (load_cuda(), true);
+  static_cast<void>(is_loaded);
+  if (!at::globalContext().hasCUDA()) {
+    refuse("libtorch finds no CUDA in this process",
+           "Run it where nvidia-smi shows a GPU, and call gpu() before anything else asks libtorch for CUDA.");
+  }
+  return at::kCUDA;
+}
+
 detail::OnGpu load_on_gpu() {
   if (const auto make = detail::registered_on_gpu()) return make;
 #ifdef PHAROS_NCCL_LIBRARY
@@ -58,18 +71,13 @@ detail::OnGpu load_on_gpu() {
 }  // namespace
 
 at::Device gpu(int index) {
-  static const bool is_loaded = (load_cuda(), true);
-  static_cast<void>(is_loaded);
-  if (!at::globalContext().hasCUDA()) {
-    refuse("libtorch finds no CUDA in this process",
-           "Run it where nvidia-smi shows a GPU, and call gpu() before anything else asks libtorch for CUDA.");
-  }
-  const int count = at::globalContext().getAcceleratorHooksInterface(at::kCUDA).deviceCount();
+  const at::DeviceType kind = kind_of_gpus();
+  const auto count = static_cast<int>(at::globalContext().getAcceleratorHooksInterface(kind).deviceCount());
   if (index < 0 || index >= count) {
     refuse("there is no GPU " + std::to_string(index) + ": this process sees " + std::to_string(count),
            "Reserve GPUs with ActorOptions::gpus, or look at CUDA_VISIBLE_DEVICES.");
   }
-  return {at::kCUDA, static_cast<at::DeviceIndex>(index)};
+  return {kind, static_cast<at::DeviceIndex>(index)};
 }
 
 at::Device own_device() {

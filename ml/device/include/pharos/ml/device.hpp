@@ -13,6 +13,9 @@ namespace pharos::ml {
 /// calls this loads no library of CUDA. Call it before other functions that ask libtorch for CUDA, such as
 /// torch::manual_seed() or torch::cuda::is_available(), and before the first backward: libtorch remembers which devices
 /// there were. Throws FailedPrecondition where the library or the GPU is missing. Any thread.
+///
+/// If the program has registered a kind of device of its own with libtorch (PrivateUse1), this is its device with that
+/// index, and CUDA is not loaded.
 PHAROS_API at::Device gpu(int index = 0);
 
 /// The first GPU that this actor or task has reserved, or the CPU if it has reserved none. Throws what gpu() throws.

@@ -1,0 +1,214 @@
+#include <c10/util/Exception.h>
+#include <cuda_runtime.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "memory.hpp"
+#include "queues.hpp"
+
+namespace {
+
+using namespace pharos::simulated;
+
+/// Memory that cudaMalloc or cudaMallocHost has given, until it is freed.
+class Allocations {
+ public:
+  void* add(c10::DataPtr data) {
+    void* const address = data.get();
+    const std::lock_guard lock{mutex_};
+    all_.emplace(address, std::move(data));
+    return address;
+  }
+  bool remove(void* address) {
+    const std::lock_guard lock{mutex_};
+    return all_.erase(address) != 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<void*, c10::DataPtr> all_;
+};
+Allocations& allocations = *new Allocations;
+
+Queue& queue_of(cudaStream_t stream) {
+  if (stream == nullptr || stream == cudaStreamLegacy) return streams().queue(Streams::device(), 0);
+  return *reinterpret_cast<Queue*>(stream);
+}
+
+Event& event_of(cudaEvent_t event) {
+  return **reinterpret_cast<std::shared_ptr<Event>*>(event);
+}
+
+bool is_of_device(const void* address) {
+  return memory().device_of(address).has_value();
+}
+
+/// The address that a copy uses when it runs.
+void* place_of(const void* address) {
+  return is_of_device(address) ? Memory::for_kernels(address) : const_cast<void*>(address);
+}
+
+/// Copies run when their turn comes only if the memory of the host is pinned. CUDA reads other memory at once, and
+/// waits until it has written to it.
+void copy(void* to, const void* from, std::size_t bytes, Queue& queue) {
+  const auto piece = order().begin(queue.number());
+  memory().note(piece, from, bytes, false, "cudaMemcpyAsync");
+  memory().note(piece, to, bytes, true, "cudaMemcpyAsync");
+  if (!is_of_device(from) && !pinned_memory().has(from)) {
+    const auto* const begin = static_cast<const std::byte*>(from);
+    queue.push([to = place_of(to), read = std::vector<std::byte>(begin, begin + bytes)] {
+      std::memcpy(to, read.data(), read.size());
+    });
+    return;
+  }
+  queue.push([to = place_of(to), from = place_of(from), bytes] { std::memcpy(to, from, bytes); });
+  if (!is_of_device(to) && !pinned_memory().has(to)) queue.synchronize();
+}
+
+/// Calls `f`, and returns what CUDA would return instead of the exception.
+template <class F>
+cudaError_t caught(const F& f) {
+  try {
+    f();
+    return cudaSuccess;
+  } catch (const c10::OutOfMemoryError&) {
+    return cudaErrorMemoryAllocation;
+  } catch (const std::exception&) {
+    return cudaErrorLaunchFailure;
+  }
+}
+
+}  // namespace
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorStubLibrary: return "CUDA driver is a stub library";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorNotReady: return "device not ready";
+    case cudaErrorLaunchFailure: return "unspecified launch failure";
+  }
+  return "unrecognized error code";
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = kDevices;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = static_cast<int>(Streams::device());
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= kDevices) return cudaErrorInvalidDevice;
+  Streams::set_device(static_cast<c10::DeviceIndex>(device));
+  return cudaSuccess;
+}
+
+// No two processes share a simulated device.
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device < 0 || device >= kDevices) return cudaErrorInvalidDevice;
+  *properties = {};
+  std::strcpy(properties->name, "simulated");
+  const pid_t process = ::getpid();
+  std::memcpy(properties->uuid.bytes, &process, sizeof process);
+  properties->uuid.bytes[sizeof properties->uuid.bytes - 1] = static_cast<char>(device);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  return caught([] {
+    for (Queue* const queue : streams().all(Streams::device())) queue->synchronize();
+  });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = reinterpret_cast<cudaStream_t>(&streams().queue(Streams::device(), streams().make()));
+  return cudaSuccess;
+}
+
+// What is queued is still done, as by CUDA. Queues are never destroyed.
+cudaError_t cudaStreamDestroy(cudaStream_t) {
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return caught([&] { queue_of(stream).synchronize(); });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  event_of(event).block(queue_of(stream));
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = reinterpret_cast<cudaEvent_t>(new std::shared_ptr<Event>{std::make_shared<Event>()});
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event_of(event).record(queue_of(stream));
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return event_of(event).is_done() ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete reinterpret_cast<std::shared_ptr<Event>*>(event);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  return caught([&] { *memory = allocations.add(pharos::simulated::memory().allocate(bytes)); });
+}
+
+// Waits for the whole device, as CUDA does.
+cudaError_t cudaFree(void* memory) {
+  if (memory == nullptr) return cudaSuccess;
+  const auto device = pharos::simulated::memory().device_of(memory);
+  if (!device) return cudaErrorInvalidValue;
+  const cudaError_t done = caught([&] {
+    for (Queue* const queue : streams().all(device)) queue->synchronize();
+  });
+  return allocations.remove(memory) ? done : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
+  return caught([&] { *memory = allocations.add(pinned_memory().allocate(bytes)); });
+}
+
+cudaError_t cudaFreeHost(void* memory) {
+  return allocations.remove(memory) ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  return caught([&] {
+    Queue& queue = queue_of(nullptr);
+    copy(to, from, bytes, queue);
+    queue.synchronize();
+  });
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  return caught([&] { copy(to, from, bytes, queue_of(stream)); });
+}
+
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
+  Queue& queue = queue_of(stream);
+  pharos::simulated::memory().note(order().begin(queue.number()), memory, bytes, true, "cudaMemsetAsync");
+  queue.push([memory = Memory::for_kernels(memory), value, bytes] { std::memset(memory, value, bytes); });
+  return cudaSuccess;
+}

@@ -1,0 +1,223 @@
+#include "memory.hpp"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/util/Exception.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+
+namespace pharos::simulated {
+namespace {
+
+constexpr int kFill = 0xff;
+
+/// So much of a queue's work has to be done first.
+struct Awaited {
+  Queue* queue;
+  std::uint64_t work;
+};
+
+void wait_for(const std::vector<Awaited>& all) {
+  for (const auto& [queue, work] : all) queue->wait(work);
+}
+
+}  // namespace
+
+Memory::Memory() {
+  for (Device& device : devices_) {
+    void* const range = ::mmap(nullptr, 2 * kRange, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TORCH_CHECK(range != MAP_FAILED, "there are no addresses for the simulated devices");
+    device.range = static_cast<std::byte*>(range);
+  }
+}
+
+// With the lock.
+Memory::Block* Memory::block_at(const void* address) {
+  auto next = blocks_.upper_bound(address);
+  if (next == blocks_.begin()) return nullptr;
+  Block* const block = std::prev(next)->second;
+  return address < block->at + block->bytes ? block : nullptr;
+}
+
+void Memory::note(const OrderChecker::Piece& piece, const void* address, std::size_t bytes, bool writes,
+                  const std::string& name) {
+  const std::lock_guard lock{mutex_};
+  Block* const block = bytes == 0 ? nullptr : block_at(address);
+  if (block == nullptr) return;
+  const auto from = static_cast<std::size_t>(static_cast<const std::byte*>(address) - block->at);
+  order().note(piece, block->log, from, from + bytes, writes, name);
+}
+
+void Memory::note(const OrderChecker::Piece& piece, const at::Tensor& tensor, bool writes, const std::string& name) {
+  if (!tensor.defined() || tensor.device().type() != kDeviceType || tensor.numel() == 0) return;
+  const std::size_t bytes = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size());
+  note(piece, tensor.data_ptr(), bytes, writes, name);
+}
+
+std::optional<c10::DeviceIndex> Memory::device_of(const void* address) const {
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    const std::byte* const range = devices_[i].range;
+    if (address >= range && address < range + kRange) return static_cast<c10::DeviceIndex>(i);
+  }
+  return std::nullopt;
+}
+
+void* Memory::for_kernels(const void* address) {
+  if (address == nullptr) return nullptr;
+  return const_cast<std::byte*>(static_cast<const std::byte*>(address)) + kRange;
+}
+
+void Memory::set_capacity(std::size_t bytes) {
+  const std::lock_guard lock{mutex_};
+  capacity_ = std::min(bytes, kRange);
+}
+
+std::size_t Memory::in_use() const {
+  const std::lock_guard lock{mutex_};
+  std::size_t bytes = 0;
+  for (const Device& device : devices_) bytes += device.live;
+  return bytes;
+}
+
+c10::DataPtr Memory::allocate(std::size_t bytes) {
+  const c10::DeviceIndex index = Streams::device();
+  const c10::Device device{kDeviceType, index};
+  if (bytes == 0) return {nullptr, device};
+  const auto page = static_cast<std::size_t>(::getpagesize());
+  const std::lock_guard lock{mutex_};
+  Block* const block = take_block(index, (bytes + page - 1) / page * page);
+  return {block->at, block, &release, device};
+}
+
+// With the lock.
+Memory::Block* Memory::take_block(c10::DeviceIndex index, std::size_t bytes) {
+  Device& device = devices_[static_cast<std::size_t>(index)];
+  TORCH_CHECK_WITH(OutOfMemoryError, device.live + bytes <= capacity_,
+                   "a simulated device is out of memory: ", device.live, " bytes are in use, and ", bytes,
+                   " are asked for");
+  const c10::StreamId stream = Streams::stream(index);
+  auto& free = free_[{index, stream}];
+  Block* block = nullptr;
+  if (const auto found = free.find(bytes); found != free.end()) {
+    block = found->second;
+    free.erase(found);
+  } else {
+    const auto page = static_cast<std::size_t>(::getpagesize());
+    TORCH_CHECK_WITH(OutOfMemoryError, device.used + bytes + page <= kRange,
+                     "a simulated device has no addresses left");
+    block = new Block{.device = index, .stream = stream, .at = device.range + device.used, .bytes = bytes};
+    blocks_.emplace(block->at, block);
+    device.used += bytes + page;  // no access goes on into the next block unseen
+    void* const memory = for_kernels(block->at);
+    TORCH_CHECK(::mprotect(memory, bytes, PROT_READ | PROT_WRITE) == 0, "no memory for a simulated device");
+    std::memset(memory, kFill, bytes);
+  }
+  device.live += bytes;
+  return block;
+}
+
+void Memory::copy_data(void* to, const void* from, std::size_t bytes) const {
+  const auto device = device_of(to);
+  TORCH_CHECK(device && device_of(from), "copy_data() copies within a device");
+  Queue& queue = streams().current(*device);
+  const auto piece = order().begin(queue.number());
+  memory().note(piece, from, bytes, false, "copy_data");
+  memory().note(piece, to, bytes, true, "copy_data");
+  queue.push([=] { std::memcpy(for_kernels(to), for_kernels(from), bytes); });
+}
+
+void Memory::recordStream(const c10::DataPtr& data, c10::Stream stream) {
+  const std::lock_guard lock{mutex_};
+  Block* const block = block_at(data.get());
+  if (block == nullptr) return;
+  if (stream.id() != block->stream) block->users.insert(stream.id());
+}
+
+void Memory::release(void* block) {
+  Memory& self = memory();
+  Block& freed = *static_cast<Block*>(block);
+  const std::lock_guard lock{self.mutex_};
+  self.devices_[static_cast<std::size_t>(freed.device)].live -= freed.bytes;
+  if (freed.users.empty()) {
+    self.give_back(freed);
+  } else {
+    self.put_aside(freed);
+  }
+}
+
+// With the lock. The stream's own order protects the memory: what is queued there later comes after what uses it now.
+void Memory::give_back(Block& block) {
+  Queue& own = streams().queue(block.device, block.stream);
+  order().note_free(own.number(), {}, block.log, block.bytes);
+  own.push([memory = for_kernels(block.at), bytes = block.bytes] { std::memset(memory, kFill, bytes); });
+  free_[{block.device, block.stream}].emplace(block.bytes, &block);
+}
+
+// With the lock. The block is free when all its users are done; no stream waits for that.
+void Memory::put_aside(Block& block) {
+  Queue& own = streams().queue(block.device, block.stream);
+  std::vector<QueueNumber> users;
+  std::vector<Awaited> awaited{{&own, own.queued()}};
+  for (const c10::StreamId stream : std::exchange(block.users, {})) {
+    Queue& user = streams().queue(block.device, stream);
+    users.push_back(user.number());
+    awaited.push_back({&user, user.queued()});
+  }
+  order().note_free(own.number(), users, block.log, block.bytes);
+  cleaner().push([this, &block, awaited = std::move(awaited)] {
+    wait_for(awaited);
+    std::memset(for_kernels(block.at), kFill, block.bytes);
+    const std::lock_guard lock{mutex_};
+    free_[{block.device, block.stream}].emplace(block.bytes, &block);
+  });
+}
+
+Memory& memory() {
+  static auto& all = *new Memory;
+  return all;
+}
+
+bool PinnedMemory::has(const void* address) const {
+  const auto* const at = static_cast<const std::byte*>(address);
+  const std::lock_guard lock{mutex_};
+  auto range = ranges_.upper_bound(at);
+  if (range == ranges_.begin()) return false;
+  --range;
+  return at < range->first + range->second;
+}
+
+c10::DataPtr PinnedMemory::allocate(std::size_t bytes) {
+  constexpr std::size_t kAlignment = 64;
+  void* const memory = std::aligned_alloc(kAlignment, (bytes + kAlignment) / kAlignment * kAlignment);
+  TORCH_CHECK(memory != nullptr, "no memory of ", bytes, " bytes");
+  const std::lock_guard lock{mutex_};
+  ranges_.emplace(static_cast<const std::byte*>(memory), bytes);
+  return {memory, memory, &release, c10::Device{c10::kCPU}};
+}
+
+void PinnedMemory::copy_data(void* to, const void* from, std::size_t bytes) const {
+  std::memcpy(to, from, bytes);
+}
+
+void PinnedMemory::release(void* memory) {
+  std::vector<Awaited> awaited;
+  for (Queue* const queue : streams().all()) awaited.push_back({queue, queue->queued()});
+  cleaner().push([memory, awaited = std::move(awaited)] {
+    wait_for(awaited);
+    PinnedMemory& self = pinned_memory();
+    const std::lock_guard lock{self.mutex_};
+    self.ranges_.erase(static_cast<const std::byte*>(memory));
+    std::free(memory);
+  });
+}
+
+PinnedMemory& pinned_memory() {
+  static auto& all = *new PinnedMemory;
+  return all;
+}
+
+}  // namespace pharos::simulated
