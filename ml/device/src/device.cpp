@@ -72,7 +72,7 @@ detail::OnGpu load_on_gpu() {
 
 at::Device gpu(int index) {
   const at::DeviceType kind = kind_of_gpus();
-  const auto count = static_cast<int>(at::globalContext().getAcceleratorHooksInterface(kind).deviceCount());
+  const at::DeviceIndex count = at::globalContext().getAcceleratorHooksInterface(kind).deviceCount();
   if (index < 0 || index >= count) {
     refuse("there is no GPU " + std::to_string(index) + ": this process sees " + std::to_string(count),
            "Reserve GPUs with ActorOptions::gpus, or look at CUDA_VISIBLE_DEVICES.");

@@ -35,6 +35,10 @@ class Allocations {
 };
 Allocations& allocations = *new Allocations;
 
+int current_device() {
+  return Streams::device();
+}
+
 Queue& queue_of(cudaStream_t stream) {
   if (stream == nullptr || stream == cudaStreamLegacy) return streams().queue(Streams::device(), 0);
   return *reinterpret_cast<Queue*>(stream);
@@ -106,7 +110,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = static_cast<int>(Streams::device());
+  *device = current_device();
   return cudaSuccess;
 }
 
