@@ -57,7 +57,7 @@ int signal_of(F run) {
 
 TEST(DeviceMemoryTest, AHostThatTouchesItCrashes) {
   const Tensor tensor = full(1);
-  drain();
+  streams().synchronize();
   auto* const at = static_cast<volatile float*>(tensor.data_ptr());
   EXPECT_EQ(signal_of([&] { static_cast<void>(*at); }), SIGSEGV);
   EXPECT_EQ(signal_of([&] { *at = 2; }), SIGSEGV);
@@ -108,7 +108,7 @@ bool hand_over(bool with_event) {
     x.record_stream(b);
     y = y.cpu();
   }
-  drain();
+  streams().synchronize();
   return y.equal(torch::full({256}, 7.F));
 }
 
@@ -137,7 +137,7 @@ bool free_early(bool with_record_stream) {
   const Tensor next = full(0);
   const c10::StreamGuard on_b{b};
   y = y.cpu();
-  drain();
+  streams().synchronize();
   return y.equal(torch::full({256}, 7.F));
 }
 
@@ -199,8 +199,8 @@ TEST(DeviceOrderTest, AutogradOrdersTheStreamsOfForwardAndBackward) {
 TEST(DeviceOrderTest, AnErrorOfAKernelComesOutOfTheNextWait) {
   const Tensor beyond = torch::full({3}, 9, torch::TensorOptions{kFirst}.dtype(torch::kLong));
   const Tensor none = torch::embedding(torch::zeros({4, 2}, kFirst), beyond);
-  EXPECT_THROW(drain(), c10::Error);
-  EXPECT_NO_THROW(drain());
+  EXPECT_THROW(streams().synchronize(), c10::Error);
+  EXPECT_NO_THROW(streams().synchronize());
 }
 
 TEST(DeviceOrderTest, EventsTellWhetherAndWhenTheyCame) {

@@ -11,9 +11,4 @@ namespace pharos::simulated {
 inline const c10::Device kFirst{kDeviceType, 0};
 inline const c10::Device kSecond{kDeviceType, 1};
 
-/// Waits for all streams of all devices. Throws what work on them has thrown.
-inline void drain() {
-  for (Queue* const queue : streams().all()) queue->synchronize();
-}
-
 }  // namespace pharos::simulated

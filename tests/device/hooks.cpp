@@ -52,9 +52,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   bool queryStream(const c10::Stream& stream) const override { return streams().queue(stream).is_idle(); }
   void synchronizeStream(const c10::Stream& stream) const override { streams().queue(stream).synchronize(); }
-  void synchronizeDevice(const c10::DeviceIndex device) const override {
-    for (Queue* const queue : streams().all(device)) queue->synchronize();
-  }
+  void synchronizeDevice(const c10::DeviceIndex device) const override { streams().synchronize(device); }
   void* getStreamNativeHandle(const c10::Stream stream) const override { return &streams().queue(stream); }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {

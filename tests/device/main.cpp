@@ -25,7 +25,7 @@ class InManyOrders final : public testing::EmptyTestEventListener {
   }
   void OnTestEnd(const testing::TestInfo&) override {
     try {
-      drain();
+      streams().synchronize();
     } catch (const std::exception& error) {
       ADD_FAILURE() << "a kernel failed: " << error.what();
     }

@@ -171,6 +171,10 @@ std::vector<Queue*> Streams::all(std::optional<c10::DeviceIndex> device) {
   return all;
 }
 
+void Streams::synchronize(std::optional<c10::DeviceIndex> device) {
+  for (Queue* const queue : all(device)) queue->synchronize();
+}
+
 void Streams::set_delays(std::uint64_t seed, std::chrono::microseconds longest) {
   const std::lock_guard lock{mutex_};
   seed_ = seed;

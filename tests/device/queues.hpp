@@ -90,6 +90,8 @@ class Streams {
   Queue& current(c10::DeviceIndex device) { return queue(device, stream(device)); }
   /// All queues of a device; of all devices without one.
   std::vector<Queue*> all(std::optional<c10::DeviceIndex> device = std::nullopt);
+  /// Waits for all queues of a device; of all devices without one. Throws what their work has thrown.
+  void synchronize(std::optional<c10::DeviceIndex> device = std::nullopt);
   void set_delays(std::uint64_t seed, std::chrono::microseconds longest);
 
   c10::StreamId next_of_pool();

@@ -132,9 +132,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  return caught([] {
-    for (Queue* const queue : streams().all(Streams::device())) queue->synchronize();
-  });
+  return caught([] { streams().synchronize(Streams::device()); });
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -184,9 +182,7 @@ cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   const auto device = pharos::simulated::memory().device_of(memory);
   if (!device) return cudaErrorInvalidValue;
-  const cudaError_t done = caught([&] {
-    for (Queue* const queue : streams().all(device)) queue->synchronize();
-  });
+  const cudaError_t done = caught([&] { streams().synchronize(device); });
   return allocations.remove(memory) ? done : cudaErrorInvalidValue;
 }
 
