@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include <pharos/object_store/checksum.hpp>
+#include <pharos/object_store/transfer.hpp>
 #include <pharos/pharos.hpp>
 
 #include "figures.hpp"
@@ -27,9 +29,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMib = std::size_t{1} << 20;
 constexpr std::size_t kBytes = 256 * kMib;
-constexpr int kPairs = 15;
+constexpr int kPulls = 15;
 
 // ---- A plain TCP stream between two regions of shared memory
 
@@ -44,9 +45,9 @@ std::span<std::byte> shared_region(const char* name) {
 }
 
 /// Both ends of a TCP connection over loopback.
-class Connection {
+class PlainStream {
  public:
-  Connection() {
+  PlainStream() {
     const int listening = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -62,7 +63,7 @@ class Connection {
     to = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
     ::close(listening);
   }
-  ~Connection() {
+  ~PlainStream() {
     ::close(from);
     ::close(to);
   }
@@ -70,28 +71,40 @@ class Connection {
   int to = -1;
 };
 
-double seconds_over_tcp(const Connection& connection, std::span<std::byte> source, std::span<std::byte> target) {
-  constexpr std::size_t kPiece = 256 << 10;
+enum class Looks : bool { kNever, kAtEachByte };
+
+/// Sends all bytes of `source` to `target` in pieces of a chunk's size. With kAtEachByte both threads compute the
+/// checksum of each piece, as the two sides of a pull do.
+double seconds_over_tcp(const PlainStream& connection, std::span<std::byte> source, std::span<std::byte> target,
+                        Looks looks) {
+  using pharos::object_store::checksum_of;
+  using pharos::object_store::kChunkBytes;
+  static_assert(kBytes % kChunkBytes == 0);
+  std::uint64_t sent_sum = 0;
+  std::uint64_t received_sum = 0;
   const auto start = Clock::now();
   std::thread sender{[&] {
     for (std::size_t at = 0; at < kBytes;) {
-      const ssize_t sent = ::send(connection.from, source.data() + at, std::min(kPiece, kBytes - at), MSG_NOSIGNAL);
+      if (looks == Looks::kAtEachByte && at % kChunkBytes == 0)
+        sent_sum += checksum_of(source.subspan(at, kChunkBytes));
+      const std::size_t left = kChunkBytes - at % kChunkBytes;
+      const ssize_t sent = ::send(connection.from, source.data() + at, left, MSG_NOSIGNAL);
       if (sent <= 0) return;
       at += static_cast<std::size_t>(sent);
     }
   }};
-  for (std::size_t at = 0; at < kBytes;) {
-    const ssize_t received = ::recv(connection.to, target.data() + at, std::min(kPiece, kBytes - at), MSG_WAITALL);
-    if (received <= 0) break;
-    at += static_cast<std::size_t>(received);
+  for (std::size_t at = 0; at < kBytes; at += kChunkBytes) {
+    if (::recv(connection.to, target.data() + at, kChunkBytes, MSG_WAITALL) != static_cast<ssize_t>(kChunkBytes)) break;
+    if (looks == Looks::kAtEachByte) received_sum += checksum_of(target.subspan(at, kChunkBytes));
   }
   sender.join();
+  if (sent_sum != received_sum) throw std::runtime_error{"the plain stream has changed a byte"};
   return seconds_since(start);
 }
 
 // ---- Between two nodes
 
-class Reader {
+class SizeReader {
  public:
   std::size_t size(const pharos::Bytes& bytes) { return bytes.size(); }
 };
@@ -99,37 +112,40 @@ class Reader {
 void measure_pull(Report& report, int argc, char** argv) {
   const auto source = shared_region("from");
   const auto target = shared_region("to");
-  const Connection connection;
+  const PlainStream connection;
   const StartedCluster cluster{StartedCluster::Records::kNone};
   pharos::Runtime runtime{argc, argv};
-  const auto reader = runtime.spawn<Reader>();
-  std::vector<double> pulls;
-  std::vector<double> limits;
-  std::vector<double> ratios;
-  const auto seconds_of_tcp = [&] { return seconds_over_tcp(connection, source, target); };
+  const auto reader = runtime.spawn<SizeReader>();
   const auto seconds_of_pull = [&] {
     auto value = runtime.create_bytes(kBytes);
     std::memset(value.data(), 'x', kBytes);
     const auto ref = std::move(value).seal();
     const auto start = Clock::now();
-    static_cast<void>(reader.call<&Reader::size>(ref).get());
+    static_cast<void>(reader.call<&SizeReader::size>(ref).get());
     return seconds_since(start);
   };
-  for (int pair = -2; pair < kPairs; ++pair) {
-    const bool tcp_first = pair % 2 == 0;
-    const double first = tcp_first ? seconds_of_tcp() : seconds_of_pull();
-    const double second = tcp_first ? seconds_of_pull() : seconds_of_tcp();
-    const double limit = tcp_first ? first : second;
-    const double pull = tcp_first ? second : first;
-    if (pair < 0) continue;  // the first pairs write to memory whose pages do not exist yet
-    limits.push_back(limit);
+  const auto seconds_of_tcp = [&](Looks looks) { return seconds_over_tcp(connection, source, target, looks); };
+  std::vector<double> pulls;
+  std::vector<double> plain;
+  std::vector<double> over_plain;
+  std::vector<double> over_checked;
+  for (int round = -2; round < kPulls; ++round) {
+    const bool tcp_first = round % 2 == 0;
+    double pull = tcp_first ? 0 : seconds_of_pull();
+    const double tcp = seconds_of_tcp(Looks::kNever);
+    const double checked = seconds_of_tcp(Looks::kAtEachByte);
+    if (tcp_first) pull = seconds_of_pull();
+    if (round < 0) continue;  // the first rounds write to memory whose pages do not exist yet
+    plain.push_back(tcp);
     pulls.push_back(pull);
-    ratios.push_back(limit / pull);
+    over_plain.push_back(tcp / pull);
+    over_checked.push_back(checked / pull);
   }
   constexpr double kGib = static_cast<double>(kBytes) / (1 << 30);
-  report.add("limit_tcp_loopback", kGib / median(limits), "GiB/s");
+  report.add("limit_tcp_loopback", kGib / median(plain), "GiB/s");
   report.add("pull_256MiB", kGib / median(pulls), "GiB/s");
-  report.add("pull_ratio_to_tcp", median(ratios), "");
+  report.add("pull_ratio_to_tcp", median(over_plain), "");
+  report.add("pull_ratio_to_checked_tcp", median(over_checked), "");
 }
 
 // ---- One to many
@@ -172,17 +188,17 @@ void measure_broadcast(Report& report) {
 // The script broadcast_in_namespaces starts this.
 int run_broadcast(int argc, char** argv, int nodes) {
   pharos::Runtime runtime{argc, argv};
-  std::vector<pharos::Actor<Reader>> readers;
+  std::vector<pharos::Actor<SizeReader>> readers;
   for (int node = 2; node <= nodes; ++node) {
-    readers.push_back(runtime.spawn<Reader>({.resources = {{"n" + std::to_string(node), 1}}}));
+    readers.push_back(runtime.spawn<SizeReader>({.resources = {{"n" + std::to_string(node), 1}}}));
   }
-  for (const auto& reader : readers) static_cast<void>(reader.call<&Reader::size>(pharos::Bytes{}).get());
+  for (const auto& reader : readers) static_cast<void>(reader.call<&SizeReader::size>(pharos::Bytes{}).get());
   auto value = runtime.create_bytes(kBytes);
   std::memset(value.data(), 'x', kBytes);
   const auto ref = std::move(value).seal();
   const auto start = Clock::now();
   std::vector<pharos::Ref<std::size_t>> sizes;
-  for (const auto& reader : readers) sizes.push_back(reader.call<&Reader::size>(ref));
+  for (const auto& reader : readers) sizes.push_back(reader.call<&SizeReader::size>(ref));
   for (const auto& size : sizes) {
     if (size.get() != kBytes) return 1;
   }
@@ -191,7 +207,8 @@ int run_broadcast(int argc, char** argv, int nodes) {
 }
 
 void measure_between_nodes(Report& report, int argc, char** argv) {
-  if (report.wants_any({"pull_ratio_to_tcp", "pull_256MiB", "limit_tcp_loopback"})) measure_pull(report, argc, argv);
+  if (report.wants_any({"pull_ratio_to_tcp", "pull_ratio_to_checked_tcp", "pull_256MiB", "limit_tcp_loopback"}))
+    measure_pull(report, argc, argv);
   if (report.wants_any({"broadcast_8_over_2", "broadcast_2_nodes", "broadcast_8_nodes"})) measure_broadcast(report);
 }
 

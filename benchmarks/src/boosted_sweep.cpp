@@ -33,7 +33,7 @@ constexpr std::size_t kProcesses = 2;
 constexpr std::size_t kRows = 100'000;
 constexpr std::size_t kTrained = 80'000;
 constexpr std::size_t kColumns = 28;
-constexpr std::size_t kRounds = 50;
+constexpr std::size_t kXgboostRounds = 50;
 constexpr int kPairs = 3;  // of a sweep and of computing alone
 
 /// The label of a row depends on the squares of five columns, on the product of two columns, and on noise.
@@ -79,7 +79,7 @@ ml::Params complete(ml::Params params) {
 
 double train(ml::Trial& trial, const xgboost::Data& data) {
   return xgboost::train(trial, complete(trial.params()), data.slice(0, kTrained), data.slice(kTrained, kRows),
-                        {.rounds = kRounds})
+                        {.rounds = kXgboostRounds})
       .best;
 }
 
@@ -102,7 +102,7 @@ double compute_alone(const xgboost::Data& data, const std::vector<ml::Params>& m
       const auto trained = data.slice(0, kTrained);
       const auto held_out = data.slice(kTrained, kRows);
       for (std::size_t model = 0; (model = next->fetch_add(1)) < models.size();) {
-        static_cast<void>(xgboost::train(complete(models[model]), trained, held_out, {.rounds = kRounds}));
+        static_cast<void>(xgboost::train(complete(models[model]), trained, held_out, {.rounds = kXgboostRounds}));
       }
     } catch (const std::exception& error) {
       std::fprintf(stderr, "pharos-bench: %s\n", error.what());

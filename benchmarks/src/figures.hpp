@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -10,6 +11,8 @@
 namespace bench {
 
 using Clock = std::chrono::steady_clock;
+
+inline constexpr std::size_t kMib = std::size_t{1} << 20;
 
 inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

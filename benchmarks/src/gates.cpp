@@ -58,6 +58,7 @@ constexpr Gate kGates[] = {
     {"store", "get_1GiB_us", Gate::kAtMost, 0.17, kPinned},
     {"store", "bytes_per_object", Gate::kAtMost, 200},
     {"store", "pull_ratio_to_tcp", Gate::kAtLeast, 0.85},
+    {"store", "pull_ratio_to_checked_tcp", Gate::kAtLeast, 0.9},
     {"store", "broadcast_8_over_2", Gate::kAtMost, 1.5},
     {"cluster", "process_actors_per_s", Gate::kAtLeast, 5, kExecs},
     {nullptr, "process_actors_per_s_torch", Gate::kAtLeast, 0.26, "process_actors_per_s"},

@@ -43,7 +43,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kRecords = 10'000;
 constexpr std::uint64_t kActors = 100'000;
-constexpr std::size_t kInFlight = 256;
+constexpr std::size_t kStarting = 256;
 constexpr double kSeconds = 2;
 constexpr NodeId kNode{1};
 constexpr NodeId kOwn{2};
@@ -147,7 +147,7 @@ class Bench {
 
 void start_all(Bench& bench, std::uint64_t actors) {
   while (bench.alive() < actors) {
-    while (bench.started() < actors && bench.started() - bench.alive() < kInFlight) bench.start_one();
+    while (bench.started() < actors && bench.started() - bench.alive() < kStarting) bench.start_one();
     bench.poll();
   }
 }
@@ -158,7 +158,7 @@ double mutations_per_s(const fs::path& state) {
   bench.kill_what_starts();
   const auto start = Clock::now();
   while (seconds_since(start) < kSeconds) {
-    while (bench.started() - bench.alive() < kInFlight) bench.start_one();
+    while (bench.started() - bench.alive() < kStarting) bench.start_one();
     bench.poll();
   }
   return static_cast<double>(bench.changes()) / seconds_since(start);

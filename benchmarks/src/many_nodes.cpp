@@ -44,7 +44,7 @@ double seconds_of(Work work) {
   return now() - start;
 }
 
-constexpr std::size_t kInFlight = 512;
+constexpr std::size_t kAskedAtOnce = 512;
 constexpr std::size_t kReportMax = 10'000;  // incarnations and holds in one report
 
 async::Async<void> go_on(node::Membership* head) {
@@ -282,7 +282,7 @@ void ManyNodes::create_actors(std::size_t actors) {
   const std::size_t all = alive_ + actors;
   std::size_t asked = alive_;
   while (alive_ < all) {
-    while (asked < all && asked - alive_ < kInFlight) {
+    while (asked < all && asked - alive_ < kAskedAtOnce) {
       tell(nodes_[0], next_actor("seat"));
       ++asked;
     }

@@ -12,8 +12,6 @@
 namespace bench {
 namespace {
 
-constexpr std::size_t kMib = std::size_t{1} << 20;
-
 class Reader {
  public:
   std::size_t length(const std::vector<std::byte>& bytes) { return bytes.size(); }

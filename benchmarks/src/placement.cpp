@@ -22,7 +22,7 @@ using pharos::Strategy;
 using namespace pharos::scheduler;
 
 constexpr std::uint64_t kPending = 100'000;
-constexpr double kSeconds = 1;
+constexpr double kPlacingSeconds = 1;
 
 /// A full cluster, and the actors that wait for a place in it.
 class Crowd {
@@ -42,7 +42,7 @@ class Crowd {
   double placements_per_s() {
     std::uint64_t placements = 0;
     const auto start = Clock::now();
-    while (seconds_since(start) < kSeconds) {
+    while (seconds_since(start) < kPlacingSeconds) {
       for (int i = 0; i < 100; ++i) {
         std::swap(placed_[random_() % placed_.size()], placed_.back());
         const ActorId ended = placed_.back();

@@ -19,7 +19,7 @@ namespace bench {
 namespace {
 
 constexpr std::size_t kNodes[] = {10, 100, 1000, 10'000};
-constexpr std::size_t kActors[] = {1000, 10'000, 100'000};
+constexpr std::size_t kSizes[] = {1000, 10'000, 100'000};
 constexpr int kLosses = 5;
 constexpr int kRare = 100;
 constexpr int kShapes = 100;
@@ -146,7 +146,7 @@ class Size {
 
 void measure_scale(Report& report, const std::string& only) {
   for (const std::size_t nodes : kNodes) {
-    for (const std::size_t actors : kActors) {
+    for (const std::size_t actors : kSizes) {
       Size size{report, nodes, actors};
       if (!only.empty() && size.name() != only) continue;
       size.measure();

@@ -19,7 +19,6 @@
 namespace bench {
 namespace {
 
-constexpr std::size_t kMib = std::size_t{1} << 20;
 constexpr std::size_t kLarge = 64 * kMib;
 constexpr double kLargeGib = 64.0 / 1024;
 constexpr const char* kDiskFolder = "/var/tmp";
