@@ -84,17 +84,21 @@ std::size_t Memory::in_use() const {
 }
 
 c10::DataPtr Memory::allocate(std::size_t bytes) {
+  return allocate(bytes, Blocks::kFreed);
+}
+
+c10::DataPtr Memory::allocate(std::size_t bytes, Blocks from) {
   const c10::DeviceIndex index = Streams::device();
   const c10::Device device{kDeviceType, index};
   if (bytes == 0) return {nullptr, device};
   const auto page = static_cast<std::size_t>(::getpagesize());
   const std::lock_guard lock{mutex_};
-  Block* const block = take_block(index, (bytes + page - 1) / page * page);
+  Block* const block = take_block(index, (bytes + page - 1) / page * page, from);
   return {block->at, block, &release, device};
 }
 
 // With the lock.
-Memory::Block* Memory::take_block(c10::DeviceIndex index, std::size_t bytes) {
+Memory::Block* Memory::take_block(c10::DeviceIndex index, std::size_t bytes, Blocks from) {
   Device& device = devices_[static_cast<std::size_t>(index)];
   TORCH_CHECK_WITH(OutOfMemoryError, device.live + bytes <= capacity_,
                    "a simulated device is out of memory: ", device.live, " bytes are in use, and ", bytes,
@@ -102,7 +106,7 @@ Memory::Block* Memory::take_block(c10::DeviceIndex index, std::size_t bytes) {
   const c10::StreamId stream = Streams::stream(index);
   auto& free = free_[{index, stream}];
   Block* block = nullptr;
-  if (const auto found = free.find(bytes); found != free.end()) {
+  if (const auto found = free.find(bytes); from == Blocks::kFreed && found != free.end()) {
     block = found->second;
     free.erase(found);
   } else {

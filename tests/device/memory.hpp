@@ -46,6 +46,9 @@ class Memory final : public c10::DeviceAllocator {
   void set_capacity(std::size_t bytes);
   std::size_t in_use() const;
 
+  /// Whether a block that was freed may be used again, which may happen before the work is done that used it.
+  enum class Blocks : bool { kNew, kFreed };
+  c10::DataPtr allocate(std::size_t bytes, Blocks from);
   c10::DataPtr allocate(std::size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override;
@@ -75,7 +78,7 @@ class Memory final : public c10::DeviceAllocator {
 
   Block* block_at(const void* address);
   static void release(void* block);
-  Block* take_block(c10::DeviceIndex device, std::size_t bytes);
+  Block* take_block(c10::DeviceIndex device, std::size_t bytes, Blocks from);
   void give_back(Block& block);
   void put_aside(Block& block);
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -24,6 +25,7 @@
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/random_state.hpp>
 #include <pharos/ml/recompute.hpp>
+#include <pharos/ml/sharded.hpp>
 #include <pharos/ml/training.hpp>
 
 #include "says.hpp"
@@ -87,8 +89,8 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 }
 
 Tensor loss_of(Net& net, const Tensor& x, const Tensor& y) {
-  const at::Device device = net->first->weight.device();
-  return (net(x.to(device)) - y.to(device)).pow(2).mean();
+  const Tensor& weight = net->first->weight;
+  return (net(x.to(weight.device(), weight.scalar_type())) - y.to(weight.device())).pow(2).mean();
 }
 
 // ---- One process
@@ -222,7 +224,9 @@ TEST_F(GpuTraining, AStateOnTheGpuIsFetchedAndStored) {
 TEST_F(GpuTraining, AModuleOnTheWrongDeviceIsNamed) {
   Communicator ranks = Communicator::alone();
   Net net = net_on(gpu_);
-  EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp{ranks, *net}; }), "\"first.weight\" is on " + gpu_.str());
+  const std::string says = "\"first.weight\" is on " + gpu_.str();
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { Ddp{ranks, *net}; }), says);
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { fully_shard(*net, ranks); }), says);
 }
 
 // ---- Two processes, each a rank, that share the GPU
@@ -262,10 +266,83 @@ Trained train_by_ddp(Communicator& ranks, at::Device device, Wire wire) {
   return {values(*copy), values(*one), ddp.last_step().operations};
 }
 
-TEST_F(GpuTraining, RanksLearnWhatOneProcessLearnsFromTheWholeBatch) {
+/// Returns the largest difference between what ranks have learned that divide the model and what one process has
+/// learned from the whole batches.
+double train_divided(Communicator& ranks, at::Device device, Sharding sharding, const ShardOptions& options) {
+  Net one = net_on(device);
+  Net divided = net_on(device);
+  Communicator gpus = communicator_on(device, ranks);
+  if (ranks.rank() != 0) {
+    const torch::NoGradGuard no_grad;
+    for (auto& each : divided->parameters()) each.zero_();
+  }
+  one->norm->eval();
+  divided->norm->eval();
+  for (auto& each : divided->buffers()) {
+    if (options.param && each.is_floating_point()) each.set_data(each.to(torch::kBFloat16));
+  }
+  Sharded sharded{*divided, ranks, gpus, sharding, options};
+  Optimizer one_optimizer{groups_of(*one, 0.01), AdamW{.lr = 1e-2, .eps = 1e-5}};
+  Optimizer optimizer{sharded.groups(0.01), AdamW{.lr = 1e-2, .eps = 1e-5}};
+  const std::int64_t share = 8 / ranks.size();
+  const auto own = [&](const Tensor& rows) { return rows.narrow(0, ranks.rank() * share, share); };
+  const auto accumulate = [&](std::uint64_t step) {
+    const Tensor x = numbers(step, {8, 7});
+    const Tensor y = numbers(step + 1000, {8, 3});
+    loss_of(one, x, y).backward();
+    loss_of(divided, own(x), own(y)).backward();
+  };
+  for (std::uint64_t step = 0; step < 10; step += 2) {
+    one_optimizer.zero_grad();
+    optimizer.zero_grad();
+    {
+      const NoSync held_back = sharded.no_sync();
+      accumulate(step);
+    }
+    accumulate(step + 1);
+    const double norm = clip_norm(one->parameters(), 0.5);
+    const double norm_of_parts = sharded.clip_norm(0.5);
+    if (!options.param && std::abs(norm - norm_of_parts) > 1e-9 * norm) throw std::runtime_error{"another norm"};
+    one_optimizer.step();
+    optimizer.step();
+  }
+  const torch::NoGradGuard no_grad;
+  const Tensor x = numbers(77, {5, 7}).to(device);
+  const auto type = divided->first->weight.scalar_type();
+  return largest_difference(one->forward(x).cpu(), divided->forward(x.to(type)).cpu());
+}
+
+Communicator ranks_of_launcher() {
   const bool has_launcher = std::getenv("WORLD_SIZE") != nullptr;
-  Communicator ranks =
-      has_launcher ? Communicator::from_environment({.timeout = std::chrono::seconds{30}}) : Communicator::alone();
+  return has_launcher ? Communicator::from_environment({.timeout = std::chrono::seconds{30}}) : Communicator::alone();
+}
+
+TEST_F(GpuTraining, RanksLearnWhatOneProcessLearnsIfTheyDivideTheModel) {
+  Communicator ranks = ranks_of_launcher();
+  for (const Sharding sharding : {Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
+    SCOPED_TRACE(static_cast<int>(sharding));
+    EXPECT_LE(train_divided(ranks, gpu_, sharding, {}), 1e-9);
+    const double shortened = train_divided(ranks, gpu_, sharding, {.param = DType::kBF16, .reduce = DType::kF32});
+    EXPECT_LE(shortened, 0.2);
+    EXPECT_GT(shortened, 1e-9);
+  }
+  EXPECT_LE(train_divided(ranks, gpu_, Sharding::kParameters, {.reshard_after_forward = false}), 1e-9);
+}
+
+TEST_F(GpuTraining, AfterAFailureDividedParametersAreNoNumbers) {
+  Communicator ranks = Communicator::alone();
+  Communicator gpus = communicator_on(gpu_, ranks);
+  Net net = net_on(gpu_);
+  const Sharded sharded = fully_shard(*net, ranks, gpus);
+  gpus.abort("the test gives up");
+  const Tensor loss = loss_of(net, numbers(1, {8, 7}), numbers(2, {8, 3}));
+  EXPECT_TRUE(loss.isnan().item<bool>());
+  EXPECT_SAYS(message_of<Cancelled>([&] { loss.backward(); }), "the test gives up");
+  EXPECT_SAYS(message_of<Cancelled>([&] { sharded.check(); }), "the test gives up");
+}
+
+TEST_F(GpuTraining, RanksLearnWhatOneProcessLearnsFromTheWholeBatch) {
+  Communicator ranks = ranks_of_launcher();
   const Trained exact = train_by_ddp(ranks, gpu_, Wire::kExact);
   EXPECT_LE(largest_difference(exact.values, exact.alone), 1e-9);
   EXPECT_GT(exact.operations, 2U);

@@ -134,16 +134,19 @@ TEST(ShardedFailures, AreToldWhenAModuleIsSharded) {
     EXPECT_SAYS(unsupported(*trained), "\"weight\" cannot be sharded: it has a gradient already");
 
     const auto with = [&](const Tensor& parameter, const Tensor& buffer) {
-      torch::nn::Module module;
-      module.register_parameter("own", parameter, parameter.requires_grad());
-      module.register_buffer("kept", buffer);
-      return unsupported(module);
+      auto module = std::make_shared<torch::nn::Module>();
+      module->register_parameter("own", parameter, parameter.requires_grad());
+      module->register_buffer("kept", buffer);
+      return module;
     };
     const Tensor real = torch::ones({3});
-    EXPECT_SAYS(with(torch::ones({3}, torch::kMeta), real), "parameter \"own\" cannot be sharded: it is on meta");
-    EXPECT_SAYS(with(torch::ones({3}, torch::kComplexFloat), real), "\"own\" cannot be sharded: it is ComplexFloat");
-    EXPECT_SAYS(with(torch::ones({3}).requires_grad_() * 2, real), "\"own\" cannot be sharded: it is computed");
-    EXPECT_SAYS(with(real, torch::ones({3}, torch::kMeta)), "buffer \"kept\" cannot be sharded: it is on meta");
+    const Tensor elsewhere = torch::ones({3}, torch::kMeta);
+    EXPECT_SAYS(wrong(*with(elsewhere, real)), "\"own\" is on meta");
+    EXPECT_SAYS(wrong(*with(real, elsewhere)), "\"kept\" is on meta");
+    EXPECT_SAYS(unsupported(*with(torch::ones({3}, torch::kComplexFloat), real)),
+                "\"own\" cannot be sharded: it is ComplexFloat");
+    EXPECT_SAYS(unsupported(*with(torch::ones({3}).requires_grad_() * 2, real)),
+                "\"own\" cannot be sharded: it is computed");
 
     const auto layers = std::make_shared<Layers>();
     const auto other = std::make_shared<torch::nn::LinearImpl>(4, 3);

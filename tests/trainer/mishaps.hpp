@@ -119,7 +119,8 @@ struct Images : Learner {
     }}.detach();
   }
   Tensor loss_of(const Batch& batch) {
-    return torch::cross_entropy_loss(net_->forward(tensor_of(batch["image"])), tensor_of(batch["class"]));
+    return torch::cross_entropy_loss(net_->forward(tensor_of(batch["image"]).to(device())),
+                                     tensor_of(batch["class"]).to(device()));
   }
   static DatasetPtr samples(std::uint64_t seed, std::int64_t count) {
     auto random = at::make_generator<at::CPUGeneratorImpl>(seed);

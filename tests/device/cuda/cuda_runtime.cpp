@@ -173,8 +173,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
+// Gives memory that no work uses, as CUDA does.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
-  return caught([&] { *memory = allocations.add(pharos::simulated::memory().allocate(bytes)); });
+  using pharos::simulated::Memory;
+  return caught([&] { *memory = allocations.add(pharos::simulated::memory().allocate(bytes, Memory::Blocks::kNew)); });
 }
 
 // Waits for the whole device, as CUDA does.

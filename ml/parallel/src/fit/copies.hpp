@@ -13,7 +13,6 @@ class Copies final : public TrainingStrategy {
   std::string_view name() const override { return "copies"; }
   std::string_view summary() const override { return "each has a copy of it"; }
   double bytes_on_rank(const ModelBytes& model, double ranks) const override;
-  bool works_on_gpus() const override { return true; }
   bool ranks_are_alike() const override { return true; }
   std::unique_ptr<FitModel> make_model(Learner& learner, Communicator& ranks, const FitOptions& options) const override;
 };

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include <pharos/ml/device.hpp>
 #include <pharos/ml/fit.hpp>
 #include <pharos/ml/module_state.hpp>
 #include <pharos/ml/sharded.hpp>
@@ -21,7 +22,7 @@ class DividedModel final : public FitModel {
       : FitModel{learner.module(), options},
         module_{learner.module()},
         keeps_gradients_{sharding == Sharding::kOptimizer},
-        sharded_{module_, ranks, sharding, shard_options(learner, options)} {}
+        sharded_{module_, ranks, communicator_on(learner.device(), ranks), sharding, shard_options(learner, options)} {}
 
   void join(Communicator&, std::uint64_t) override {}  // the ranks are those of the constructor
   std::string table() const override { return sharded_.table(); }

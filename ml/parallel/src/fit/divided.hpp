@@ -14,7 +14,6 @@ class Zero1 final : public TrainingStrategy {
     return "each has parameters and gradients; the optimizer's state is divided among them";
   }
   double bytes_on_rank(const ModelBytes& model, double ranks) const override;
-  bool works_on_gpus() const override { return false; }
   bool ranks_are_alike() const override { return false; }
   std::unique_ptr<FitModel> make_model(Learner& learner, Communicator& ranks, const FitOptions& options) const override;
 };
@@ -27,7 +26,6 @@ class Zero2 final : public TrainingStrategy {
     return "each has the parameters; gradients and the optimizer's state are divided among them";
   }
   double bytes_on_rank(const ModelBytes& model, double ranks) const override;
-  bool works_on_gpus() const override { return false; }
   bool ranks_are_alike() const override { return false; }
   std::unique_ptr<FitModel> make_model(Learner& learner, Communicator& ranks, const FitOptions& options) const override;
 };
@@ -40,7 +38,6 @@ class FullyShard final : public TrainingStrategy {
     return "parameters, gradients and the optimizer's state are divided among them";
   }
   double bytes_on_rank(const ModelBytes& model, double ranks) const override;
-  bool works_on_gpus() const override { return false; }
   bool ranks_are_alike() const override { return false; }
   std::unique_ptr<FitModel> make_model(Learner& learner, Communicator& ranks, const FitOptions& options) const override;
 };

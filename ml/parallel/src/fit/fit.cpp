@@ -144,15 +144,8 @@ class Fit {
   }
 
   const TrainingStrategy& strategy() {
-    const bool on_gpu = !learner_.device().is_cpu();
-    if (options_.strategy != FitStrategy::kByMemory) {
-      const TrainingStrategy& asked = strategy_of(options_.strategy);
-      if (!on_gpu || asked.works_on_gpus()) return asked;
-      throw_error(Error{ErrorCode::kUnsupported,
-                        "the strategy \"" + std::string{asked.name()} + "\" does not work for a module on a GPU",
-                        "Use FitStrategy::kCopies, or do not reserve GPUs."});
-    }
-    if (on_gpu) return **std::ranges::find_if(strategies(), &TrainingStrategy::works_on_gpus);
+    if (options_.strategy != FitStrategy::kByMemory) return strategy_of(options_.strategy);
+    if (!learner_.device().is_cpu()) return strategy_of(FitStrategy::kCopies);
     // Only ranks that are alike are replaced.
     if (context_.is_replacement()) return **std::ranges::find_if(strategies(), &TrainingStrategy::ranks_are_alike);
     Communicator& ranks = context_.communicator();

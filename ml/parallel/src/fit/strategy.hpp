@@ -41,7 +41,6 @@ class TrainingStrategy {
   virtual std::string_view summary() const = 0;
   /// Bytes that a rank needs. Activations and batches are not counted.
   virtual double bytes_on_rank(const ModelBytes& model, double ranks) const = 0;
-  virtual bool works_on_gpus() const = 0;
   /// Returns true if all ranks have the same state, so that another process can take a dead rank's place.
   virtual bool ranks_are_alike() const = 0;
   /// Makes the model that fit() trains from the learner's module. All ranks call it together, and may wait for each

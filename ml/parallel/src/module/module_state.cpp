@@ -46,12 +46,10 @@ at::ScalarType torch_type(DType dtype) {
   refuse("the array has an unknown type");
 }
 
-/// Adds a tensor that all ranks have whole. If it is not contiguous, or not on the CPU, a copy that is takes its place
-/// in the state.
-void add_whole(State& state, StateSlice slice, const at::Tensor& tensor) {
+/// Adds a tensor, or the part of it that this rank keeps. If it is not contiguous, or not on the CPU, a copy that is
+/// takes its place in the state.
+void add(State& state, StateSlice slice, const at::Tensor& tensor) {
   slice.dtype = saved_dtype(slice.name, tensor.scalar_type());
-  slice.shape = tensor.sizes().vec();
-  slice.is_shared = true;
   at::Tensor lies = tensor.detach();
   if (!lies.is_contiguous() || !lies.is_cpu()) {
     lies = at::empty(tensor.sizes(), tensor.options().device(at::kCPU).memory_format(at::MemoryFormat::Contiguous));
@@ -62,13 +60,18 @@ void add_whole(State& state, StateSlice slice, const at::Tensor& tensor) {
   state.add(std::move(slice));
 }
 
+/// Adds a tensor that all ranks have whole.
+void add_whole(State& state, StateSlice slice, const at::Tensor& tensor) {
+  slice.shape = tensor.sizes().vec();
+  slice.is_shared = true;
+  add(state, std::move(slice), tensor);
+}
+
 /// Adds this rank's part of a divided tensor.
 void add_part(State& state, StateSlice slice, const Sharded::Slice& of, const at::Tensor& values) {
-  slice.dtype = saved_dtype(slice.name, values.scalar_type());
   slice.shape = of.shape;
   slice.begin = static_cast<std::uint64_t>(of.begin);
-  slice.bytes = bytes_of(values);
-  state.add(std::move(slice));
+  add(state, std::move(slice), values);
 }
 
 StateSlice steps_of(const std::string& name, Optimizer::State& kept, bool is_shared) {

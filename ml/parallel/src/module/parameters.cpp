@@ -100,6 +100,21 @@ std::optional<std::string> first_difference(Communicator& ranks, const std::stri
   return std::nullopt;
 }
 
+void check_devices(const Communicator& ranks, const Communicator& data, std::span<const NamedTensor> tensors,
+                   const std::string& example) {
+  if (ranks.is_on_gpu()) {
+    throw_error(Error{ErrorCode::kInvalidArgument, "the first communicator works on GPUs",
+                      "Give both communicators: " + example + '.'});
+  }
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.is_cpu() != data.is_on_gpu()) continue;
+    throw_error(Error{ErrorCode::kInvalidArgument, '"' + name + "\" is on " + tensor.device().str(),
+                      data.is_on_gpu() ? "Move the module to the GPU that the communicator was made for."
+                                       : "Pass the communicator that on_gpu() returned, as in " + example +
+                                             ", or move the module to the CPU."});
+  }
+}
+
 void on_all(Communicator& ranks, const std::function<void()>& work) {
   std::optional<Error> own;
   std::exception_ptr thrown;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,11 @@ std::vector<NamedTensor> buffers_of(const torch::nn::Module& module);
 /// InvalidArgument on all ranks, with the first difference, if ranks differ. This function and those below are called
 /// by all ranks together, on the thread that uses the communicator, and also throw what fails between ranks.
 void check_alike(Communicator& ranks, const std::vector<NamedTensor>& tensors);
+
+/// Throws InvalidArgument, on this rank only, unless `ranks` works in host memory and `data` in the memory in which all
+/// tensors are. `example` shows how the caller's users pass two communicators.
+void check_devices(const Communicator& ranks, const Communicator& data, std::span<const NamedTensor> tensors,
+                   const std::string& example);
 
 /// Runs `work` on all ranks. If it throws on one rank, all ranks throw once all have run it: a rank where `work` has
 /// thrown throws the same, and the others throw an Exception with the number of the first such rank and its error.

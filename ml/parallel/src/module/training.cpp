@@ -11,6 +11,7 @@
 #include <pharos/ml/communicator.hpp>
 #include <pharos/ml/training.hpp>
 
+#include "module/norms.hpp"
 #include "module/parameters.hpp"
 
 namespace pharos::ml {
@@ -32,13 +33,6 @@ void for_gradients(const std::vector<at::Tensor>& parameters, const F& f) {
   }
 }
 
-double length_of(const at::Tensor& numbers) {
-  const std::span values{numbers.const_data_ptr<double>(), static_cast<std::size_t>(numbers.numel())};
-  double squares = 0;
-  for (const double each : values) squares += each * each;
-  return std::sqrt(squares);
-}
-
 }  // namespace
 
 double clip_norm(const std::vector<at::Tensor>& parameters, double max) {
@@ -47,7 +41,7 @@ double clip_norm(const std::vector<at::Tensor>& parameters, double max) {
     const at::Tensor values = gradient.is_sparse() ? gradient.coalesce().values() : gradient;
     norms.push_back(values.norm(2, at::kDouble));
   });
-  const double norm = norms.empty() ? 0 : length_of(at::stack(norms).cpu());  // waits for a device only once
+  const double norm = std::sqrt(sum_of_squares(norms));
   if (!std::isfinite(norm) || norm <= max) return norm;
   for_gradients(parameters, [&](const at::Tensor& gradient) { gradient.mul_(max / norm); });
   return norm;

@@ -48,7 +48,7 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
         buffers_{buffers_of(module)} {
     check_options();
     for (const auto* const tensors : {&all_parameters_, &buffers_}) {
-      for (const NamedTensor& each : *tensors) check_device(each);
+      check_devices(ranks_, data_, *tensors, "Ddp{ranks, gpus, module}");
     }
     check_alike(ranks_, all_parameters_);
     check_alike(ranks_, buffers_);
@@ -102,7 +102,6 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
     bool finite = true;
   };
 
-  void check_device(const NamedTensor& tensor) const;
   void check_options() const;
   std::size_t bucket_bytes() const;
   static void check_type(const NamedTensor& parameter);
@@ -140,19 +139,7 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
   Step step_;
 };
 
-void Ddp::Core::check_device(const NamedTensor& tensor) const {
-  if (tensor.tensor.is_cpu() != data_.is_on_gpu()) return;
-  throw_error(Error{ErrorCode::kInvalidArgument, '"' + tensor.name + "\" is on " + tensor.tensor.device().str(),
-                    data_.is_on_gpu() ? "Move the module to the GPU that the communicator was made for."
-                                      : "Pass the communicator that on_gpu() returned, as in Ddp{ranks, gpus, module}, "
-                                        "or move the module to the CPU."});
-}
-
 void Ddp::Core::check_options() const {
-  if (ranks_.is_on_gpu()) {
-    throw_error(Error{ErrorCode::kInvalidArgument, "the first communicator that Ddp was given works on GPUs",
-                      "Give Ddp both communicators: Ddp{ranks, gpus, module}."});
-  }
   if (options_.wire != Wire::kPowerSgd || !data_.is_on_gpu()) return;
   throw_error(Error{ErrorCode::kUnsupported, "Wire::kPowerSgd does not work between GPUs",
                     "Use Wire::kExact or Wire::kBf16, or move the module to the CPU."});

@@ -215,7 +215,7 @@ void Gathering::begin_gather(std::size_t number) {
     if (shard.own.scalar_type() == shard.computed) {
       from = bytes_of(shard.own);
     } else {
-      tensor_on(whole.data() + ranks_.rank() * size, shard.computed, shard.flat.piece).copy_(shard.own);
+      tensor_on(whole.data() + ranks_.rank() * size, shard.device, shard.computed, shard.flat.piece).copy_(shard.own);
     }
     place.coming.push_back(ranks_.begin_all_gather(from, whole));
   }
@@ -299,7 +299,7 @@ void Gathering::fail(std::exception_ptr why) {
   failure_ = std::move(why);
   std::size_t largest = 0;
   for (const ShardedUnit& each : units_) largest = std::max(largest, each.bytes);
-  nan_memory_.emplace(largest);
+  nan_memory_.emplace(largest, units_.front().shards.front().device);
   for (std::size_t i = 0; i < units_.size(); ++i) point(i, nan_memory_->data());
 }
 

@@ -1,5 +1,6 @@
 #include "parallel/nan_memory.hpp"
 
+#include <ATen/ops/full.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -17,9 +18,19 @@ constexpr int kNanByte = 0xFF;
 
 }  // namespace
 
+NanMemory::NanMemory(std::size_t bytes, at::Device device) : bytes_{(bytes + kTile - 1) / kTile * kTile} {
+  if (device.is_cpu()) {
+    map();
+    return;
+  }
+  on_device_ =
+      at::full({static_cast<std::int64_t>(bytes)}, kNanByte, at::TensorOptions{}.dtype(at::kByte).device(device));
+  data_ = static_cast<std::byte*>(on_device_.data_ptr());
+}
+
 // One tile of memory is mapped side by side as often as needed. A failure here cannot be reported: the operator of
 // libtorch that called would go on with whatever lies in its parameters. So a failure ends the process.
-NanMemory::NanMemory(std::size_t bytes) : bytes_{(bytes + kTile - 1) / kTile * kTile} {
+void NanMemory::map() {
   const auto map = [](void* at, std::size_t size, int flags, int file) {
     void* const memory = ::mmap(at, size, PROT_READ | PROT_WRITE, flags, file, 0);
     PHAROS_CHECK(memory != MAP_FAILED, size, errno);
@@ -36,7 +47,7 @@ NanMemory::NanMemory(std::size_t bytes) : bytes_{(bytes + kTile - 1) / kTile * k
 }
 
 NanMemory::~NanMemory() {
-  if (data_ != nullptr) ::munmap(data_, bytes_);
+  if (data_ != nullptr && !on_device_.defined()) ::munmap(data_, bytes_);
 }
 
 }  // namespace pharos::ml

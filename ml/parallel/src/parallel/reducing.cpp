@@ -154,14 +154,14 @@ void Reducing::set_aside(std::size_t number) {
 
 void Reducing::copy(Gradient& gradient, double factor) {
   at::Tensor& from = gradient.parameter.mutable_grad();
-  const at::Tensor to = tensor_on(memory_of(gradient), gradient.sent, gradient.size);
+  const at::Tensor to = tensor_on(memory_of(gradient), gradient.parameter.device(), gradient.sent, gradient.size);
   copy_own(gradient);
   if (from.defined()) {
     if (from.layout() != at::kStrided) from = from.to_dense();
     const at::Tensor flat = from.reshape({gradient.size});
     if (gradient.is_copied) {
       to.add_(flat, factor);
-    } else if (factor == 1 && flat.scalar_type() == gradient.sent) {
+    } else if (factor == 1 && flat.scalar_type() == gradient.sent && flat.is_cpu()) {
       copy_for_others(gradient, flat);
     } else if (factor == 1) {
       to.copy_(flat);
@@ -243,13 +243,13 @@ void Reducing::reduce(std::size_t number, double factor) {
 at::Tensor Reducing::result_of(Shard& shard, const Room& room) const {
   if (whole_) {
     const std::size_t begin = ranks_.rank() * shard.gradient_bytes(ranks_.size()) / ranks_.size();
-    return tensor_on(room.memory.data() + shard.gradient_place + begin, shard.sent, shard.flat.piece);
+    return tensor_on(room.memory.data() + shard.gradient_place + begin, shard.device, shard.sent, shard.flat.piece);
   }
   const bool is_added = std::any_of(shard.parts.begin(), shard.parts.end(), [&](const Shard::Part& each) {
     return slices_[each.slice].values.grad().defined();
   });
   if (!is_added && shard.sent == shard.own.scalar_type()) return shard.gradient;
-  return at::empty({shard.flat.piece}, at::TensorOptions{}.dtype(shard.sent));
+  return at::empty({shard.flat.piece}, at::TensorOptions{}.dtype(shard.sent).device(shard.device));
 }
 
 void Reducing::advance() {

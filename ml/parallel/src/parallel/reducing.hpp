@@ -20,7 +20,8 @@ namespace pharos::ml {
 /// Reduces the gradients of units to their mean over all ranks, and adds the result to the slices that each rank keeps.
 /// All ranks reduce the same units in the same order, so a complete unit waits for the units before it. Each rank
 /// reduces one piece of a unit. The pieces of other ranks are copied to memory that these ranks can read, if a room is
-/// free, as soon as the gradient is there and still in the caches. This rank's own piece stays where backward left it.
+/// free, as soon as the gradient is there and still in the caches. On the CPU this rank's own piece stays where
+/// backward left it.
 ///
 /// A room is memory for the gradients of one unit. Owned by Sharded::Core; one thread at a time. Failures between ranks
 /// are thrown by all functions that begin, go on with or wait for a reduction; gradients are undefined then. `units`

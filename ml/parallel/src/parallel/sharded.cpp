@@ -19,6 +19,7 @@
 #include <pharos/ml/sharded.hpp>
 
 #include "module/heap.hpp"
+#include "module/norms.hpp"
 #include "module/parameters.hpp"
 #include "module/torch_dtype.hpp"
 #include "parallel/backward_end.hpp"
@@ -36,13 +37,6 @@ using torch::autograd::variable_list;
 Gathering::Staying staying(Sharding sharding, const ShardOptions& options) {
   const bool passing = sharding == Sharding::kParameters && options.reshard_after_forward;
   return passing ? Gathering::Staying::kRest : Gathering::Staying::kAll;
-}
-
-void check_device(const NamedTensor& buffer) {
-  if (buffer.tensor.is_cpu()) return;
-  throw_error(Error{ErrorCode::kUnsupported,
-                    "buffer \"" + buffer.name + "\" cannot be sharded: it is on " + buffer.tensor.device().str(),
-                    "Move the module to the CPU."});
 }
 
 /// Describes everything that must be the same on all ranks, one item in each line.
@@ -67,18 +61,21 @@ std::string describe(const std::vector<ShardedUnit>& units, Sharding sharding, c
 // gradient accumulators, at the end of a backward, and before the step of an optimizer.
 class Sharded::Core : public std::enable_shared_from_this<Core> {
  public:
-  Core(torch::nn::Module& module, const Communicator& ranks, Sharding sharding, const ShardOptions& options)
+  /// `data` connects the same ranks as `ranks`, on the device of the tensors.
+  Core(torch::nn::Module& module, const Communicator& ranks, const Communicator& data, Sharding sharding,
+       const ShardOptions& options)
       : ranks_{ranks},
+        data_{data},
         sharding_{sharding},
         options_{options},
         shares_{ranks},
         parameters_{parameters_of(module)},
         buffers_{buffers_of(module)},
         units_{plan(module)},
-        gathering_{ranks, units_, staying(sharding, options)},
+        gathering_{data, units_, staying(sharding, options)},
         slices_{take_over()},
-        reducing_{ranks, units_, parameters_, slices_, sharding == Sharding::kOptimizer} {
-    broadcast(ranks_, buffers_, 0);
+        reducing_{data, units_, parameters_, slices_, sharding == Sharding::kOptimizer} {
+    broadcast(data_, buffers_, 0);
     gathering_.begin();
     count_changes();
   }
@@ -152,7 +149,8 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
   void check_changes() const;
   void mark_changed();
 
-  Communicator ranks_;
+  Communicator ranks_;  // for small lists in host memory
+  Communicator data_;
   const Sharding sharding_;
   const ShardOptions options_;
   Shares shares_;
@@ -176,8 +174,10 @@ std::vector<ShardedUnit> Sharded::Core::plan(const torch::nn::Module& module) {
   check_alike(ranks_, buffers_);
   std::vector<ShardedUnit> units;
   on_all(ranks_, [&] {
-    for (const NamedTensor& each : buffers_) check_device(each);
-    units = sharded_units(module, parameters_, options_, ranks_.size());
+    for (const auto* const tensors : {&parameters_, &buffers_}) {
+      check_devices(ranks_, data_, *tensors, "fully_shard(module, ranks, gpus)");
+    }
+    units = sharded_units(module, parameters_, options_, data_);
   });
   if (const auto difference = first_difference(ranks_, describe(units, sharding_, options_))) {
     throw_error(Error{ErrorCode::kInvalidArgument, "ranks shard their modules in different ways: " + *difference,
@@ -189,7 +189,7 @@ std::vector<ShardedUnit> Sharded::Core::plan(const torch::nn::Module& module) {
 std::vector<Sharded::Slice> Sharded::Core::take_over() {
   std::vector<Slice> slices;
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    ml::take_over(units_[i], parameters_, ranks_, gathering_.memory_of(i));
+    ml::take_over(units_[i], parameters_, data_, gathering_.memory_of(i));
     for (Shard& shard : units_[i].shards) {
       const std::int64_t piece = shard.flat.piece;
       const std::int64_t begin = piece * ranks_.rank();
@@ -245,7 +245,7 @@ void Sharded::Core::end() {
   const std::vector<std::uint8_t> all = exchange_state();  // waits for slower ranks
   const Duration waited = std::chrono::steady_clock::now() - began;
   reducing_.end(all, shares_.factor());
-  if (options_.broadcast_buffers) broadcast(ranks_, buffers_, 0);
+  if (options_.broadcast_buffers) broadcast(data_, buffers_, 0);
   const bool is_first_step = step_.number++ == 0;
   step_.gathers = gathering_.gathers();
   step_.reductions = reducing_.reductions();
@@ -367,12 +367,11 @@ void Sharded::Core::mark_changed() {
 double Sharded::Core::clip_norm(double max) {
   check();
   const at::NoGradGuard no_grad;
-  double squares = 0;
+  std::vector<at::Tensor> norms;
   for (const Slice& each : slices_) {
-    if (!each.values.grad().defined()) continue;
-    const double norm = each.values.grad().norm(2, at::kDouble).item<double>();
-    squares += norm * norm;
+    if (each.values.grad().defined()) norms.push_back(each.values.grad().norm(2, at::kDouble));
   }
+  double squares = sum_of_squares(norms);
   ranks_.all_reduce(std::span{&squares, 1});
   const double norm = std::sqrt(squares);
   if (!std::isfinite(norm) || norm <= max) return norm;
@@ -416,7 +415,10 @@ std::string Sharded::Core::table() const {
 // ---- Sharded
 
 Sharded::Sharded(torch::nn::Module& module, const Communicator& ranks, Sharding sharding, const ShardOptions& options)
-    : core_{std::make_shared<Core>(module, ranks, sharding, options)} {
+    : Sharded{module, ranks, ranks, sharding, options} {}
+Sharded::Sharded(torch::nn::Module& module, const Communicator& ranks, const Communicator& gpus, Sharding sharding,
+                 const ShardOptions& options)
+    : core_{std::make_shared<Core>(module, ranks, gpus, sharding, options)} {
   keep_heap();
   core_->attach();
 }

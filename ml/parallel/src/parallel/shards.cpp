@@ -39,12 +39,15 @@ at::ScalarType scalar_type_of(DType type) {
   }
 }
 
-void check(const NamedTensor& parameter) {
+void check(const NamedTensor& parameter, at::Device device) {
   const at::Tensor& tensor = parameter.tensor;
   const auto refuse = [&](const std::string& why, const std::string& hint) {
     throw_error(Error{ErrorCode::kUnsupported, "parameter \"" + parameter.name + "\" cannot be sharded: " + why, hint});
   };
-  if (!tensor.is_cpu()) refuse("it is on " + tensor.device().str(), "Move the module to the CPU.");
+  if (tensor.device() != device) {
+    refuse("it is on " + tensor.device().str() + ", and the first one is on " + device.str(),
+           "Move the whole module to one device.");
+  }
   if (!dtype_of(tensor.scalar_type())) {
     refuse(std::string{"it is "} + c10::toString(tensor.scalar_type()), "Give real numbers of one of the usual types.");
   }
@@ -98,12 +101,12 @@ void check(const std::string& name, const torch::nn::Module& module) {
 
 void place(const at::Tensor& tensor, std::byte* memory) {
   auto* const storage = tensor.storage().unsafeGetStorageImpl();
-  storage->set_data_ptr_noswap(c10::DataPtr{memory, c10::Device{c10::kCPU}});
+  storage->set_data_ptr_noswap(c10::DataPtr{memory, tensor.device()});
   storage->set_nbytes(memory == nullptr ? 0 : static_cast<std::size_t>(tensor.numel()) * tensor.itemsize());
 }
 
-at::Tensor tensor_on(std::byte* memory, at::ScalarType type, std::int64_t elements) {
-  return at::from_blob(memory, {elements}, at::TensorOptions{}.dtype(type));
+at::Tensor tensor_on(std::byte* memory, at::Device device, at::ScalarType type, std::int64_t elements) {
+  return at::from_blob(memory, {elements}, at::TensorOptions{}.dtype(type).device(device));
 }
 
 at::ScalarType computed_type(const Flat& flat, const std::optional<DType>& asked) {
@@ -111,8 +114,10 @@ at::ScalarType computed_type(const Flat& flat, const std::optional<DType>& asked
 }
 
 std::vector<ShardedUnit> sharded_units(const torch::nn::Module& module, std::span<const NamedTensor> parameters,
-                                       const ShardOptions& options, std::uint32_t ranks) {
-  for (const NamedTensor& each : parameters) check(each);
+                                       const ShardOptions& options, const Communicator& data) {
+  const std::uint32_t ranks = data.size();
+  const at::Device device = parameters.empty() ? at::Device{at::kCPU} : parameters.front().tensor.device();
+  for (const NamedTensor& each : parameters) check(each, device);
   check_apart(parameters);
   check("the module", module);
   for (const auto& item : module.named_modules("", false)) check('"' + item.key() + '"', *item.value());
@@ -123,6 +128,7 @@ std::vector<ShardedUnit> sharded_units(const torch::nn::Module& module, std::spa
     for (Flat& flat : unit.flats) {
       Shard shard{.flat = std::move(flat)};
       const bool is_real = at::isFloatingType(shard.flat.type);
+      shard.device = device;
       shard.computed = computed_type(shard.flat, options.param);
       shard.sent = is_real && options.reduce ? scalar_type_of(*options.reduce) : shard.computed;
       shard.place = std::exchange(own.bytes, own.bytes + aligned(shard.bytes(ranks)));
@@ -134,30 +140,30 @@ std::vector<ShardedUnit> sharded_units(const torch::nn::Module& module, std::spa
   return units;
 }
 
-void take_over(ShardedUnit& unit, std::span<const NamedTensor> parameters, Communicator& ranks, std::byte* memory) {
+void take_over(ShardedUnit& unit, std::span<const NamedTensor> parameters, Communicator& data, std::byte* memory) {
   const at::NoGradGuard no_grad;
   for (Shard& shard : unit.shards) {
     const Flat& flat = shard.flat;
     const at::ScalarType kept = kept_type(flat);
-    const std::int64_t elements = flat.piece * ranks.size();
-    const std::int64_t begin = flat.piece * ranks.rank();
+    const at::TensorOptions there = at::TensorOptions{}.device(shard.device);
+    const std::int64_t elements = flat.piece * data.size();
+    const std::int64_t begin = flat.piece * data.rank();
     {
-      const at::Tensor values = at::zeros({elements}, at::TensorOptions{}.dtype(kept));
+      const at::Tensor values = at::zeros({elements}, there.dtype(kept));
       for (const Flat::Member& each : flat.members) {
         values.narrow(0, each.begin, each.size).copy_(parameters[each.parameter].tensor.view({each.size}));
       }
-      ranks.broadcast(bytes_of(values), 0);
+      data.broadcast(bytes_of(values), 0);
       const bool stays = memory != nullptr && shard.computed == kept;
       shard.own = stays ? tensor_on(memory + shard.place + static_cast<std::size_t>(begin) * c10::elementSize(kept),
-                                    kept, flat.piece)
-                        : at::empty({flat.piece}, at::TensorOptions{}.dtype(kept));
+                                    shard.device, kept, flat.piece)
+                        : at::empty({flat.piece}, there.dtype(kept));
       shard.own.copy_(values.narrow(0, begin, flat.piece));
     }
     auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t{}, 0,
-                                                         c10::DataPtr{nullptr, c10::Device{c10::kCPU}}, nullptr, false);
-    storage->set_nbytes(shard.bytes(ranks.size()));
-    shard.whole =
-        at::empty({0}, at::TensorOptions{}.dtype(shard.computed)).set_(c10::Storage{storage}, 0, {elements}, {1});
+                                                         c10::DataPtr{nullptr, shard.device}, nullptr, false);
+    storage->set_nbytes(shard.bytes(data.size()));
+    shard.whole = at::empty({0}, there.dtype(shard.computed)).set_(c10::Storage{storage}, 0, {elements}, {1});
     for (const Flat::Member& each : flat.members) {
       const at::Tensor& parameter = parameters[each.parameter].tensor;
       // A parameter of another type gets another gradient accumulator. So hooks are added later

@@ -23,6 +23,7 @@ namespace pharos::ml {
 /// uses them.
 struct Shard {
   Flat flat{};
+  at::Device device{at::kCPU};
   at::ScalarType computed{};       ///< type in which the module computes
   at::ScalarType sent{};           ///< type in which its gradients are sent and summed up
   std::size_t place = 0;           ///< offset in the memory of its unit, in bytes
@@ -78,21 +79,22 @@ inline at::ScalarType kept_type(const Flat& flat) {
   return flat.is_trained ? kept_type(flat.type) : flat.type;
 }
 
-/// Makes the tensor, and all views of it, use this memory. nullptr: the tensor has no memory until the next call. The
-/// tensor does not own the memory.
+/// Makes the tensor, and all views of it, use this memory of the tensor's device. nullptr: the tensor has no memory
+/// until the next call. The tensor does not own the memory.
 void place(const at::Tensor& tensor, std::byte* memory);
-/// A tensor of one dimension over memory that it does not own.
-at::Tensor tensor_on(std::byte* memory, at::ScalarType type, std::int64_t elements);
+/// A tensor of one dimension over memory of a device, which it does not own.
+at::Tensor tensor_on(std::byte* memory, at::Device device, at::ScalarType type, std::int64_t elements);
 
-/// Plans the units. Throws kUnsupported, with the name and the reason, for a parameter that cannot be sharded, and
-/// InvalidArgument for options that do not fit the module. It throws on this rank only, and changes nothing.
+/// Plans the units. `data` will gather the parameters, and reduce the gradients. Throws kUnsupported, with the name and
+/// the reason, for a parameter that cannot be sharded, and InvalidArgument for options that do not fit the module. It
+/// throws on this rank only, and changes nothing.
 std::vector<ShardedUnit> sharded_units(const torch::nn::Module& module, std::span<const NamedTensor> parameters,
-                                       const ShardOptions& options, std::uint32_t ranks);
+                                       const ShardOptions& options, const Communicator& data);
 
 /// Gives each rank its piece of rank 0's values of a unit. Afterwards the parameters are views of Shard::whole, whose
 /// memory is swapped. `memory` is the unit's own memory, or nullptr; the piece lies in it if the module computes in the
 /// type that is kept, and it outlives the shards. All ranks call it together; when it throws what fails between them,
 /// the module is of no further use.
-void take_over(ShardedUnit& unit, std::span<const NamedTensor> parameters, Communicator& ranks, std::byte* memory);
+void take_over(ShardedUnit& unit, std::span<const NamedTensor> parameters, Communicator& data, std::byte* memory);
 
 }  // namespace pharos::ml

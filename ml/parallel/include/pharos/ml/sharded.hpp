@@ -62,6 +62,9 @@ struct ShardOptions {
 ///     optimizer.step();
 ///   }
 ///
+/// For a module on a GPU pass a second communicator, which on_gpu() or communicator_on() has made of the first one:
+/// `fully_shard(*model, ranks, gpus)`. Parameters and gradients then go from GPU to GPU.
+///
 /// Parameters belong to units (see ShardOptions::blocks). When an operator of libtorch is about to work on a parameter,
 /// its whole unit is gathered from all ranks, and the next unit is fetched early; later other units use the same
 /// memory. On one machine, if the module computes in the type that the ranks keep (see ShardOptions::param), nothing is
@@ -73,7 +76,7 @@ struct ShardOptions {
 /// and Lion do. Do not write to the module's parameters: load them before, or write to slices(). A write is found by
 /// the next function that throws failures (see below).
 ///
-/// All ranks construct it together. Options that do not fit the module, and modules or options that differ between
+/// All ranks construct it together. Options and communicators that do not fit the module, and what differs between
 /// ranks, throw InvalidArgument on all ranks; a parameter that cannot be divided throws an Exception with kUnsupported
 /// on all ranks. The module is unchanged then; if the constructor throws because ranks fail or memory is missing
 /// (Exhausted), the module is of no further use. With kParameters all ranks must run the same graph in a step, or all
@@ -90,6 +93,9 @@ struct ShardOptions {
 class PHAROS_API Sharded {
  public:
   Sharded(torch::nn::Module& module, const Communicator& ranks, Sharding sharding, const ShardOptions& options);
+  /// For a module on a GPU: `gpus` is the communicator that on_gpu(), or communicator_on(), has made of `ranks`.
+  Sharded(torch::nn::Module& module, const Communicator& ranks, const Communicator& gpus, Sharding sharding,
+          const ShardOptions& options);
   Sharded(Sharded&&) = delete;
   /// Leaves the module with empty parameters. Waits for operations that are under way, at most for the communicator's
   /// timeout, and throws nothing. Destroy it between two backwards.
@@ -156,13 +162,25 @@ class PHAROS_API Sharded {
 inline Sharded fully_shard(torch::nn::Module& module, const Communicator& ranks, const ShardOptions& options = {}) {
   return {module, ranks, Sharding::kParameters, options};
 }
+inline Sharded fully_shard(torch::nn::Module& module, const Communicator& ranks, const Communicator& gpus,
+                           const ShardOptions& options = {}) {
+  return {module, ranks, gpus, Sharding::kParameters, options};
+}
 /// Divides the state of the optimizer among the ranks. Sends as much as Ddp.
 inline Sharded zero1(torch::nn::Module& module, const Communicator& ranks, const ShardOptions& options = {}) {
   return {module, ranks, Sharding::kOptimizer, options};
 }
+inline Sharded zero1(torch::nn::Module& module, const Communicator& ranks, const Communicator& gpus,
+                     const ShardOptions& options = {}) {
+  return {module, ranks, gpus, Sharding::kOptimizer, options};
+}
 /// Divides gradients and the state of the optimizer among the ranks. Sends as much as Ddp.
 inline Sharded zero2(torch::nn::Module& module, const Communicator& ranks, const ShardOptions& options = {}) {
   return {module, ranks, Sharding::kGradients, options};
+}
+inline Sharded zero2(torch::nn::Module& module, const Communicator& ranks, const Communicator& gpus,
+                     const ShardOptions& options = {}) {
+  return {module, ranks, gpus, Sharding::kGradients, options};
 }
 
 }  // namespace pharos::ml
