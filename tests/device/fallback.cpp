@@ -202,8 +202,11 @@ Values Call::shapes_by_zeros() const {
 
 void Call::make_results() {
   auto known = shapes();
-  const bool makes_some = std::any_of(argument_of_.begin(), argument_of_.end(), [](const auto& it) { return !it; });
-  if (!known && makes_some) known = shapes_by_zeros();
+  // An operator resizes an empty tensor that it is given for its result.
+  const auto has_shape = [&](const std::optional<std::size_t>& argument) {
+    return argument && (!op_.schema().arguments()[*argument].is_out() || arguments_[*argument].toTensor().numel() != 0);
+  };
+  if (!known && !std::all_of(argument_of_.begin(), argument_of_.end(), has_shape)) known = shapes_by_zeros();
   for (std::size_t i = 0; i < returns(); ++i) {
     const at::Tensor shape = known ? (*known)[i].toTensor() : at::Tensor{};
     if (!makes(i)) {

@@ -26,6 +26,7 @@
 #include <pharos/ml/random_state.hpp>
 #include <pharos/ml/recompute.hpp>
 #include <pharos/ml/sharded.hpp>
+#include <pharos/ml/sync_batch_norm.hpp>
 #include <pharos/ml/training.hpp>
 
 #include "says.hpp"
@@ -237,7 +238,7 @@ struct Trained {
   std::size_t operations = 0;
 };
 
-Trained train_by_ddp(Communicator& ranks, at::Device device, Wire wire) {
+Trained train_by_ddp(Communicator& ranks, at::Device device, DdpOptions options) {
   Net one = net_on(device);
   Net copy = net_on(device);
   Communicator gpus = communicator_on(device, ranks);
@@ -245,7 +246,9 @@ Trained train_by_ddp(Communicator& ranks, at::Device device, Wire wire) {
     const torch::NoGradGuard no_grad;
     for (auto& each : copy->parameters()) each.zero_();
   }
-  Ddp ddp{ranks, gpus, *copy, {.bucket_bytes = 512, .wire = wire, .broadcast_buffers = false}};
+  options.bucket_bytes = 512;
+  options.broadcast_buffers = false;
+  Ddp ddp{ranks, gpus, *copy, options};
   one->norm->eval();  // in training, the statistics would be those of a batch, which the ranks have divided
   copy->norm->eval();
   Optimizer one_optimizer{groups_of(*one, 0.01), AdamW{.lr = 1e-2, .eps = 1e-5}};
@@ -329,6 +332,40 @@ TEST_F(GpuTraining, RanksLearnWhatOneProcessLearnsIfTheyDivideTheModel) {
   EXPECT_LE(train_divided(ranks, gpu_, Sharding::kParameters, {.reshard_after_forward = false}), 1e-9);
 }
 
+TEST_F(GpuTraining, RanksLearnByPowerSgdWhatTheyLearnOnTheCpu) {
+  Communicator ranks = ranks_of_launcher();
+  const DdpOptions options{.wire = Wire::kPowerSgd, .power_sgd = {.rank = 2, .exact_steps = 3}};
+  const Trained here = train_by_ddp(ranks, gpu_, options);
+  const Trained on_cpu = train_by_ddp(ranks, at::kCPU, options);
+  EXPECT_LE(largest_difference(here.values, on_cpu.values), 1e-6);
+  EXPECT_GT(largest_difference(here.values, here.alone), 1e-6);
+}
+
+TEST_F(GpuTraining, RanksNormaliseOverTheWholeBatch) {
+  Communicator ranks = ranks_of_launcher();
+  const std::int64_t share = 8 / ranks.size();
+  const auto own = [&](const Tensor& rows) { return rows.narrow(0, ranks.rank() * share, share); };
+  torch::nn::BatchNorm1d whole{5};
+  SyncBatchNorm divided{ranks, 5};
+  for (torch::nn::Module* const each :
+       {static_cast<torch::nn::Module*>(whole.get()), static_cast<torch::nn::Module*>(divided.get())}) {
+    each->to(torch::kDouble);
+    each->to(gpu_);
+  }
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    const Tensor x = (numbers(step, {8, 5}) * 3 + 7).to(gpu_);
+    const Tensor of_all = x.clone().requires_grad_();
+    const Tensor of_rank = own(x).clone().requires_grad_();
+    const Tensor far = numbers(step + 100, {8, 5}).to(gpu_);
+    whole(of_all).mul(far).sum().backward();
+    divided(of_rank).mul(own(far)).sum().backward();
+    EXPECT_LE(largest_difference(own(of_all.grad()).cpu(), of_rank.grad().cpu()), 1e-9);
+  }
+  EXPECT_LE(largest_difference(whole->running_mean.cpu(), divided->running_mean.cpu()), 1e-9);
+  EXPECT_LE(largest_difference(whole->running_var.cpu(), divided->running_var.cpu()), 1e-9);
+  EXPECT_EQ(divided->num_batches_tracked.item<std::int64_t>(), 3);
+}
+
 TEST_F(GpuTraining, AfterAFailureDividedParametersAreNoNumbers) {
   Communicator ranks = Communicator::alone();
   Communicator gpus = communicator_on(gpu_, ranks);
@@ -343,10 +380,10 @@ TEST_F(GpuTraining, AfterAFailureDividedParametersAreNoNumbers) {
 
 TEST_F(GpuTraining, RanksLearnWhatOneProcessLearnsFromTheWholeBatch) {
   Communicator ranks = ranks_of_launcher();
-  const Trained exact = train_by_ddp(ranks, gpu_, Wire::kExact);
+  const Trained exact = train_by_ddp(ranks, gpu_, {});
   EXPECT_LE(largest_difference(exact.values, exact.alone), 1e-9);
   EXPECT_GT(exact.operations, 2U);
-  const Trained shortened = train_by_ddp(ranks, gpu_, Wire::kBf16);
+  const Trained shortened = train_by_ddp(ranks, gpu_, {.wire = Wire::kBf16});
   EXPECT_LE(largest_difference(shortened.values, shortened.alone), 0.2);
   EXPECT_GT(largest_difference(shortened.values, shortened.alone), ranks.size() == 1 ? -1 : 1e-9);
 }

@@ -31,6 +31,13 @@ OnGpu registered_on_gpu() {
   return on_gpu_registered;
 }
 
+Communicator over_gpu(Communicator& ranks, int device, OnGpu make) {
+  if (auto made = ranks.core_->over_gpu(device)) return Communicator{std::move(made)};
+  Communicator gpus = make(ranks, device, {.timeout = ranks.timeout()});
+  ranks.core_->set_over_gpu(device, gpus.core_);
+  return gpus;
+}
+
 std::shared_ptr<Work> Core::begin(const Operation& operation, const Places& places) {
   if (recent_.size() == kRecent) recent_.pop_front();
   // This may throw, so it comes before the backend's begin(): an operation that has begun uses the caller's memory, and

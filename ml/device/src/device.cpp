@@ -86,7 +86,7 @@ at::Device own_device() {
 
 Communicator communicator_on(at::Device device, Communicator& ranks) {
   if (device.is_cpu()) return ranks;
-  return load_on_gpu()(ranks, device.index(), {.timeout = ranks.timeout()});
+  return detail::over_gpu(ranks, device.index(), load_on_gpu());
 }
 
 }  // namespace pharos::ml

@@ -22,6 +22,7 @@ struct Bucket {
   std::size_t marks = 0;               ///< with Marks::kBehind the offset of the marks, in bytes
   std::vector<std::size_t> members{};  ///< numbers of the parameters
 
+  bool has_marks() const { return marks != begin + bytes; }
   std::size_t mark_of(std::size_t place) const { return marks + place * size_of(dtype); }
 };
 

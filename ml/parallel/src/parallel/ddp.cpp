@@ -46,7 +46,6 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
         shares_{ranks},
         all_parameters_{parameters_of(module)},
         buffers_{buffers_of(module)} {
-    check_options();
     for (const auto* const tensors : {&all_parameters_, &buffers_}) {
       check_devices(ranks_, data_, *tensors, "Ddp{ranks, gpus, module}");
     }
@@ -102,7 +101,6 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
     bool finite = true;
   };
 
-  void check_options() const;
   std::size_t bucket_bytes() const;
   static void check_type(const NamedTensor& parameter);
   void make_buckets(std::span<const std::size_t> order);
@@ -138,12 +136,6 @@ class Ddp::Core : public std::enable_shared_from_this<Core> {
   int no_syncs_ = 0;  // number of NoSyncs that live
   Step step_;
 };
-
-void Ddp::Core::check_options() const {
-  if (options_.wire != Wire::kPowerSgd || !data_.is_on_gpu()) return;
-  throw_error(Error{ErrorCode::kUnsupported, "Wire::kPowerSgd does not work between GPUs",
-                    "Use Wire::kExact or Wire::kBf16, or move the module to the CPU."});
-}
 
 /// The default is larger between GPUs, because there an operation has a higher fixed cost.
 std::size_t Ddp::Core::bucket_bytes() const {
@@ -274,8 +266,8 @@ void Ddp::Core::forget() {
 /// Waits for the reductions that were begun, and does what belongs to the end of a step.
 void Ddp::Core::reduce_rest() {
   const auto began = std::chrono::steady_clock::now();
-  exchange_->finish();
   buckets_->share_marks(ranks_);
+  exchange_->finish();
   if (options_.broadcast_buffers) broadcast(data_, buffers_, shares_.first_active());
   step_.waited = std::chrono::steady_clock::now() - began;
 }

@@ -1,8 +1,11 @@
 #include "parallel/power_sgd.hpp"
 
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/mv.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
@@ -19,6 +22,7 @@ namespace pharos::ml {
 namespace {
 
 constexpr std::size_t kLineBytes = 64;
+constexpr double kNothing = 1e-5;  // a row counts as zeros if this share of its length or less is left
 
 /// A gradient M of n rows and m columns, for which P and Q are sent: a few rows of n and of m numbers. A step begins
 /// with the Q of the step before. The part of M that P and Q do not express is the error; it is added to the next
@@ -31,6 +35,7 @@ struct Matrix {
   at::Tensor p{};
   at::Tensor q{};
   at::Tensor error{};
+  at::Tensor random{};  // on a device: what rows of zeros in Q are replaced by
 };
 
 /// Bytes of a bucket that are sent unchanged: their offset in the bucket, and their offset in the memory that is sent.
@@ -79,7 +84,6 @@ double product(std::span<const Real> a, std::span<const Real> b) {
 /// time.
 template <class Real>
 void straighten(const at::Tensor& matrix) {
-  constexpr double kNothing = 1e-5;  // a row counts as zeros if this share of its length or less is left
   for (std::int64_t i = 0; i < matrix.size(0); ++i) {
     const std::span<Real> row = row_of<Real>(matrix, i);
     const double before = std::sqrt(product<Real>(row, row));
@@ -96,7 +100,22 @@ void straighten(const at::Tensor& matrix) {
   }
 }
 
+/// The same on a device, without reading numbers back from it.
+void straighten_on_device(const at::Tensor& matrix) {
+  for (std::int64_t i = 0; i < matrix.size(0); ++i) {
+    const at::Tensor row = matrix[i];
+    const at::Tensor before = row.norm();
+    for (int time = 0; time < 2 && i > 0; ++time) {
+      const at::Tensor others = matrix.narrow(0, 0, i);
+      row.sub_(at::mv(others.t(), at::mv(others, row)));
+    }
+    const at::Tensor length = row.norm();
+    row.mul_(at::where(length > kNothing * before, length.reciprocal(), at::zeros_like(length)));
+  }
+}
+
 void straighten(const at::Tensor& matrix) {
+  if (!matrix.is_cpu()) return straighten_on_device(matrix);
   if (matrix.scalar_type() == at::kDouble) return straighten<double>(matrix);
   straighten<float>(matrix);
 }
@@ -113,6 +132,10 @@ void fill_at_random(at::Tensor row, std::uint64_t seed) {
     each = static_cast<double>(seed >> 11) * 0x1p-52 - 1;
   }
   row.copy_(at::from_blob(values.data(), row.sizes(), at::kDouble));
+}
+
+at::Tensor bytes_at(std::byte* memory, std::size_t bytes, at::Device device) {
+  return at::from_blob(memory, {static_cast<std::int64_t>(bytes)}, at::TensorOptions{}.dtype(at::kByte).device(device));
 }
 
 // P is the mean of Q M^T over the ranks, with its rows made orthogonal. Q is then the mean of P M over the ranks, and
@@ -143,7 +166,7 @@ class PowerSgdExchange final : public Exchange {
       under_way_.push_back({Stage::kLast, bucket, reduce(bucket, buckets_.bytes_of(bucket))});
       return;
     }
-    for (const Plain& each : plan.plain) copy(sent() + each.to, bytes_in(bucket) + each.from, each.bytes);
+    for (const Plain& each : plan.plain) copy(bytes_in(bucket) + each.from, sent() + each.to, each.bytes);
     for (Matrix& each : plan.matrices) {
       each.gradient.add_(each.error);
       at::mm_out(each.p, each.q, each.gradient.t());
@@ -151,6 +174,8 @@ class PowerSgdExchange final : public Exchange {
     under_way_.push_back({Stage::kFirst, bucket, reduce(bucket, at(plan.first))});
   }
   void advance() override {
+    // take() needs the marks of all ranks. Those of ranks on devices are shared when the backward has ended.
+    if (!buckets_.device().is_cpu()) return;
     while (!under_way_.empty() && under_way_.front().pending.done() && under_way_.front().stage == Stage::kLast) {
       take_front();
     }
@@ -192,7 +217,7 @@ class PowerSgdExchange final : public Exchange {
         add_plain(buckets_.place_of(each), gradient.nbytes());
       }
     }
-    add_plain(bucket.marks, bucket.members.size() * size_of(bucket.dtype));
+    if (bucket.has_marks()) add_plain(bucket.marks, bucket.members.size() * size_of(bucket.dtype));
     plan.first.size = bytes_ - plan.first.begin;
     plan.second.begin = bytes_;
     for (Matrix& each : plan.matrices) each.q_place = take_room(bytes_of_rows(each.gradient, 1));
@@ -224,20 +249,37 @@ class PowerSgdExchange final : public Exchange {
     matrix.p = rows(matrix.p_place, 0);
     matrix.q = rows(matrix.q_place, 1);
     matrix.error = at::zeros_like(gradient);
+    if (!gradient.is_cpu()) {
+      matrix.random = at::empty_like(matrix.q);
+      for (std::int64_t row = 0; row < matrix.q.size(0); ++row) fill_row(matrix.random, row, matrix);
+    }
     fill_empty_rows(matrix);
+  }
+  static void fill_row(const at::Tensor& rows, std::int64_t row, const Matrix& matrix) {
+    fill_at_random(rows[row], matrix.q_place + static_cast<std::uint64_t>(row));
   }
   /// Gives rows of zeros random numbers, because they would stay zeros for ever.
   static void fill_empty_rows(const Matrix& matrix) {
+    if (matrix.random.defined()) {
+      matrix.q.copy_(at::where(matrix.q.ne(0).any(1, /*keepdim=*/true), matrix.q, matrix.random));
+      return;
+    }
     for (std::int64_t row = 0; row < matrix.q.size(0); ++row) {
-      if (matrix.q[row].any().item<bool>()) continue;
-      fill_at_random(matrix.q[row], matrix.q_place + static_cast<std::uint64_t>(row));
+      if (!matrix.q[row].any().item<bool>()) fill_row(matrix.q, row, matrix);
     }
   }
 
   std::byte* sent() const { return memory_->data(); }
   std::span<std::byte> at(const Range& range) const { return memory_->span().subspan(range.begin, range.size); }
   std::byte* bytes_in(const Bucket& bucket) const { return buckets_.bytes_of(bucket).data(); }
-  static void copy(std::byte* to, const std::byte* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+  void copy(std::byte* from, std::byte* to, std::size_t bytes) const {
+    const at::Device device = buckets_.device();
+    if (device.is_cpu()) {
+      std::memcpy(to, from, bytes);
+    } else {
+      bytes_at(to, bytes, device).copy_(bytes_at(from, bytes, device));
+    }
+  }
 
   // ---- Stages
 
@@ -252,7 +294,7 @@ class PowerSgdExchange final : public Exchange {
       if (each.stage != Stage::kFirst) continue;
       each.pending.wait();
       Plan& plan = plan_of(each.bucket);
-      for (const Plain& plain : plan.plain) copy(bytes_in(each.bucket) + plain.from, sent() + plain.to, plain.bytes);
+      for (const Plain& plain : plan.plain) copy(sent() + plain.to, bytes_in(each.bucket) + plain.from, plain.bytes);
       for (Matrix& matrix : plan.matrices) {
         straighten(matrix.p);
         at::mm_out(matrix.q, matrix.p, matrix.gradient);
@@ -274,7 +316,11 @@ class PowerSgdExchange final : public Exchange {
     at::mm_out(matrix.gradient, matrix.p.t(), matrix.q);
     matrix.error.sub_(matrix.gradient);
     // The optimizer or its scaler leaves such a step out, so its error must not be carried into the next step.
-    if (!at::isfinite(matrix.gradient).all().item<bool>()) {
+    const at::Tensor finite = at::isfinite(matrix.gradient).all();
+    if (!finite.is_cpu()) {
+      matrix.error.masked_fill_(finite.logical_not(), 0);
+      matrix.q.masked_fill_(finite.logical_not(), 0);
+    } else if (!finite.item<bool>()) {
       matrix.error.zero_();
       matrix.q.zero_();
     }

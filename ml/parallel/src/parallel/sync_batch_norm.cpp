@@ -5,12 +5,12 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/device.hpp>
 #include <pharos/ml/sync_batch_norm.hpp>
 
 namespace pharos::ml {
@@ -18,7 +18,7 @@ namespace pharos::ml {
 struct SyncBatchNormImpl::Moments {
   torch::Tensor mean;
   torch::Tensor variance;
-  double count;
+  torch::Tensor count;  // samples of all ranks, one double
 };
 
 namespace {
@@ -65,26 +65,27 @@ Tensor gather_rows(Communicator& ranks, const Tensor& row) {
 Moments moments_of(Communicator& ranks, const Tensor& x) {
   const std::int64_t features = x.size(1);
   const auto others = others_of(x);
-  Tensor row = at::zeros({2 * features + 1}, at::TensorOptions{}.dtype(at::kDouble));
+  Tensor row = at::zeros({2 * features + 1}, x.options().dtype(at::kDouble));
   if (x.numel() != 0) {
     const Tensor widest = x.to(at::kDouble);
     row.narrow(0, 0, features).copy_(widest.mean(others));
     row.narrow(0, features, features).copy_(widest.var(others, false));
     const std::int64_t samples = x.numel() / features;
-    row[2 * features] = static_cast<double>(samples);
+    row[2 * features].fill_(static_cast<double>(samples));
   }
   const Tensor rows = gather_rows(ranks, row);
   const Tensor means = rows.narrow(1, 0, features);
   const Tensor counts = rows.narrow(1, 2 * features, 1);
-  const double count = counts.sum().item<double>();
-  const Tensor mean = (means * counts).sum(0) / count;
-  const Tensor variance = ((rows.narrow(1, features, features) + (means - mean).pow(2)) * counts).sum(0) / count;
+  const Tensor count = counts.sum();
+  const Tensor divisor = count.clamp_min(1);
+  const Tensor mean = (means * counts).sum(0) / divisor;
+  const Tensor variance = ((rows.narrow(1, features, features) + (means - mean).pow(2)) * counts).sum(0) / divisor;
   return {mean, variance, count};
 }
 
 struct Normalise : torch::autograd::Function<Normalise> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                        const Tensor& mean, const Tensor& variance, double count, double eps,
+                        const Tensor& mean, const Tensor& variance, const Tensor& count, double eps,
                         const c10::intrusive_ptr<Ranks>& ranks) {
     const Tensor scale = (variance + eps).rsqrt();
     const Tensor own = wide(x);
@@ -104,11 +105,11 @@ struct Normalise : torch::autograd::Function<Normalise> {
     const auto ranks = c10::static_intrusive_pointer_cast<Ranks>(context->saved_data["ranks"].toCapsule());
     const auto others = others_of(normal);
     const std::int64_t features = normal.size(1);
-    const Tensor row = at::zeros({2 * features}, at::TensorOptions{}.dtype(at::kDouble));
+    const Tensor row = at::zeros({2 * features}, normal.options().dtype(at::kDouble));
     row.narrow(0, 0, features).copy_(gradient.to(at::kDouble).sum(others));
     row.narrow(0, features, features).copy_((gradient * normal).to(at::kDouble).sum(others));
     const Tensor means =
-        gather_rows(ranks->communicator, row).sum(0) / std::max(context->saved_data["count"].toDouble(), 1.0);
+        gather_rows(ranks->communicator, row).sum(0) / context->saved_data["count"].toTensor().clamp_min(1);
     const Tensor of_x = (gradient - beside(means.narrow(0, 0, features), gradient) -
                          normal * beside(means.narrow(0, features, features), gradient)) *
                         beside(saved[2] * weight, gradient);
@@ -153,14 +154,23 @@ std::shared_ptr<torch::nn::Module> SyncBatchNormImpl::clone(const std::optional<
 /// Computes the moments of this step, and updates the running ones.
 SyncBatchNormImpl::Moments SyncBatchNormImpl::take_moments(const Tensor& x) {
   const at::NoGradGuard no_grad;
-  Moments found = moments_of(ranks_, x);
-  if (found.count == 0) return found;  // there is nothing to learn from
-  num_batches_tracked.add_(1);
-  const double part = options_.momentum.value_or(1 / num_batches_tracked.item<double>());
-  running_mean.lerp_(found.mean.to(running_mean.scalar_type()), part);
-  const Tensor unbiased = found.variance * (found.count / std::max(found.count - 1, 1.0));
-  running_var.lerp_(unbiased.to(running_var.scalar_type()), part);
+  Moments found = moments_of(ranks_of(x.device()), x);
+  // Without samples there is nothing to learn from. The host does not ask a device whether there were some.
+  const Tensor has_samples = found.count.gt(0).to(at::kDouble);
+  num_batches_tracked.add_(has_samples.to(at::kLong));
+  const Tensor part = options_.momentum ? has_samples * *options_.momentum
+                                        : has_samples / num_batches_tracked.clamp_min(1).to(at::kDouble);
+  running_mean.lerp_(found.mean.to(running_mean.scalar_type()), part.to(running_mean.scalar_type()));
+  const Tensor unbiased = found.variance * (found.count / (found.count - 1).clamp_min(1));
+  running_var.lerp_(unbiased.to(running_var.scalar_type()), part.to(running_var.scalar_type()));
   return found;
+}
+
+/// The communicator for data on this device. The first use of a GPU makes it, on all ranks together.
+Communicator& SyncBatchNormImpl::ranks_of(at::Device device) {
+  if (device.is_cpu()) return ranks_;
+  if (!gpus_) gpus_ = communicator_on(device, ranks_);
+  return *gpus_;
 }
 
 Tensor SyncBatchNormImpl::forward(const Tensor& x) {
@@ -170,10 +180,6 @@ Tensor SyncBatchNormImpl::forward(const Tensor& x) {
                           std::to_string(running_mean.numel()) + " features",
                       "Give (batch, features, …)."});
   }
-  if (!x.is_cpu()) {
-    throw_error(Error{ErrorCode::kUnsupported, "SyncBatchNorm was given a batch on " + x.device().str(),
-                      "It works on the CPU only. On a GPU take torch::nn::BatchNorm, or a norm over features."});
-  }
   if (!is_training()) {
     return at::batch_norm(x, weight, bias, running_mean, running_var, false, 0, options_.eps, false);
   }
@@ -181,7 +187,7 @@ Tensor SyncBatchNormImpl::forward(const Tensor& x) {
   const Tensor scale = options_.affine ? weight : at::ones_like(running_mean);
   const Tensor shift = options_.affine ? bias : at::zeros_like(running_mean);
   return Normalise::apply(x, scale, shift, all.mean, all.variance, all.count, options_.eps,
-                          c10::make_intrusive<Ranks>(ranks_));
+                          c10::make_intrusive<Ranks>(ranks_of(x.device())));
 }
 
 }  // namespace pharos::ml

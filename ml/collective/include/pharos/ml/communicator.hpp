@@ -19,11 +19,15 @@ class Error;
 
 namespace pharos::ml {
 
+class Communicator;
+struct CommunicatorOptions;
 class ThreadMemory;
 namespace detail {
 class Core;
 class Work;
 struct Places;
+using OnGpu = Communicator (*)(Communicator& ranks, int device, const CommunicatorOptions& options);
+PHAROS_API Communicator over_gpu(Communicator& ranks, int device, OnGpu make);
 }  // namespace detail
 
 /// A part of a rank's data that lies in other memory than the rest of the data. A value, which does not own that
@@ -286,6 +290,7 @@ class PHAROS_API Communicator {
   std::string recent_operations() const;
 
  private:
+  friend Communicator detail::over_gpu(Communicator& ranks, int device, detail::OnGpu make);
   enum class Whose : std::uint8_t { kOwn, kOfAll };
   void* allocate_bytes(std::size_t elements, std::size_t size, Whose whose);
 
@@ -315,12 +320,14 @@ class PHAROS_API Communicator::Threads {
 namespace detail {
 PHAROS_API void free_shared(Core& core, void* memory);
 
-/// The type of on_gpu(), which makes a communicator over GPUs. Its library, libpharos_nccl.so, calls register_on_gpu()
-/// when it is loaded. Both functions may be called on any thread.
-using OnGpu = Communicator (*)(Communicator& ranks, int device, const CommunicatorOptions& options);
+/// OnGpu is the type of on_gpu(), which makes a communicator over GPUs. Its library, libpharos_nccl.so, calls
+/// register_on_gpu() when it is loaded. Both functions may be called on any thread.
 PHAROS_API void register_on_gpu(OnGpu make);
 /// Returns the registered function; nullptr if no such library is loaded.
 PHAROS_API OnGpu registered_on_gpu();
+/// The communicator that `make` has made of `ranks` for this GPU, if anything still uses it. Otherwise makes it, with
+/// the timeout of `ranks`. All ranks call this together; throws what `make` throws.
+PHAROS_API Communicator over_gpu(Communicator& ranks, int device, OnGpu make);
 }  // namespace detail
 
 template <Element T>

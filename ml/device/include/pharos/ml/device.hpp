@@ -22,9 +22,10 @@ PHAROS_API at::Device gpu(int index = 0);
 PHAROS_API at::Device own_device();
 
 /// Returns a communicator of the same ranks for tensors on `device`: a copy of `ranks` if that is the CPU, or the
-/// result of on_gpu(), with the timeout of `ranks`. The caller owns it; like all communicators it is used by one thread
-/// at a time. For GPUs this loads libpharos_nccl.so, which lies beside libpharos_ml.so. All ranks call this together.
-/// Throws FailedPrecondition if the library is missing, and what on_gpu() throws.
+/// result of on_gpu(), with the timeout of `ranks`. As long as a copy of that is in use, later calls for the same ranks
+/// and device return further copies. Like all communicators it is used by one thread at a time. For GPUs this loads
+/// libpharos_nccl.so, which lies beside libpharos_ml.so. All ranks call this together. Throws FailedPrecondition if the
+/// library is missing, and what on_gpu() throws.
 PHAROS_API Communicator communicator_on(at::Device device, Communicator& ranks);
 
 }  // namespace pharos::ml

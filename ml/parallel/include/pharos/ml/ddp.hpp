@@ -67,8 +67,8 @@ struct DdpOptions {
 ///
 /// All ranks construct it together, with the same options. The constructor broadcasts rank 0's parameters and buffers.
 /// All ranks must have the same ones by name, shape and type, or all throw InvalidArgument. A parameter of a type that
-/// ranks cannot reduce, and PowerSgd between GPUs, throw an Exception with kUnsupported; a tensor on another kind of
-/// device than the communicator's, or PowerSgd::rank 0, throws InvalidArgument. Failures between ranks are thrown by
+/// ranks cannot reduce throws an Exception with kUnsupported; a tensor on another kind of device than the
+/// communicator's, or PowerSgd::rank 0, throws InvalidArgument. Failures between ranks are thrown by
 /// the constructor, backward(), weigh() and finish(), on all ranks. Gradients are undefined then, and the ranks need a
 /// new communicator and a new Ddp. An exception that one rank alone throws, such as one of its own forward, does not
 /// reach the others: they wait for that rank, at most for the communicator's timeout. backward() throws

@@ -31,9 +31,9 @@ struct SyncBatchNormOptions {
 /// The batches of ranks may differ in size. The loss must then be a sum that is divided by the same number on all
 /// ranks; Ddp::weigh() would be wrong, because the gradients of one rank's inputs depend on the losses of all ranks.
 ///
-/// It works on the CPU only: another batch throws an Exception with kUnsupported. It and the graphs of its backwards
-/// keep a copy of the communicator, whose connections stay open as long. So it cannot go on with other ranks after one
-/// of them has died.
+/// `ranks` works in host memory. The first batch on a GPU makes a communicator over the GPUs of it, by
+/// communicator_on(), on all ranks together. The norm and the graphs of its backwards keep copies of both, whose
+/// connections stay open as long. So it cannot go on with other ranks after one of them has died.
 class PHAROS_API SyncBatchNormImpl : public torch::nn::Module {
  public:
   SyncBatchNormImpl(const Communicator& ranks, std::int64_t features, const SyncBatchNormOptions& options = {});
@@ -51,8 +51,10 @@ class PHAROS_API SyncBatchNormImpl : public torch::nn::Module {
 
  private:
   Moments take_moments(const torch::Tensor& x);
+  Communicator& ranks_of(at::Device device);
 
   Communicator ranks_;
+  std::optional<Communicator> gpus_;
   const SyncBatchNormOptions options_;
 };
 TORCH_MODULE(SyncBatchNorm);

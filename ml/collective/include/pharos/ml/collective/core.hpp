@@ -29,6 +29,13 @@ class Core {
   void let_end(Work& work);
   std::string recent_operations() const;
 
+  /// The communicator over GPUs that was made of this one for that GPU, if anything still uses it; else nullptr.
+  std::shared_ptr<Core> over_gpu(int gpu) const { return gpu == gpu_ ? over_gpu_.lock() : nullptr; }
+  void set_over_gpu(int gpu, const std::shared_ptr<Core>& core) {
+    gpu_ = gpu;
+    over_gpu_ = core;
+  }
+
  private:
   static constexpr std::size_t kRecent = 1000;
   struct Noted {
@@ -45,6 +52,8 @@ class Core {
   std::uint64_t last_ = 0;
   TimePoint next_look_{};  // when advance() next checks that all ranks are alive
   std::deque<Noted> recent_;
+  int gpu_ = -1;
+  std::weak_ptr<Core> over_gpu_;
 };
 
 }  // namespace pharos::ml::detail
