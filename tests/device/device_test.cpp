@@ -64,8 +64,13 @@ TEST(DeviceMemoryTest, AHostThatTouchesItCrashes) {
   EXPECT_EQ(signal_of([] {}), 0);
 }
 
-TEST(DeviceMemoryTest, NewMemoryIsNoNumber) {
-  EXPECT_TRUE(torch::empty({4}, kFirst).cpu().isnan().all().item<bool>());
+TEST(DeviceMemoryTest, NewMemoryIsNoNumberAndNorIsFreedMemory) {
+  constexpr std::int64_t kOnlyHere = 123'457;
+  for (int time = 0; time < 2; ++time) {
+    const Tensor x = torch::empty({kOnlyHere}, kFirst);
+    EXPECT_TRUE(x.cpu().isnan().all().item<bool>());
+    x.fill_(1);
+  }
 }
 
 TEST(DeviceMemoryTest, DevicesAreKeptApart) {
@@ -116,6 +121,18 @@ TEST(DeviceOrderTest, AMissingEventIsReportedInEachRun) {
   hand_over(false);
   EXPECT_GE(order().take_reports().size(), 1U);
   EXPECT_TRUE(hand_over(true));
+}
+
+TEST(DeviceOrderTest, WhatTheHostHasWaitedForComesBeforeWhatItQueuesThen) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    streams().set_delays(seed, std::chrono::microseconds{300});
+    const Tensor x = full(1, 32);
+    c10::Event written{kDeviceType};
+    written.record(at::accelerator::getCurrentStream(0));
+    written.synchronize();
+    const c10::StreamGuard on_another{other_stream()};
+    EXPECT_TRUE((x + 1).cpu().equal(torch::full({32}, 2.F)));
+  }
 }
 
 /// Memory is freed on the stream that it belongs to while another stream has yet to read it.

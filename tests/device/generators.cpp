@@ -7,6 +7,8 @@
 #include <mutex>
 #include <vector>
 
+#include "drill.hpp"
+
 namespace pharos::simulated {
 namespace {
 
@@ -30,6 +32,7 @@ std::uint64_t DeviceGenerator::seed() {
 void DeviceGenerator::set_state(const c10::TensorImpl& state) {
   TORCH_CHECK(state.is_cpu() && state.numel() == kStateBytes && state.dtype() == c10::scalarTypeToTypeMeta(at::kByte),
               "the state of a simulated device's generator has 16 bytes, on the CPU");
+  if (is_left_out("a generator's state is set")) return;
   const auto* const bytes = static_cast<const char*>(state.data());
   std::memcpy(&seed_, bytes, sizeof seed_);
   std::memcpy(&offset_, bytes + sizeof seed_, sizeof offset_);
@@ -66,7 +69,7 @@ at::Generator generator_of_kernel(at::Generator generator) {
               "a kernel of a simulated device cannot draw from a generator of ", generator.device());
   const std::lock_guard lock{generator.mutex()};
   const std::uint64_t offset = generator.get_offset();
-  generator.set_offset(offset + 1);
+  if (!is_left_out("a kernel's draw changes the generator")) generator.set_offset(offset + 1);
   return at::detail::createCPUGenerator(seed_of_kernel(generator.current_seed(), offset));
 }
 

@@ -42,6 +42,7 @@ class OnGpus : public testing::Test {
       return;
     }
     run_threads(count_gpus(), options, [&](Communicator& ranks) {
+      ::cudaSetDevice(static_cast<int>(ranks.rank()));  // its default stream is the one that the body means
       Communicator gpus = on_gpu(ranks, static_cast<int>(ranks.rank()), options);
       body(ranks, gpus);
     });

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -74,6 +77,47 @@ TEST_F(Nccl, SeveralAreUnderWayAtOnceAndMessagesBesideThem) {
     for (Pending& each : pending) each.wait();
     const auto means = on_host<float>(data.span());
     for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(means[i * 1000 + 999], static_cast<float>(i));
+  });
+}
+
+/// Fills the data on the default stream, without waiting for that.
+void fill(std::span<float> data, int byte) {
+  EXPECT_EQ(::cudaMemsetAsync(data.data(), byte, data.size_bytes(), nullptr), cudaSuccess);
+}
+float filled_with(int byte) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(byte) * 0x01010101U);
+}
+
+TEST_F(Nccl, AMessageHasWhatWasThereAndWaitsForWhoUsedItsPlace) {
+  run([](Communicator& ranks, Communicator& gpus) {
+    if (gpus.size() == 1) return;
+    const auto data = gpus.allocate<float>(100'000);
+    for (int byte = 1; byte <= 5; ++byte) {
+      if (ranks.rank() == 0) {
+        fill(data.span(), byte);
+        gpus.send(std::span<const float>{data.span()}, 1);
+        fill(data.span(), 99);
+      } else if (ranks.rank() == 1) {
+        fill(data.span(), 88);
+        gpus.receive(data.span(), 0);
+        const auto got = on_host<float>(data.span());
+        EXPECT_EQ(std::ranges::count(got, filled_with(byte)), std::ssize(got));
+      }
+    }
+  });
+}
+
+TEST_F(Nccl, AfterAFailureNothingUsesTheMemoryOfAMessage) {
+  run([](Communicator& ranks, Communicator& gpus) {
+    if (gpus.size() == 1) return;
+    const auto data = gpus.allocate<float>(100'000);
+    if (ranks.rank() == 0) {
+      const Pending sent = gpus.begin_send(std::span<const float>{data.span()}, 1);
+      gpus.abort("enough");
+      fill(data.span(), 1);
+      EXPECT_EQ(on_host<float>(data.span())[99'999], filled_with(1));
+    }
+    EXPECT_SAYS(message_of<Cancelled>([&] { gpus.barrier(); }), "enough");
   });
 }
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "drill.hpp"
 #include "memory.hpp"
 #include "queues.hpp"
 
@@ -146,10 +147,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (is_left_out(__func__, __builtin_return_address(0))) return cudaSuccess;
   return caught([&] { queue_of(stream).synchronize(); });
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (is_left_out(__func__, __builtin_return_address(0))) return cudaSuccess;
   event_of(event).block(queue_of(stream));
   return cudaSuccess;
 }
@@ -160,11 +163,13 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (is_left_out(__func__, __builtin_return_address(0))) return cudaSuccess;
   event_of(event).record(queue_of(stream));
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (is_left_out(__func__, __builtin_return_address(0))) return cudaSuccess;
   return event_of(event).is_done() ? cudaSuccess : cudaErrorNotReady;
 }
 
