@@ -156,11 +156,11 @@ class KindOfPicture : public ml::Learner {
   ml::DatasetPtr training_data() override { return learned_; }
   ml::DatasetPtr validation_data() override { return held_out_; }
   Tensor training_step(const ml::Batch& batch) override {
-    return torch::cross_entropy_loss(network_(ml::tensor_of(batch["image"])), ml::tensor_of(batch["kind"]));
+    return torch::cross_entropy_loss(network_(on_device(batch, "image")), on_device(batch, "kind"));
   }
   ml::Metrics validation_step(const ml::Batch& batch) override {
-    const Tensor found = network_(ml::tensor_of(batch["image"])).argmax(1);
-    return {{"accuracy", found.eq(ml::tensor_of(batch["kind"])).to(torch::kDouble).mean().item<double>()}};
+    const Tensor found = network_(on_device(batch, "image")).argmax(1);
+    return {{"accuracy", found.eq(on_device(batch, "kind")).to(torch::kDouble).mean().item<double>()}};
   }
   ml::Optimization configure_optimizers() override {
     return {.rule = ml::Sgd{.lr = 0.02, .momentum = 0.9, .nesterov = true},

@@ -137,8 +137,8 @@ class Reader : public ml::Learner {
       std::fflush(stdout);
       ::kill(::getpid(), SIGKILL);
     }
-    const Tensor scores = transformer_(ml::tensor_of(batch["tokens"]).to(device()));
-    return torch::cross_entropy_loss(scores.flatten(0, 1), ml::tensor_of(batch["next"]).to(device()).flatten());
+    const Tensor scores = transformer_(on_device(batch, "tokens"));
+    return torch::cross_entropy_loss(scores.flatten(0, 1), on_device(batch, "next").flatten());
   }
   ml::Optimization configure_optimizers() override {
     const std::uint64_t steps = context().expected_steps();

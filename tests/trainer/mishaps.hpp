@@ -119,8 +119,7 @@ struct Images : Learner {
     }}.detach();
   }
   Tensor loss_of(const Batch& batch) {
-    return torch::cross_entropy_loss(net_->forward(tensor_of(batch["image"]).to(device())),
-                                     tensor_of(batch["class"]).to(device()));
+    return torch::cross_entropy_loss(net_->forward(on_device(batch, "image")), on_device(batch, "class"));
   }
   static DatasetPtr samples(std::uint64_t seed, std::int64_t count) {
     auto random = at::make_generator<at::CPUGeneratorImpl>(seed);

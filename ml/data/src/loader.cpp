@@ -15,14 +15,20 @@
 namespace pharos::ml {
 namespace {
 
+std::shared_ptr<std::byte> ordinary_memory(std::size_t bytes) {
+  const std::shared_ptr<std::uint64_t[]> words{new std::uint64_t[(bytes + 7) / 8]};
+  return {words, reinterpret_cast<std::byte*>(words.get())};
+}
+
 /// Memory for batches, all of one size, which is reused. Any thread.
 class BatchMemory : public std::enable_shared_from_this<BatchMemory> {
  public:
-  explicit BatchMemory(std::size_t bytes) : words_{(bytes + 7) / 8} {}
+  BatchMemory(std::size_t bytes, TakeMemory take_new)
+      : bytes_{bytes}, take_new_{take_new ? std::move(take_new) : &ordinary_memory} {}
 
   /// The memory returns to this object when the last pointer to it is gone.
   std::shared_ptr<std::byte> take() {
-    std::unique_ptr<std::uint64_t[]> memory;
+    std::shared_ptr<std::byte> memory;
     {
       const std::lock_guard lock{mutex_};
       if (!spare_.empty()) {
@@ -30,25 +36,23 @@ class BatchMemory : public std::enable_shared_from_this<BatchMemory> {
         spare_.pop_back();
       }
     }
-    if (memory == nullptr) memory = std::make_unique_for_overwrite<std::uint64_t[]>(words_);
-    auto* const bytes = reinterpret_cast<std::byte*>(memory.get());
-    const auto give_back = [self = shared_from_this(), kept = memory.release()](std::byte*) {
-      self->give_back(std::unique_ptr<std::uint64_t[]>{kept});
-    };
-    return {bytes, give_back};
+    if (memory == nullptr) memory = take_new_(bytes_);
+    std::byte* const begin = memory.get();
+    return {begin, [self = shared_from_this(), kept = std::move(memory)](std::byte*) { self->give_back(kept); }};
   }
 
  private:
   static constexpr std::size_t kSpareMax = 16;
 
-  void give_back(std::unique_ptr<std::uint64_t[]> memory) {
+  void give_back(const std::shared_ptr<std::byte>& memory) {
     const std::lock_guard lock{mutex_};
-    if (spare_.size() < kSpareMax) spare_.push_back(std::move(memory));
+    if (spare_.size() < kSpareMax) spare_.push_back(memory);
   }
 
-  const std::size_t words_;
+  const std::size_t bytes_;
+  const TakeMemory take_new_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<std::uint64_t[]>> spare_;
+  std::vector<std::shared_ptr<std::byte>> spare_;
 };
 
 std::size_t rounded(std::size_t bytes) {
@@ -70,7 +74,7 @@ class Loader::Core {
         options.batch, order_.size() / options.ranks + (order_.size() % options.ranks != 0 ? 1 : 0)));
     std::size_t bytes = 0;
     for (const Field& each : dataset_->fields()) bytes += rounded(each.bytes() * batch_);
-    memory_ = std::make_shared<BatchMemory>(bytes);
+    memory_ = std::make_shared<BatchMemory>(bytes, options.memory);
     ticket_ = ticket({});
   }
   ~Core() {

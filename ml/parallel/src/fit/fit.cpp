@@ -22,6 +22,8 @@
 #include <pharos/ml/sync_batch_norm.hpp>
 #include <pharos/ml/training.hpp>
 
+#include "fit/batches_ahead.hpp"
+#include "fit/device_copies.hpp"
 #include "fit/fit_model.hpp"
 #include "fit/model_size.hpp"
 #include "fit/strategy.hpp"
@@ -54,12 +56,16 @@ void check(const FitOptions& options) {
 /// step which is done again draws the same numbers.
 class Fit {
  public:
-  Fit(TrainContext& context, Learner& learner, const FitOptions& options, std::optional<DiskBacked>& disk)
+  /// `copies`: nullptr if the module is trained on the CPU.
+  Fit(TrainContext& context, Learner& learner, const FitOptions& options, std::optional<DiskBacked>& disk,
+      DeviceCopies* copies)
       : context_{context},
         learner_{learner},
         options_{options},
         data_{learner.training_data()},
+        copies_{copies},
         loader_{data_, loading(learner.training_order(data_->size()), options.tail)},
+        batches_{loader_, copies},
         how_{optimization()},
         model_{strategy().make_model(learner, context.communicator(), options)},
         optimizer_{groups(disk), how_.rule},
@@ -76,7 +82,7 @@ class Fit {
       try {
         if (!std::exchange(has_joined, true)) {
           model_->join(context_.communicator(), context_.step());
-          loader_.seek(position_);
+          batches_.seek(position_);
         }
         while (context_.has_to_tell() || has_more()) {
           if (!context_.has_to_tell() && !step()) continue;
@@ -140,7 +146,8 @@ class Fit {
             .order = order,
             .seed = context_.seed(),
             .tail = tail,
-            .threads = options_.loader_threads};
+            .threads = options_.loader_threads,
+            .memory = copies_ == nullptr ? TakeMemory{} : &DeviceCopies::take_pinned};
   }
 
   const TrainingStrategy& strategy() {
@@ -172,15 +179,15 @@ class Fit {
   }
   bool has_more() const {
     if (options_.steps != 0 && context_.step() >= options_.steps) return false;
-    return options_.epochs == 0 || loader_.position().epoch < options_.epochs;
+    return options_.epochs == 0 || batches_.position().epoch < options_.epochs;
   }
   std::vector<Batch> next() {
     std::vector<Batch> batches;
     while (batches.size() < options_.accumulate) {
-      auto batch = loader_.next();
+      auto batch = batches_.next();
       if (!batch) break;
       batches.push_back(*std::move(batch));
-      if (loader_.at_end()) break;
+      if (batches_.at_end()) break;
     }
     return batches;
   }
@@ -190,7 +197,7 @@ class Fit {
   /// result of the training.
   bool is_end(std::uint64_t step) const {
     if (options_.steps != 0 && step >= options_.steps) return true;
-    return position_.epoch + 1 == options_.epochs && loader_.at_end();
+    return position_.epoch + 1 == options_.epochs && batches_.at_end();
   }
   /// Does a step up to its commit, and the optimizer's step. Returns false if there was only the end of an epoch.
   bool step() {
@@ -205,6 +212,7 @@ class Fit {
       const auto autocast = in_precision();
       return learner_.training_step(batch);
     });
+    if (copies_ != nullptr) copies_->keep_newest();
     model_->check_numbers(context_);
     if (how_.clip_norm > 0) check_length(model_->clip(how_.clip_norm), done.loss);
     const double has_gradients = now();
@@ -227,7 +235,7 @@ class Fit {
       metrics.set("backward_s", has_gradients - has_data - done.forward_seconds - done.waited_seconds);
       metrics.set("communication_s", done.waited_seconds);
     }
-    position_ = loader_.position();
+    position_ = batches_.position();
     const std::uint64_t next = context_.step() + 1;
     const bool is_to_be_saved = is_end(next) || (context_.keeps_best() && is_validated(next));
     context_.commit(metrics, {.weight = samples, .epoch = batches[0].epoch, .save = is_to_be_saved});
@@ -266,7 +274,7 @@ class Fit {
 
   bool is_validated(std::uint64_t step) const {
     if (validates_ == nullptr || options_.validate_every == 0) return false;
-    return is_end(step) || (loader_.at_end() && (position_.epoch + 1) % options_.validate_every == 0);
+    return is_end(step) || (batches_.at_end() && (position_.epoch + 1) % options_.validate_every == 0);
   }
 
   // Each sample counts once: a rank without samples takes part with a batch whose sample does not count.
@@ -304,7 +312,9 @@ class Fit {
   Learner& learner_;
   const FitOptions& options_;
   const DatasetPtr data_;
+  DeviceCopies* const copies_;
   Loader loader_;
+  BatchesAhead batches_;
   const Optimization how_;
   const std::unique_ptr<FitModel> model_;
   Optimizer optimizer_;
@@ -318,6 +328,14 @@ class Fit {
 }  // namespace
 
 Learner::~Learner() = default;
+
+at::Tensor Learner::on_device(const Batch& batch, std::string_view field) const {
+  const Array& array = batch[field];
+  if (copies_ != nullptr) {
+    if (const auto copy = copies_->find(array)) return *copy;
+  }
+  return tensor_of(array).to(device_);
+}
 
 std::optional<Order> Learner::training_order(std::uint64_t) {
   return std::nullopt;
@@ -334,8 +352,13 @@ void fit(TrainContext& context, Learner& learner, const FitOptions& options, std
   check(options);
   learner.context_ = &context;
   learner.device_ = own_device();
-  if (!learner.device_.is_cpu()) learner.module().to(learner.device_);
-  Fit{context, learner, options, disk}.all();
+  learner.copies_.reset();
+  if (!learner.device_.is_cpu()) {
+    learner.module().to(learner.device_);
+    learner.copies_ = std::make_shared<DeviceCopies>(learner.device_);
+  }
+  Fit{context, learner, options, disk, learner.copies_.get()}.all();
+  learner.copies_.reset();
 }
 
 void prepare_rank(const TrainContext& context) {

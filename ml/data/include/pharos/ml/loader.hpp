@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -37,6 +38,10 @@ enum class Tail : std::uint8_t {
   kDrop,
 };
 
+/// Gives so many bytes of memory, at an address that any number may lie at. Threads of a Loader call it, several at a
+/// time.
+using TakeMemory = std::function<std::shared_ptr<std::byte>(std::size_t bytes)>;
+
 struct LoaderOptions {
   /// How many samples of this rank a batch has.
   std::size_t batch = 32;
@@ -50,6 +55,8 @@ struct LoaderOptions {
   std::size_t threads = 1;
   /// The most batches that are ready or being made.
   std::size_t ahead = 4;
+  /// Where batches are made. Empty: in ordinary memory. What it throws, next() throws.
+  TakeMemory memory{};
 };
 
 /// The samples of one rank in one step. May be an argument or a result of actors.

@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <pharos/base/export.hpp>
@@ -37,6 +39,8 @@
 ///   ml::Trainer trainer{runtime, {.scaling = {.workers = 4}, .folder = "runs/digits", .save_every = 100}};
 ///   const ml::TrainResult result = ml::fit<Digits>(trainer, {.batch = 64, .epochs = 10});
 namespace pharos::ml {
+
+class DeviceCopies;
 
 struct Optimization {
   Rule rule = AdamW{};
@@ -95,10 +99,12 @@ class PHAROS_API Learner {
   /// all ranks begin again at the newest checkpoint instead.
   virtual void add_to_state(State&) {}
 
-  /// The device on which the module is trained: the GPU that the rank has reserved, or the CPU. A batch is on the host;
-  /// move it with `tensor_of(batch["image"]).to(device())`. In the constructor it is the CPU: fit() moves the module
-  /// afterwards.
+  /// The device on which the module is trained: the GPU that the rank has reserved, or the CPU. In the constructor it
+  /// is the CPU: fit() moves the module afterwards.
   at::Device device() const { return device_; }
+  /// A field of a batch as a tensor on device(). Throws NotFound if there is no such field. Batches are made on the
+  /// host; those of training_step() are copied to a GPU while it still computes the step before.
+  at::Tensor on_device(const Batch& batch, std::string_view field) const;
 
  protected:
   /// The training: its ranks and steps. Valid only inside of fit(), so not in the constructor of the Learner.
@@ -109,6 +115,7 @@ class PHAROS_API Learner {
                                      std::optional<DiskBacked>& disk);
   TrainContext* context_ = nullptr;
   at::Device device_{at::kCPU};
+  std::shared_ptr<DeviceCopies> copies_{};
 };
 
 struct FitOptions {
@@ -149,21 +156,20 @@ struct FitOptions {
 
 /// Trains the learner as one rank. Call it from a training function of your own, on all ranks and on the rank's thread;
 /// it returns when the training has ended or was stopped. The context keeps nothing of the learner afterwards, so the
-/// learner may be destroyed. A rank that has reserved a GPU (TrainerOptions::scaling) trains on that GPU; on GPUs ranks
-/// can only train copies. Each step reports "loss", "lr" and "samples_per_second".
+/// learner may be destroyed. A rank that has reserved a GPU (TrainerOptions::scaling) trains on that GPU. Each step
+/// reports "loss", "lr" and "samples_per_second".
 ///
 /// With FitStrategy::kCopies a rank that dies is replaced, and the other ranks go on with the interrupted step. With
 /// the strategies that divide, all ranks begin again at the newest checkpoint. So does a module with a SyncBatchNorm,
 /// because that keeps the ranks with which it was made: make it in module(), and take a Tail that gives all ranks
 /// batches of the same size.
 ///
-/// Throws InvalidArgument for options that make no sense and for validation data of fewer samples than ranks, an
-/// Exception with kUnsupported for a strategy that divides on GPUs, and what the learner, Ddp, Sharded and
-/// TrainContext::resume() throw. Throws a failure between ranks if no process takes the place of a dead rank; the
-/// Trainer deals with that. Throws UserError, on all ranks and before any parameter changes, if the loss is not finite,
-/// or, with Optimization::clip_norm, if the norm of the gradients is not finite although each of them is. Throws
-/// FailedPrecondition, with the name of the parameter, for a gradient that is not finite, with check_numbers, with
-/// clip_norm or in a step that is to be saved.
+/// Throws InvalidArgument for options that make no sense and for validation data of fewer samples than ranks, and what
+/// the learner, Ddp, Sharded and TrainContext::resume() throw. Throws a failure between ranks if no process takes the
+/// place of a dead rank; the Trainer deals with that. Throws UserError, on all ranks and before any parameter changes,
+/// if the loss is not finite, or, with Optimization::clip_norm, if the norm of the gradients is not finite although
+/// each of them is. Throws FailedPrecondition, with the name of the parameter, for a gradient that is not finite, with
+/// check_numbers, with clip_norm or in a step that is to be saved.
 PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options);
 
 namespace detail {
