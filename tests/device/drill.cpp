@@ -10,6 +10,7 @@
 #include <string>
 
 // The first byte of this program in memory, and the byte behind its code. The linker defines both.
+// NOLINTNEXTLINE(readability-identifier-naming, bugprone-reserved-identifier): the name is the linker's
 extern "C" const char __ehdr_start;
 extern "C" const char etext;
 

@@ -1,5 +1,6 @@
 #include "parallel/power_sgd.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/isfinite.h>
