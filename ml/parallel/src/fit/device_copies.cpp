@@ -35,12 +35,12 @@ std::shared_ptr<std::byte> DeviceCopies::take_pinned(std::size_t bytes) {
 
 void DeviceCopies::begin(const Batch& batch) {
   let_go();
-  Copied& copied = copied_.emplace_back(Copied{.batch = batch});
+  Copied& copied =
+      copied_.emplace_back(Copied{.batch = batch, .done = std::make_shared<c10::Event>(stream_.device_type())});
   const c10::StreamGuard on_own{stream_};
   for (const auto& [name, array] : batch.fields) {
     copied.fields.push_back(tensor_of(array).to(stream_.device(), /*non_blocking=*/true));
   }
-  copied.done = std::make_shared<c10::Event>(stream_.device_type());
   copied.done->record(stream_);
 }
 

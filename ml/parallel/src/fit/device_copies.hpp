@@ -15,8 +15,9 @@
 namespace pharos::ml {
 
 /// Copies batches to a device, on a stream of its own, while the device computes with earlier ones. The batches lie in
-/// memory that take_pinned() has given, from which a device copies while the host goes on. Owned by fit(); the rank's
-/// thread. Throws what libtorch throws. The destructor waits for the copies that are under way.
+/// memory that take_pinned() has given, from which a device copies while the host goes on. The learner owns it during
+/// fit(); the rank's thread. Throws what libtorch throws. The destructor waits for the copies that are under way; if
+/// libtorch throws there, because the device has failed, the process ends.
 class DeviceCopies {
  public:
   explicit DeviceCopies(at::Device device);

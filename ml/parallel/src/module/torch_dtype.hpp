@@ -1,8 +1,12 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 
 #include <pharos/ml/dtype.hpp>
 
@@ -28,6 +32,11 @@ inline std::optional<DType> dtype_of(at::ScalarType type) {
 /// memory. The bytes of a tensor on a GPU are memory of the GPU, which code on the CPU must not read or write.
 inline std::span<std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+/// The reverse: a tensor of one dimension over memory of a device, which it does not own.
+inline at::Tensor tensor_on(std::byte* memory, at::Device device, at::ScalarType type, std::int64_t elements) {
+  return at::from_blob(memory, {elements}, at::TensorOptions{}.dtype(type).device(device));
 }
 
 }  // namespace pharos::ml

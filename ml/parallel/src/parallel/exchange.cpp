@@ -1,9 +1,9 @@
 #include "parallel/exchange.hpp"
 
-#include <ATen/ops/from_blob.h>
-
+#include <span>
 #include <vector>
 
+#include "module/torch_dtype.hpp"
 #include "parallel/power_sgd.hpp"
 
 namespace pharos::ml {
@@ -77,15 +77,13 @@ class Bf16 final : public Exchange {
     return short_->span().subspan(offsets_[buckets_.number_of(bucket)], elements_of(bucket));
   }
   at::Tensor short_of(const Bucket& bucket) const {
-    const auto elements = static_cast<std::int64_t>(elements_of(bucket));
-    return at::from_blob(span_of(bucket).data(), {elements},
-                         at::TensorOptions{}.dtype(at::kBFloat16).device(buckets_.device()));
+    return tensor_on(std::as_writable_bytes(span_of(bucket)).data(), buckets_.device(), at::kBFloat16,
+                     static_cast<std::int64_t>(elements_of(bucket)));
   }
   at::Tensor whole(const Bucket& bucket) const {
-    const auto elements = static_cast<std::int64_t>(elements_of(bucket));
     const auto type = bucket.dtype == DType::kF32 ? at::kFloat : at::kDouble;
-    return at::from_blob(buckets_.bytes_of(bucket).data(), {elements},
-                         at::TensorOptions{}.dtype(type).device(buckets_.device()));
+    return tensor_on(buckets_.bytes_of(bucket).data(), buckets_.device(), type,
+                     static_cast<std::int64_t>(elements_of(bucket)));
   }
   void take_front() {
     const Bucket& bucket = *under_way_.front().bucket;

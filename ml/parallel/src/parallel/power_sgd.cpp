@@ -19,6 +19,8 @@
 
 #include <pharos/actors/exceptions.hpp>
 
+#include "module/torch_dtype.hpp"
+
 namespace pharos::ml {
 namespace {
 
@@ -133,10 +135,6 @@ void fill_at_random(at::Tensor row, std::uint64_t seed) {
     each = static_cast<double>(seed >> 11) * 0x1p-52 - 1;
   }
   row.copy_(at::from_blob(values.data(), row.sizes(), at::kDouble));
-}
-
-at::Tensor bytes_at(std::byte* memory, std::size_t bytes, at::Device device) {
-  return at::from_blob(memory, {static_cast<std::int64_t>(bytes)}, at::TensorOptions{}.dtype(at::kByte).device(device));
 }
 
 // P is the mean of Q M^T over the ranks, with its rows made orthogonal. Q is then the mean of P M over the ranks, and
@@ -278,7 +276,8 @@ class PowerSgdExchange final : public Exchange {
     if (device.is_cpu()) {
       std::memcpy(to, from, bytes);
     } else {
-      bytes_at(to, bytes, device).copy_(bytes_at(from, bytes, device));
+      const auto count = static_cast<std::int64_t>(bytes);
+      tensor_on(to, device, at::kByte, count).copy_(tensor_on(from, device, at::kByte, count));
     }
   }
 

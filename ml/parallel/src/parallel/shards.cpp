@@ -1,7 +1,6 @@
 #include "parallel/shards.hpp"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -103,10 +102,6 @@ void place(const at::Tensor& tensor, std::byte* memory) {
   auto* const storage = tensor.storage().unsafeGetStorageImpl();
   storage->set_data_ptr_noswap(c10::DataPtr{memory, tensor.device()});
   storage->set_nbytes(memory == nullptr ? 0 : static_cast<std::size_t>(tensor.numel()) * tensor.itemsize());
-}
-
-at::Tensor tensor_on(std::byte* memory, at::Device device, at::ScalarType type, std::int64_t elements) {
-  return at::from_blob(memory, {elements}, at::TensorOptions{}.dtype(type).device(device));
 }
 
 at::ScalarType computed_type(const Flat& flat, const std::optional<DType>& asked) {

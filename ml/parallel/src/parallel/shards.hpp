@@ -82,8 +82,6 @@ inline at::ScalarType kept_type(const Flat& flat) {
 /// Makes the tensor, and all views of it, use this memory of the tensor's device. nullptr: the tensor has no memory
 /// until the next call. The tensor does not own the memory.
 void place(const at::Tensor& tensor, std::byte* memory);
-/// A tensor of one dimension over memory of a device, which it does not own.
-at::Tensor tensor_on(std::byte* memory, at::Device device, at::ScalarType type, std::int64_t elements);
 
 /// Plans the units. `data` will gather the parameters, and reduce the gradients. Throws kUnsupported, with the name and
 /// the reason, for a parameter that cannot be sharded, and InvalidArgument for options that do not fit the module. It
