@@ -16,6 +16,7 @@
 #include <pharos/pharos.hpp>
 
 #include "cluster_test.hpp"
+#include "own_loopback.hpp"
 
 namespace pharos::cluster::joining {
 namespace {
@@ -34,13 +35,19 @@ RuntimeOptions listening(const std::string& place) {
   return {.address = {}, .token_file = {}, .listen = place};
 }
 
-/// A TCP port of this machine that is in use until release().
+sockaddr_in name_of(const std::string& host, int port) {
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(static_cast<std::uint16_t>(port));
+  EXPECT_EQ(::inet_pton(AF_INET, host.c_str(), &name.sin_addr), 1);
+  return name;
+}
+
+/// A TCP port at this process's loopback address. Others can connect to it until release().
 class BusyPort {
  public:
   BusyPort() : socket_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in name = name_of(own_loopback(), 0);
     socklen_t size = sizeof name;
     EXPECT_EQ(::bind(socket_, reinterpret_cast<const sockaddr*>(&name), size), 0);
     EXPECT_EQ(::listen(socket_, 1), 0);
@@ -51,7 +58,14 @@ class BusyPort {
   ~BusyPort() { release(); }
 
   int socket() const { return socket_; }
-  std::string number() const { return std::to_string(number_); }
+  std::string address() const { return own_loopback() + ":" + std::to_string(number_); }
+  /// A connection to the port.
+  int connect() const {
+    const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_in name = name_of(own_loopback(), number_);
+    EXPECT_EQ(::connect(socket, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+    return socket;
+  }
   void release() {
     if (socket_ >= 0) ::close(socket_);
     socket_ = -1;
@@ -137,7 +151,7 @@ TEST_F(JoiningTest, AnAddressThatNobodyHasIsNamed) {
   const auto file = write_token(right_token());
   BusyPort port;
   port.release();
-  const std::string nobody = "127.0.0.1:" + port.number();
+  const std::string nobody = port.address();
   EXPECT_SAYS(message_of<Unavailable>([&] { const Runtime joined{at(nobody, file)}; }), nobody);
   const std::string no_socket = "unix:" + (census().folder() / "none.sock").string();
   EXPECT_SAYS(message_of<NotFound>([&] { const Runtime joined{at(no_socket, file)}; }), no_socket);
@@ -149,9 +163,9 @@ TEST_F(JoiningTest, APeerThatSaysNothingIsGivenUpInTime) {
   must_end_within(90s);
   const BusyPort mute;
   const auto waited = time_of([&] {
-    EXPECT_SAYS(message_of<DeadlineExceeded>(
-                    [&] { const Runtime joined{at("127.0.0.1:" + mute.number(), write_token(right_token()))}; }),
-                mute.number());
+    EXPECT_SAYS(
+        message_of<DeadlineExceeded>([&] { const Runtime joined{at(mute.address(), write_token(right_token()))}; }),
+        mute.address());
   });
   EXPECT_LT(waited, 15s) << "nobody should wait a minute for a stranger's first byte";
 }
@@ -170,7 +184,7 @@ TEST_F(JoiningTest, AnAddressThatIsNoneIsInvalid) {
 TEST_F(JoiningTest, JoiningOverTcpWorks) {
   BusyPort port;
   port.release();
-  const std::string place = "127.0.0.1:" + port.number();
+  const std::string place = port.address();
   Runtime cluster{listening(place)};
   const auto token = fs::path{cluster.address().substr(5)}.parent_path() / "token";
   const auto waited = time_of([&] {
@@ -183,15 +197,10 @@ TEST_F(JoiningTest, JoiningOverTcpWorks) {
 TEST_F(JoiningTest, StrangersWhoSayNonsenseOrNothingDoNotHarmTheCluster) {
   BusyPort port;
   port.release();
-  Runtime cluster{listening("127.0.0.1:" + port.number())};
+  Runtime cluster{listening(port.address())};
   std::vector<int> sockets;
   for (int i = 0; i < 100; ++i) {
-    sockets.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    name.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port.number())));
-    ASSERT_EQ(::connect(sockets.back(), reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+    sockets.push_back(port.connect());
     const std::string nonsense(1000, static_cast<char>(i));
     if (i % 2 == 0) [[maybe_unused]]
       const auto n = ::send(sockets.back(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL);
@@ -214,13 +223,9 @@ constexpr std::size_t kHelloBytes = 64;
 constexpr std::size_t kAnswerBytes = 96;
 constexpr std::size_t kVersionAt = 8;
 
-int connect_to(const std::string& port) {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  name.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)));
-  EXPECT_EQ(::connect(socket, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+/// A connection to the port whose reads end within 20 seconds.
+int patient_connection_to(const BusyPort& port) {
+  const int socket = port.connect();
   const timeval patience{.tv_sec = 20, .tv_usec = 0};
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   return socket;
@@ -239,8 +244,7 @@ TEST_F(JoiningTest, AClusterOfAnotherVersionIsRefusedNamingBoth) {
   }};
   std::string text;
   const auto waited = time_of([&] {
-    text = message_of<Exception>(
-        [&] { const Runtime joined{at("127.0.0.1:" + other.number(), write_token(right_token()))}; });
+    text = message_of<Exception>([&] { const Runtime joined{at(other.address(), write_token(right_token()))}; });
   });
   older.join();
   EXPECT_LT(waited, 5s);
@@ -251,8 +255,8 @@ TEST_F(JoiningTest, AClusterOfAnotherVersionIsRefusedNamingBoth) {
 TEST_F(JoiningTest, AProcessOfAnotherVersionIsToldOurs) {
   BusyPort port;
   port.release();
-  Runtime cluster{listening("127.0.0.1:" + port.number())};
-  const int socket = connect_to(port.number());
+  Runtime cluster{listening(port.address())};
+  const int socket = patient_connection_to(port);
   std::string hello{"pharos\n\0\x63\0\0\0\1", 13};
   hello.resize(kHelloBytes);
   EXPECT_EQ(::send(socket, hello.data(), hello.size(), MSG_NOSIGNAL), static_cast<ssize_t>(kHelloBytes));
@@ -269,10 +273,10 @@ TEST_F(JoiningTest, ConnectionsThatNeverFinishTheirHandshakeAreFewAndEndInTimeAn
   must_end_within(60s);
   BusyPort port;
   port.release();
-  Runtime cluster{listening("127.0.0.1:" + port.number())};
+  Runtime cluster{listening(port.address())};
   const auto token = fs::path{cluster.address().substr(5)}.parent_path() / "token";
   std::vector<int> silent;
-  for (int i = 0; i < 100; ++i) silent.push_back(connect_to(port.number()));
+  for (int i = 0; i < 100; ++i) silent.push_back(patient_connection_to(port));
   const auto begin = std::chrono::steady_clock::now();
   const auto ended = [&](int socket) {
     char one = 0;
@@ -284,7 +288,7 @@ TEST_F(JoiningTest, ConnectionsThatNeverFinishTheirHandshakeAreFewAndEndInTimeAn
   { const Runtime joined{at(cluster.address())}; }
   EXPECT_TRUE(eventually([&] { return count() == 100; }, 8s));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
-  Runtime far{at("127.0.0.1:" + port.number(), token)};
+  Runtime far{at(port.address(), token)};
   EXPECT_EQ(far.submit<&twice>(2).get(), 4);
   for (const int socket : silent) ::close(socket);
 }
@@ -293,9 +297,8 @@ using ListeningTest = ClusterTest;
 
 TEST_F(ListeningTest, ABusyPortIsNamed) {
   const BusyPort port;
-  const std::string text =
-      message_of<AlreadyExists>([&] { const Runtime runtime{listening("127.0.0.1:" + port.number())}; });
-  EXPECT_SAYS(text, port.number());
+  const std::string text = message_of<AlreadyExists>([&] { const Runtime runtime{listening(port.address())}; });
+  EXPECT_SAYS(text, port.address());
   EXPECT_SAYS(text, "choose another");
 }
 

@@ -15,6 +15,7 @@
 
 #include <pharos/net/blocking_io.hpp>
 
+#include "own_loopback.hpp"
 #include "ranks.hpp"
 #include "says.hpp"
 #include "temporary_folder.hpp"
@@ -120,7 +121,7 @@ TEST_F(RendezvousTest, OverTcpOnlyThoseWithTheTokenMeet) {
   net::Key wrong;
   fill_random(token);
   fill_random(wrong);
-  auto free = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
+  auto free = net::listen_at({.unix_socket = false, .place = own_loopback(), .port = 0});
   ASSERT_TRUE(free);
   const net::Address address = *net::bound_address(free->get());
   free->reset();
@@ -131,7 +132,7 @@ TEST_F(RendezvousTest, OverTcpOnlyThoseWithTheTokenMeet) {
       return offer_of(rank);
     };
     auto met = meet_at({.address = address, .token = key}, rank, 2, make, Deadline::in(20s));
-    EXPECT_EQ(host, met ? "127.0.0.1" : "");
+    EXPECT_EQ(host, met ? own_loopback() : "");
     return met;
   };
   Met at_0;

@@ -12,6 +12,7 @@
 #include <pharos/net/address.hpp>
 #include <pharos/net/blocking_io.hpp>
 
+#include "own_loopback.hpp"
 #include "pollers.hpp"
 
 namespace pharos::net {
@@ -118,10 +119,10 @@ TEST_F(AddressTest, AUnixSocketIsItsOwnersAloneWhateverTheMask) {
 TEST_F(AddressTest, ConnectingToNothingSaysWhereAndWhatToLookAt) {
   std::uint16_t free_port = 0;
   {
-    const auto closed = listen_at({.place = "127.0.0.1"});
+    const auto closed = listen_at({.place = own_loopback()});
     free_port = bound_address(closed->get())->port;
   }
-  const auto refused = connect_to({.place = "127.0.0.1", .port = free_port}, soon());
+  const auto refused = connect_to({.place = own_loopback(), .port = free_port}, soon());
   EXPECT_EQ(refused.error().code(), ErrorCode::kUnavailable);
   EXPECT_NE(refused.error().message().find(std::to_string(free_port)), std::string::npos);
   EXPECT_FALSE(refused.error().remedy().empty());
@@ -196,7 +197,7 @@ TEST_F(AddressTest, AnEventLoopSaysThatNobodyListens) {
   const Pollers pollers{reactor, 1};
   Address nobody;
   {
-    const auto gone = listen_at({.place = "127.0.0.1", .port = 0});
+    const auto gone = listen_at({.place = own_loopback(), .port = 0});
     nobody = *bound_address(gone->get());
   }
   const auto refused = async::block_on(reactor, connect_to(&reactor, nobody, soon()));

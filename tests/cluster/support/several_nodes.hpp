@@ -10,6 +10,7 @@
 
 #include "child_program.hpp"
 #include "cluster_test.hpp"
+#include "own_loopback.hpp"
 
 namespace pharos::cluster {
 
@@ -43,7 +44,10 @@ class SeveralNodes : public ClusterTest {
     more.emplace_back("PHAROS_RESOURCES", resources);
     return std::make_unique<ChildProgram>(PHAROS_EXECUTABLE, arguments, std::move(more));
   }
-  virtual std::string listens_at() const { return "127.0.0.1:0"; }
+  virtual std::string listens_at() const {
+    // A test that starts its head again must find the port free.
+    return own_loopback() + ":0";
+  }
   /// Reads lines of the program's standard output until one contains `part`. Returns that line, without its newline.
   static std::string read_until(ChildProgram& program, const std::string& part) {
     for (;;) {
