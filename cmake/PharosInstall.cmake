@@ -1,5 +1,6 @@
 # Rules for `cmake --install`. It installs libpharos.so, libpharos_ml.so and libpharos_nccl.so (those that were built),
-# the start object, the pharos executable, the public headers, and the package that find_package(pharos CONFIG) reads.
+# the start object, the pharos executable and the library that it loads for its records, the public headers, and the
+# package that find_package(pharos CONFIG) reads.
 
 include(CMakePackageConfigHelpers)
 
@@ -34,11 +35,11 @@ endwhile()
 
 # The soname has the minor version, because before 1.0 a new minor version may break programs. The other libraries find
 # libpharos.so beside them, and find libtorch and CUDA by the program's path.
-set_target_properties(${libraries} PROPERTIES
+set_target_properties(${libraries} pharos_rocksdb PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
   INSTALL_RPATH "\$ORIGIN")
 set_target_properties(pharos_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-install(TARGETS ${libraries} pharos_cli)
+install(TARGETS ${libraries} pharos_rocksdb pharos_cli)
 install(FILES $<TARGET_OBJECTS:pharos_start> DESTINATION ${CMAKE_INSTALL_LIBDIR}/pharos RENAME start.o)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

@@ -47,7 +47,7 @@ DOORS = {
     r"(spdlog|fmt)/": ["runtime/base"],
     r"xxhash\.h": ["object_store", "runtime/process"],
     r"CLI/": ["console"],
-    r"openssl/": ["runtime/net"],
+    r"sodium\.h$": ["runtime/net"],
     r"backtrace\.h": ["runtime/process"],
     r"(torch|ATen|c10|caffe2)/": ["ml/device", "ml/parallel", "ml/models"],
     r"(cuda|cuda_runtime|cuda_runtime_api|cublas_v2|nccl|cuda_fp16|cuda_bf16)\.h": ["ml/nccl"],

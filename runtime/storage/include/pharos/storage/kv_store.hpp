@@ -12,15 +12,9 @@
 #include <pharos/base/byte_count.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/storage/batch.hpp>
+#include <pharos/storage/key_value.hpp>
 
 namespace pharos::storage {
-
-/// One pair of a store. A plain value.
-struct KeyValue {
-  std::string key;
-  std::string value;
-  friend bool operator==(const KeyValue&, const KeyValue&) = default;
-};
 
 /// A store that maps byte strings to byte strings, ordered by the keys' bytes (unsigned).
 ///
