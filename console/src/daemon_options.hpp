@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include <pharos/node/daemon.hpp>
+#include <pharos/node/daemon_options.hpp>
 
 namespace pharos::console {
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <pharos/base/fd.hpp>
+#include <pharos/node/daemon.hpp>
 #include <pharos/process/keeper.hpp>
 
 #include "commands.hpp"

@@ -19,6 +19,7 @@
 #include <pharos/base/fd.hpp>
 #include <pharos/base/random.hpp>
 #include <pharos/net/address.hpp>
+#include <pharos/node/daemon.hpp>
 #include <pharos/process/keeper.hpp>
 #include <pharos/process/run_folder.hpp>
 #include <pharos/process/token.hpp>

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "commands.hpp"
 #include "rows.hpp"
@@ -19,8 +21,35 @@ std::string counted(std::uint64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
+/// Asks each node that has GPUs who uses them. Nodes that do not answer get a line of their own.
+Result<void> print_gpus(const Place& place, const wire::Rows& nodes) {
+  std::vector<wire::Message> questions;
+  for (const auto& row : nodes.rows) {
+    if (row[3].find("GPU") == std::string::npos) continue;
+    questions.emplace_back(
+        wire::ListRows{.table = "gpus", .filters = {}, .limit = kAllRows, .number = 0, .node = node_of(row[0])});
+  }
+  if (questions.empty()) return {};
+  PHAROS_TRY(NodeConnection asked, NodeConnection::connect(place));
+  wire::Rows all;
+  std::string silent;
+  for (auto& answer : asked.ask_all(std::move(questions))) {
+    auto rows = rows_of(std::move(answer));
+    if (!rows) {
+      silent += "The GPUs of a node are not known: " + rows.error().to_string() + '\n';
+      continue;
+    }
+    all.columns = rows->columns;
+    std::move(rows->rows.begin(), rows->rows.end(), std::back_inserter(all.rows));
+  }
+  if (!all.rows.empty()) print_table(all);
+  std::cout << silent << '\n';
+  return {};
+}
+
 Result<void> print_status(const Place& place) {
   PHAROS_TRY(const wire::Rows nodes, all_rows(place, "nodes", kAllRows));
+  if (nodes.columns.size() < 4) return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
   PHAROS_TRY(const wire::Rows jobs, all_rows(place, "jobs", kAllRows));
   PHAROS_TRY(const wire::Rows pending, all_rows(place, "pending", 20));
   PHAROS_TRY(const wire::Rows records, all_rows(place, "records", kAllRows));
@@ -34,6 +63,7 @@ Result<void> print_status(const Place& place) {
   std::cout << "\n\n";
   print_table(nodes);
   std::cout << '\n';
+  PHAROS_TRY_VOID(print_gpus(place, nodes));
   for (const auto& row : records.rows) {
     if (row[0] == "0") continue;
     std::cout << "The head could not use " << row[0]
@@ -55,7 +85,7 @@ Result<void> print_status(const Place& place) {
 
 void add_status(Commands& commands) {
   const auto place = std::make_shared<Place>();
-  CLI::App& command = commands.add("status", "Shows nodes, how much of them is in use, and which demands wait",
+  CLI::App& command = commands.add("status", "Shows nodes and GPUs, how much of them is in use, and which demands wait",
                                    [place] { return status_of(print_status(*place)); });
   add_place_options(command, *place);
   command.footer(

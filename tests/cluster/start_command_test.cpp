@@ -108,14 +108,19 @@ TEST_F(StartCommandTest, WhereSeveralClustersRunOneIsEndedByItsAddressAloneAndNo
 
 TEST_F(StartCommandTest, ANodeTellsOfItsGpusAndItsMemory) {
   start_head("cpu=1,memory=1GiB");
-  start_node("cpu=1,memory=1536MiB", {{"LD_LIBRARY_PATH", TWO_GPUS_FOLDER}});
+  start_node("cpu=1,memory=1536MiB", {{"LD_LIBRARY_PATH", TWO_GPUS_FOLDER}, {"TWO_GPUS_USER", "7"}});
   start_node("cpu=1,gpu=4,memory=0", {{"LD_LIBRARY_PATH", TWO_GPUS_FOLDER}, {"PHAROS_LABELS", "gpu_type=A10"}});
   const auto nodes = run({"list", "nodes", "--address", address_, "--token-file", token_file()}).output;
   EXPECT_SAYS(nodes, " 1 CPU, 1 GiB memory ");
   EXPECT_SAYS(nodes, " 1 CPU, 2 GPUs, 1.5 GiB memory ");
   EXPECT_SAYS(nodes, "gpu_type=NVIDIA-A100-SXM4-80GB");
   EXPECT_SAYS(nodes, " 1 CPU, 4 GPUs ");
+  EXPECT_SAYS(nodes, "gpu_links=phb, gpu_memory=80GiB, gpu_type=NVIDIA-A100-SXM4-80GB");
   EXPECT_SAYS(nodes, "gpu_type=A10\n");
+  const auto status = run({"status", "--address", address_, "--token-file", token_file()}).output;
+  EXPECT_SAYS(status, "BUSY  MEMORY  IN USE  USED BY");
+  EXPECT_SAYS(status, "0    NVIDIA A100-SXM4-80GB  40%   80 GiB  10 GiB  pid 7, no worker of this node, 3 GiB");
+  EXPECT_SAYS(status, "3    -                      -     -       -       -");
   const auto refused = run({"start", "--head", "--memory-threshold", "95"});
   EXPECT_EQ(refused.status >> 8, 2) << refused.output << refused.error;
 }

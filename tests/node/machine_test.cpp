@@ -27,7 +27,8 @@ class MachineTest : public testing::Test {
     write("proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 16777216 kB\n");
   }
   void TearDown() override {
-    for (const char* const name : {"CUDA_VISIBLE_DEVICES", "TWO_GPUS_MIXED", "TWO_GPUS_FAIL"}) ::unsetenv(name);
+    for (const char* const name : {"CUDA_VISIBLE_DEVICES", "TWO_GPUS_MIXED", "TWO_GPUS_NVLINK", "TWO_GPUS_FAIL"})
+      ::unsetenv(name);
     if (driver_ != nullptr) ::dlclose(driver_);
   }
   /// Loads the NVML of two_gpus.cpp. The node then finds it by its name, because it is loaded already.
@@ -102,6 +103,24 @@ TEST_F(MachineTest, GpusAreFoundThroughNvmlWhichIsLetGoOfAgain) {
   const Machine machine = look();
   EXPECT_EQ(machine.gpus, (Names{"0", "1"}));
   EXPECT_EQ(machine.labels.at("gpu_type"), "NVIDIA-A100-SXM4-80GB");
+}
+
+TEST_F(MachineTest, MemoryAndLinksOfTheGpusAreLabels) {
+  bring_two_gpus();
+  EXPECT_EQ(look().labels.at("gpu_memory"), "80GiB");
+  EXPECT_EQ(look().labels.at("gpu_links"), "phb");
+  EXPECT_EQ(look("", "gpu_links=mine").labels.at("gpu_links"), "mine");
+  ::setenv("TWO_GPUS_NVLINK", "1", 1);
+  EXPECT_EQ(look().labels.at("gpu_links"), "nvlink");
+  ::setenv("CUDA_VISIBLE_DEVICES", "GPU-8b3e,0", 1);
+  EXPECT_EQ(look().labels.at("gpu_links"), "nvlink") << "the order in which they are named does not matter";
+  ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+  EXPECT_FALSE(look().labels.contains("gpu_links")) << "one GPU has no link to another";
+  ::setenv("TWO_GPUS_MIXED", "1", 1);
+  EXPECT_EQ(look().labels.at("gpu_memory"), "15GiB");
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(look().labels.at("gpu_memory"), "15GiB") << "whoever asks for it must find as much on each GPU";
+  EXPECT_FALSE(look("gpu=4").labels.contains("gpu_memory")) << "two of these are only said to be there";
 }
 
 TEST_F(MachineTest, ADriverThatDoesNotRunIsNone) {

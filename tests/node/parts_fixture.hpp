@@ -120,6 +120,7 @@ class PartsTest : public testing::Test, public net::Peer::Owner {
     NodeSettings settings;
     settings.id = NodeId{1};
     settings.head_address = "head";
+    settings.machine.gpus = {"0", "1"};
     return settings;
   }
   /// A peer whose messages are in `host.links.back()->sent`.

@@ -28,7 +28,8 @@ class UsersTest : public JobsFixture {
   const Error& failure() const { return std::get<wire::Failure>(client_link->sent.back()).error; }
 
   Questions questions{site.head, [](const Asked&) {}};
-  UserQuestions users{site, clients, far_nodes, questions, logs, StackListing{site, jobs, workers}};
+  UserQuestions users{
+      site, clients, far_nodes, questions, logs, StackListing{site, jobs, workers}, GpuListing{site, workers}};
 };
 
 TEST_F(UsersTest, AQuestionAboutTheClusterGoesToTheHead) {
@@ -75,6 +76,15 @@ TEST_F(UsersTest, AProcessThatDoesNotAnswerIsListedAllTheSame) {
   const auto& rows = std::get<wire::Rows>(client_link->sent.back());
   ASSERT_EQ(rows.rows.size(), 1U);
   EXPECT_NE(rows.rows[0].back(), "");
+}
+
+TEST_F(UsersTest, DeclaredGpusAreListedWithoutADriver) {
+  users.list(user(), list("gpus", NodeId{1}), 1);
+  executor.run_until_idle();
+  const auto& rows = std::get<wire::Rows>(client_link->sent.back());
+  EXPECT_EQ(rows.columns, (Names{"node", "gpu", "type", "busy", "memory", "in_use", "used_by"}));
+  ASSERT_EQ(rows.rows.size(), 2U);
+  EXPECT_EQ(rows.rows[1], (Names{to_string(NodeId{1}), "1", "", "", "", "", ""}));
 }
 
 TEST_F(UsersTest, ACallerIsAnsweredThoughNeitherWorkersNorTheHeadAnswer) {

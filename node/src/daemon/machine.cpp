@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
@@ -53,27 +52,56 @@ std::vector<Gpu> found_gpus(const fs::path& root) {
   return std::vector<Gpu>(none ? 0 : static_cast<std::size_t>(count));
 }
 
-/// The GPU that CUDA knows by this name: an index like "1", or the beginning of a UUID like "GPU-8a2f".
-const Gpu* find_gpu(const std::vector<Gpu>& gpus, const std::string& name) {
-  std::size_t index = 0;
-  const auto read = std::from_chars(name.data(), name.data() + name.size(), index);
-  if (read.ec == std::errc{} && read.ptr == name.data() + name.size()) {
-    return index < gpus.size() ? &gpus[index] : nullptr;
-  }
-  const auto fits = [&](const Gpu& gpu) { return gpu.uuid.empty() || gpu.uuid.starts_with(name); };
-  const auto found = std::find_if(gpus.begin(), gpus.end(), fits);
-  return found == gpus.end() ? nullptr : &*found;
-}
-
-/// The type of all these GPUs, as a label: "NVIDIA-A100-SXM4-80GB". Empty if they are of different types, or unknown.
-std::string type_of(const std::vector<std::string>& names, const std::vector<Gpu>& gpus) {
-  std::string type;
+/// The places in the list of the GPUs of these names, or nothing if one of them is not known.
+std::vector<std::size_t> places_of(const std::vector<std::string>& names, const std::vector<Gpu>& gpus) {
+  std::vector<std::size_t> places;
   for (const std::string& name : names) {
     const Gpu* const gpu = find_gpu(gpus, name);
-    if (gpu == nullptr || gpu->type.empty() || (!type.empty() && gpu->type != type)) return {};
-    type = gpu->type;
+    if (gpu == nullptr) return {};
+    places.push_back(static_cast<std::size_t>(gpu - gpus.data()));
   }
-  return scheduler::as_label(type);
+  return places;
+}
+
+std::string_view name_of(GpuLink link) {
+  switch (link) {
+    case GpuLink::kNvLink: return "nvlink";
+    case GpuLink::kOneSwitch: return "pix";
+    case GpuLink::kSwitches: return "pxb";
+    case GpuLink::kHostBridge: return "phb";
+    case GpuLink::kNumaNode: return "node";
+    case GpuLink::kBetweenNodes: return "sys";
+    case GpuLink::kUnknown: break;
+  }
+  return {};
+}
+
+/// The slowest link between two of the GPUs at these places.
+GpuLink slowest_link(const std::vector<Gpu>& gpus, const std::vector<std::size_t>& places) {
+  GpuLink slowest = GpuLink::kNvLink;
+  for (const std::size_t one : places) {
+    const auto& links = gpus[one].links;  // to those before it; none without NVML
+    for (const std::size_t other : places) {
+      if (other < one) slowest = std::max(slowest, other < links.size() ? links[other] : GpuLink::kUnknown);
+    }
+  }
+  return slowest;
+}
+
+/// Adds labels that describe the GPUs at these places.
+void describe_gpus(scheduler::Labels& labels, const std::vector<Gpu>& gpus, const std::vector<std::size_t>& places) {
+  if (places.empty()) return;
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty() && labels.size() < scheduler::kLabelsMax) labels.emplace(name, value);
+  };
+  const std::string& type = gpus[places.front()].type;
+  const bool is_one_type =
+      std::all_of(places.begin(), places.end(), [&](auto place) { return gpus[place].type == type; });
+  if (is_one_type) add("gpu_type", scheduler::as_label(type));
+  ByteCount least = gpus[places.front()].memory;
+  for (const std::size_t place : places) least = std::min(least, gpus[place].memory);
+  if (least >= 1_GiB) add("gpu_memory", std::to_string(least.bytes() >> 30) + "GiB");
+  if (places.size() > 1) add("gpu_links", std::string{name_of(slowest_link(gpus, places))});
 }
 
 std::vector<std::string> numbers_below(std::size_t end) {
@@ -142,9 +170,7 @@ Result<Machine> look_at_machine(const DaemonOptions& options, const fs::path& ro
     machine.gpus.erase(std::find_if_not(machine.gpus.begin(), machine.gpus.end(), there), machine.gpus.end());
     PHAROS_TRY_VOID(machine.resources.set("gpu", static_cast<double>(machine.gpus.size())));
   }
-  if (const std::string type = type_of(machine.gpus, gpus); !type.empty()) {
-    if (machine.labels.size() < scheduler::kLabelsMax) machine.labels.emplace("gpu_type", type);
-  }
+  describe_gpus(machine.labels, gpus, places_of(machine.gpus, gpus));
   return machine;
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <pharos/base/result.hpp>
-#include <pharos/node/daemon.hpp>
+#include <pharos/node/daemon_options.hpp>
 #include <pharos/scheduler/labels.hpp>
 #include <pharos/scheduler/resources.hpp>
 
@@ -26,9 +26,10 @@ struct Machine {
 /// that it does not name are looked up: the CPUs that this process may use by its affinity and its cgroups; the GPUs
 /// that the driver shows, but only those that CUDA_VISIBLE_DEVICES names if it is set; the memory of the machine or as
 /// much as cgroups allow, less what objects may take. `options.cpus`, unless it is 0, overrides both.
-/// Labels are those of `options.labels` ("zone=a,disk=ssd"). If all GPUs have the same known type, the label "gpu_type"
-/// is added, unless it is there already or there are as many labels as a node may have.
-/// `root` is "/" except in tests.
+/// Labels are those of `options.labels` ("zone=a,disk=ssd"), and those that describe the GPUs: "gpu_type", if all have
+/// the same known type; "gpu_memory", that of the smallest in whole GiB ("80GiB"); and "gpu_links" if there are
+/// several, the slowest link between two of them: nvlink, or pix, pxb, phb, node or sys, as in `nvidia-smi topo`. A
+/// label of the user's comes before one of these, and a node has at most kLabelsMax. `root` is "/" except in tests.
 Result<Machine> look_at_machine(const DaemonOptions& options, const std::filesystem::path& root = "/");
 
 }  // namespace pharos::node

@@ -48,7 +48,13 @@ Node::Node(async::Executor& executor, Host& host, const Settings& settings, Tell
       call_paths_{site_, clients_, far_nodes_, questions_, workers_, hand_overs_},
       memory_{site_, book_, workers_},
       inspections_{site_, book_, workers_, incarnations_, far_leases_},
-      user_questions_{site_, clients_, far_nodes_, questions_, logs_, StackListing{site_, jobs_, workers_}},
+      user_questions_{site_,
+                      clients_,
+                      far_nodes_,
+                      questions_,
+                      logs_,
+                      StackListing{site_, jobs_, workers_},
+                      GpuListing{site_, workers_}},
       background_{executor} {}
 
 Node::~Node() = default;

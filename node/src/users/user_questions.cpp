@@ -46,9 +46,10 @@ void UserQuestions::drain(const Client& client, wire::DrainNode asked, std::uint
 
 void UserQuestions::list_own(const Client& client, const wire::ListRows& asked, std::uint64_t request) {
   if (asked.table == "stacks") return stacks_.answer(client.peer, asked, request);
+  if (asked.table == "gpus") return gpus_.answer(client.peer, asked, request);
   if (asked.table == "logs") return respond(*client.peer, request, select_rows(logs_.list(), asked));
   client.peer->respond(request, Error{ErrorCode::kInvalidArgument, "a node has no list of \"" + asked.table + "\"",
-                                      "It has logs and stacks."});
+                                      "It has gpus, logs and stacks."});
 }
 
 /// Returns true if the question is about this node. Otherwise passes the question on to its node, or refuses it.

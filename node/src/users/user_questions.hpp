@@ -14,6 +14,7 @@
 #include "node/far_nodes.hpp"
 #include "node/questions.hpp"
 #include "node/site.hpp"
+#include "users/gpu_listing.hpp"
 #include "users/stack_listing.hpp"
 
 namespace pharos::node {
@@ -31,8 +32,14 @@ class UserQuestions {
   static constexpr std::size_t kPassedOnMax = 64;
 
   UserQuestions(Site& site, Clients& clients, FarNodes& far_nodes, Questions& questions, Logs& logs,
-                StackListing stacks)
-      : site_{site}, clients_{clients}, far_nodes_{far_nodes}, questions_{questions}, logs_{logs}, stacks_{stacks} {}
+                StackListing stacks, GpuListing gpus)
+      : site_{site},
+        clients_{clients},
+        far_nodes_{far_nodes},
+        questions_{questions},
+        logs_{logs},
+        stacks_{stacks},
+        gpus_{gpus} {}
 
   void list(const Client& client, wire::ListRows asked, std::uint64_t request);
   void read_log(const Client& client, wire::ReadLog asked, std::uint64_t request);
@@ -51,6 +58,7 @@ class UserQuestions {
   Questions& questions_;
   Logs& logs_;
   StackListing stacks_;
+  GpuListing gpus_;
   std::size_t passed_on_ = 0;  // questions that other nodes are asked at the moment
 };
 
