@@ -27,6 +27,7 @@
 #include <pharos/ml/fit.hpp>
 #include <pharos/ml/group.hpp>
 #include <pharos/ml/module_state.hpp>
+#include <pharos/ml/optimizer.hpp>
 
 #include "figures.hpp"
 #include "folder.hpp"

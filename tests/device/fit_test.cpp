@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -128,6 +129,109 @@ TEST_F(FitOnSimulatedGpus, ResNetLearnsThereAsOnTheCpuAndADeathCostsNoStep) {
   EXPECT_SAYS(killed.interruptions[0].why, "rank 1");
   EXPECT_LE(killed.interruptions[0].step, 3U);  // those that the trainer had heard of
   EXPECT_EQ(losses(killed), on_gpus);
+}
+
+// ---- The strategy that fits the memory
+
+/// A quarter of a million parameters: 4 MiB for a rank that has a copy, with those of Adam; 3 MiB by ZeRO-1.
+class Wide : public Learner {
+ public:
+  torch::nn::Module& module() override { return *net_; }
+  DatasetPtr training_data() override { return rows_of({{"x", array_of(torch::ones({8, 256}))}}); }
+  Tensor training_step(const Batch& batch) override { return net_(on_device(batch, "x")).square().mean(); }
+  Optimization configure_optimizers() override { return {.rule = AdamW{}}; }
+
+ private:
+  torch::nn::Linear net_{256, 1024};
+};
+
+/// On a GPU with so much memory. Throws unless rank 0 says `expected`.
+void learn_by_memory(TrainContext& context, std::uint64_t mebibytes, const std::string& expected) {
+  in_an_order(0, [&] {
+    simulated::memory().set_capacity(mebibytes << 20);
+    demand(memory_of(own_device()) == mebibytes << 20, "the GPU has so much memory");
+    torch::manual_seed(context.seed());
+    Wide learner;
+    testing::internal::CaptureStderr();
+    fit(context, learner, {.batch = 4, .epochs = 1});
+    const std::string said = testing::internal::GetCapturedStderr();
+    if (context.rank() == 0 && !contains(said, expected)) throw std::runtime_error{said};
+  });
+}
+
+TEST_F(FitOnSimulatedGpus, ByMemoryChoosesByThatOfTheGpus) {
+  Runtime runtime;
+  must_end_within(std::chrono::seconds{60});
+  const auto train = [&](std::uint64_t mebibytes, double gpus, const std::string& expected) {
+    Trainer trainer{runtime,
+                    {.scaling = {.workers = 2, .cpus_per_worker = 0, .gpus_per_worker = gpus}, .progress = false}};
+    trainer.run<&learn_by_memory>(mebibytes, expected);
+  };
+  train(64, 1, "* copies ");
+  train(10, 1, "* copies ");
+  train(7, 1, "* zero1 ");
+  train(14, 0.5, "* zero1 ");  // two ranks share the GPU
+}
+
+TEST_F(FitOnSimulatedGpus, AGpuWithoutRoomIsToldWithItsBytes) {
+  Runtime runtime;
+  must_end_within(std::chrono::seconds{60});
+  Trainer trainer{runtime, {.scaling = {.workers = 1, .cpus_per_worker = 0, .gpus_per_worker = 1}, .progress = false}};
+  const std::string text = message_of<Exhausted>([&] { trainer.run<&learn_by_memory>(3, ""); });
+  EXPECT_SAYS(text, "GPU 0 has no room for a tensor. libtorch says: a simulated device is out of memory");
+  EXPECT_SAYS(
+      text, "asked for. Of the GPU's 3 MiB this process has now taken 1 MiB, 1 MiB of that for tensors, and others 0");
+  EXPECT_SAYS(text, "Take smaller batches");
+}
+
+// ---- Waits
+
+/// Notes how often the host has waited, and how much the streams were given, when each step begins.
+class Watched : public Wide {
+ public:
+  Tensor training_step(const Batch& batch) override {
+    waits_.push_back(simulated::activity().host_waits);
+    calls_.push_back(simulated::activity().calls);
+    return Wide::training_step(batch);
+  }
+  double waits_per_step() const { return per_step(waits_); }
+  double calls_per_step() const { return per_step(calls_); }
+
+ private:
+  static constexpr std::size_t kFirst = 3;  // the steps before prepare what later steps use
+  static double per_step(const std::vector<std::uint64_t>& at_begin) {
+    return static_cast<double>(at_begin.back() - at_begin.at(kFirst)) /
+           static_cast<double>(at_begin.size() - 1 - kFirst);
+  }
+  std::vector<std::uint64_t> waits_;
+  std::vector<std::uint64_t> calls_;
+};
+
+void learn_watched(TrainContext& context, const std::string& strategy, double most_waits) {
+  in_an_order(0, [&] {
+    torch::manual_seed(context.seed());
+    Watched learner;
+    fit(context, learner, {.batch = 2, .epochs = 4, .strategy = *strategy_named(strategy)});
+    const double waits = learner.waits_per_step();
+    if (context.rank() == 0) {
+      std::printf("%s on %u ranks: host_waits_per_step %.1f, device_calls_per_step %.1f\n", strategy.c_str(),
+                  context.size(), waits, learner.calls_per_step());
+    }
+    if (waits > most_waits) throw std::runtime_error{"the host waits " + std::to_string(waits) + " times in a step"};
+  });
+}
+
+/// The loss of each step is reported, so the host reads that one number, and waits for nothing else.
+TEST_F(FitOnSimulatedGpus, TheHostWaitsOnlyForWhatIsReported) {
+  Runtime runtime;
+  must_end_within(std::chrono::seconds{60});
+  const auto train = [&](std::size_t ranks, const std::string& strategy) {
+    Trainer trainer{runtime,
+                    {.scaling = {.workers = ranks, .cpus_per_worker = 0, .gpus_per_worker = 1}, .progress = false}};
+    trainer.run<&learn_watched>(strategy, 1.0);
+  };
+  train(1, "copies");
+  for (const char* const strategy : {"copies", "zero1", "zero2", "fsdp"}) train(2, strategy);
 }
 
 // ---- Each strategy

@@ -80,6 +80,21 @@ void Memory::set_capacity(std::size_t bytes) {
   capacity_ = std::min(bytes, kRange);
 }
 
+std::pair<std::size_t, std::size_t> Memory::getMemoryInfo(c10::DeviceIndex device) {
+  const std::lock_guard lock{mutex_};
+  return {capacity_ - devices_.at(static_cast<std::size_t>(device)).live, capacity_};
+}
+
+c10::CachingDeviceAllocator::DeviceStats Memory::getDeviceStats(c10::DeviceIndex device) {
+  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const std::lock_guard lock{mutex_};
+  const auto live = static_cast<std::int64_t>(devices_.at(static_cast<std::size_t>(device)).live);
+  c10::CachingDeviceAllocator::DeviceStats stats;
+  stats.allocated_bytes[kAll].current = live;
+  stats.reserved_bytes[kAll].current = live;
+  return stats;
+}
+
 std::size_t Memory::in_use() const {
   const std::lock_guard lock{mutex_};
   std::size_t bytes = 0;

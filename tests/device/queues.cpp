@@ -18,11 +18,17 @@ thread_local std::array<c10::StreamId, kDevices> current_streams{};
 
 }  // namespace
 
+Activity& activity() {
+  static Activity activity;
+  return activity;
+}
+
 Queue::Queue(std::uint64_t salt) : salt_{salt}, number_{order().add_queue()} {
   std::thread{[this] { run(); }}.detach();
 }
 
 std::uint64_t Queue::push(std::function<void()> work) {
+  ++activity().calls;
   const std::lock_guard lock{mutex_};
   waiting_.push_back(std::move(work));
   changed_.notify_all();
@@ -45,6 +51,7 @@ void Queue::wait(std::uint64_t work) const {
 }
 
 void Queue::synchronize() {
+  ++activity().host_waits;
   const Clock before = order().now(number_);
   wait(queued());
   order().host_waited(before);
@@ -134,6 +141,7 @@ bool Event::is_done() {
 }
 
 void Event::synchronize() {
+  ++activity().host_waits;
   Clock clock;
   std::uint64_t version = 0;
   {

@@ -3,6 +3,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -23,6 +24,14 @@ namespace pharos::simulated {
 
 inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
 inline constexpr c10::DeviceIndex kDevices = 2;
+
+/// How often the host has waited for a device, and how many pieces of work the streams were given. Of the process; any
+/// thread.
+struct Activity {
+  std::atomic<std::uint64_t> host_waits{0};
+  std::atomic<std::uint64_t> calls{0};
+};
+Activity& activity();
 
 /// One stream: work that runs in order on a thread of its own, some time after it was queued. Never destroyed, so it
 /// may be used while the process ends. Any thread may call it.

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include <pharos/wire/stored_codec.hpp>
+
 #include "seed.hpp"
 #include "temporary_folder.hpp"
 

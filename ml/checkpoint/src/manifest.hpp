@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <pharos/base/result.hpp>
-#include <pharos/ml/checkpoints.hpp>
+#include <pharos/ml/checkpoint_options.hpp>
 #include <pharos/ml/dtype.hpp>
 
 namespace pharos::ml {

@@ -4,6 +4,7 @@
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/base/log.hpp>
+#include <pharos/ml/array.hpp>
 #include <pharos/object_store/checksum.hpp>
 
 #include "folder.hpp"

@@ -10,7 +10,7 @@
 
 #include <pharos/actors/runtime.hpp>
 #include <pharos/actors/writable.hpp>
-#include <pharos/ml/checkpoints.hpp>
+#include <pharos/ml/checkpoint_options.hpp>
 #include <pharos/ml/state.hpp>
 
 #include "caught.hpp"

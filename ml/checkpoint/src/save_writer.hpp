@@ -15,7 +15,7 @@
 
 #include <pharos/base/clock.hpp>
 #include <pharos/base/result.hpp>
-#include <pharos/ml/checkpoints.hpp>
+#include <pharos/ml/checkpoint_options.hpp>
 
 #include "folder_owner.hpp"
 #include "leftovers.hpp"

@@ -1,10 +1,14 @@
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/actors/runtime.hpp>
@@ -82,6 +86,28 @@ at::Device gpu(int index) {
 
 at::Device own_device() {
   return context().gpus.empty() ? at::Device{at::kCPU} : gpu(0);
+}
+
+std::uint64_t memory_of(at::Device gpu) {
+  return at::getDeviceAllocator(gpu.type())->getMemoryInfo(gpu.index()).second;
+}
+
+Error no_room_on(at::Device gpu, std::string_view said) {
+  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const auto text = [](std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
+  auto* const allocator = at::getDeviceAllocator(gpu.type());
+  const auto [free, all] = allocator->getMemoryInfo(gpu.index());
+  const auto stats = allocator->getDeviceStats(gpu.index());
+  const auto own = static_cast<std::uint64_t>(stats.reserved_bytes[kAll].current);
+  const auto tensors = static_cast<std::uint64_t>(stats.allocated_bytes[kAll].current);
+  const std::uint64_t others = all - free - std::min(own, all - free);
+  return {ErrorCode::kExhausted,
+          "GPU " + std::to_string(gpu.index()) +
+              " has no room for a tensor. libtorch says: " + std::string{said.substr(0, said.find('\n'))} +
+              (said.ends_with('.') ? " " : ". ") + "Of the GPU's " + text(all) + " this process has now taken " +
+              text(own) + ", " + text(tensors) + " of that for tensors, and others " + text(others),
+          "Take smaller batches (FitOptions::batch) and more of them for a step (accumulate), bfloat16, or more ranks "
+          "and a strategy that divides the model. `pharos status` shows who uses the GPU."};
 }
 
 Communicator communicator_on(at::Device device, Communicator& ranks) {

@@ -11,7 +11,8 @@
 
 #include <pharos/actors/wait.hpp>
 #include <pharos/base/result.hpp>
-#include <pharos/ml/trainer.hpp>
+#include <pharos/ml/trainer/train_workers.hpp>
+#include <pharos/ml/trainer_options.hpp>
 
 namespace pharos::ml {
 

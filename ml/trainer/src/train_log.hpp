@@ -11,7 +11,8 @@
 #include <pharos/ml/display.hpp>
 #include <pharos/ml/report_log.hpp>
 #include <pharos/ml/tensorboard_file.hpp>
-#include <pharos/ml/trainer.hpp>
+#include <pharos/ml/train_result.hpp>
+#include <pharos/ml/trainer_options.hpp>
 
 namespace pharos::ml {
 

@@ -7,7 +7,6 @@
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/base/log.hpp>
-#include <pharos/ml/distributed.hpp>
 #include <pharos/ml/interrupts.hpp>
 #include <pharos/ml/trainer.hpp>
 
@@ -277,25 +276,6 @@ TrainCallback early_stopping(std::string metric, std::uint64_t patience, double 
   const double infinity = std::numeric_limits<double>::infinity();
   return EarlyStopping{std::move(metric), patience, least, is_better_lower, is_better_lower ? infinity : -infinity};
 }
-
-namespace detail {
-
-TrainerOptions trainer_options(const DistributedOptions& options) {
-  if ((options.gpus == 0) == (options.workers == 0)) {
-    throw_error(Error{ErrorCode::kInvalidArgument,
-                      options.gpus == 0 ? "DistributedOptions::gpus and DistributedOptions::workers are both 0"
-                                        : "DistributedOptions::gpus and DistributedOptions::workers are both set",
-                      "Set one of them."});
-  }
-  TrainerOptions trainer = options.trainer;
-  const bool on_gpus = options.gpus != 0;
-  trainer.scaling.workers = on_gpus ? options.gpus : options.workers;
-  trainer.scaling.gpus_per_worker = on_gpus ? 1 : 0;
-  trainer.gpu_type = options.gpu_type;
-  return trainer;
-}
-
-}  // namespace detail
 
 Trainer::Trainer(Runtime& runtime, TrainerOptions options) : runtime_{runtime}, options_{std::move(options)} {
   check(options_);

@@ -10,7 +10,8 @@
 #include <pharos/base/fd.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/ml/collective/backend.hpp>
-#include <pharos/ml/group.hpp>
+#include <pharos/ml/collective/rank_offer.hpp>
+#include <pharos/ml/communicator_options.hpp>
 
 namespace pharos::ml {
 

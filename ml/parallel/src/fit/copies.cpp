@@ -7,8 +7,10 @@
 
 #include <pharos/ml/ddp.hpp>
 #include <pharos/ml/device.hpp>
-#include <pharos/ml/fit.hpp>
+#include <pharos/ml/fit_options.hpp>
+#include <pharos/ml/learner.hpp>
 #include <pharos/ml/module_state.hpp>
+#include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/training.hpp>
 
 #include "fit/fit_model.hpp"

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include <pharos/ml/device.hpp>
-#include <pharos/ml/fit.hpp>
+#include <pharos/ml/fit_options.hpp>
+#include <pharos/ml/learner.hpp>
 #include <pharos/ml/module_state.hpp>
+#include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/sharded.hpp>
 
 #include "fit/fit_model.hpp"

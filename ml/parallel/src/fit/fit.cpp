@@ -1,4 +1,5 @@
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include <pharos/base/machine_limits.hpp>
 #include <pharos/ml/device.hpp>
 #include <pharos/ml/fit.hpp>
+#include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/random_state.hpp>
 #include <pharos/ml/sync_batch_norm.hpp>
 #include <pharos/ml/training.hpp>
@@ -26,7 +28,7 @@
 #include "fit/device_copies.hpp"
 #include "fit/fit_model.hpp"
 #include "fit/model_size.hpp"
-#include "fit/strategy.hpp"
+#include "fit/strategies.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -152,11 +154,10 @@ class Fit {
 
   const TrainingStrategy& strategy() {
     if (options_.strategy != FitStrategy::kByMemory) return strategy_of(options_.strategy);
-    if (!learner_.device().is_cpu()) return strategy_of(FitStrategy::kCopies);
     // Only ranks that are alike are replaced.
     if (context_.is_replacement()) return **std::ranges::find_if(strategies(), &TrainingStrategy::ranks_are_alike);
     Communicator& ranks = context_.communicator();
-    const std::uint64_t own = MachineLimits{}.memory().bytes() / 2 / ranks_of_node();
+    const std::uint64_t own = memory_of_device() / 2 / ranks_that_share_it();
     auto memory = static_cast<std::int64_t>(options_.memory != 0 ? options_.memory : own);
     ranks.all_reduce(std::span{&memory, 1}, Reduction::kMin);  // all ranks must choose the same strategy
     const FitChoice choice = choose_strategy(size_of_model(learner_, how_.rule, options_, ranks), ranks.size(),
@@ -164,8 +165,16 @@ class Fit {
     if (ranks.rank() == 0) std::fputs(choice.arithmetic.c_str(), stderr);
     return strategy_of(choice.strategy);
   }
-  std::uint64_t ranks_of_node() {
-    const auto own = static_cast<std::int64_t>(std::hash<std::string>{}(to_string(pharos::context().node)));
+  std::uint64_t memory_of_device() const {
+    return learner_.device().is_cpu() ? MachineLimits{}.memory().bytes() : memory_of(learner_.device());
+  }
+  /// The number of ranks whose memory is that of this rank's machine, or of its GPU.
+  std::uint64_t ranks_that_share_it() {
+    const at::Device device = learner_.device();
+    const auto& here = pharos::context();
+    std::string place = to_string(here.node);
+    if (!device.is_cpu()) place += " " + here.gpus.at(static_cast<std::size_t>(device.index()));
+    const auto own = static_cast<std::int64_t>(std::hash<std::string>{}(place));
     std::vector<std::int64_t> all(context_.size());
     context_.communicator().all_gather(std::span<const std::int64_t>{&own, 1}, std::span{all});
     return static_cast<std::uint64_t>(std::ranges::count(all, own));
@@ -327,20 +336,6 @@ class Fit {
 
 }  // namespace
 
-Learner::~Learner() = default;
-
-at::Tensor Learner::on_device(const Batch& batch, std::string_view field) const {
-  const Array& array = batch[field];
-  if (copies_ != nullptr) {
-    if (const auto copy = copies_->find(array)) return *copy;
-  }
-  return tensor_of(array).to(device_);
-}
-
-std::optional<Order> Learner::training_order(std::uint64_t) {
-  return std::nullopt;
-}
-
 void fit(TrainContext& context, Learner& learner, const FitOptions& options) {
   std::optional<DiskBacked> disk;
   detail::fit(context, learner, options, disk);
@@ -353,11 +348,18 @@ void fit(TrainContext& context, Learner& learner, const FitOptions& options, std
   learner.context_ = &context;
   learner.device_ = own_device();
   learner.copies_.reset();
-  if (!learner.device_.is_cpu()) {
-    learner.module().to(learner.device_);
-    learner.copies_ = std::make_shared<DeviceCopies>(learner.device_);
+  std::optional<Fit> training;  // still there when the error counts its bytes
+  try {
+    if (!learner.device_.is_cpu()) {
+      learner.module().to(learner.device_);
+      learner.copies_ = std::make_shared<DeviceCopies>(learner.device_);
+    }
+    training.emplace(context, learner, options, disk, learner.copies_.get());
+    training->all();
+  } catch (const c10::OutOfMemoryError& error) {
+    throw_error(no_room_on(learner.device_, error.what_without_backtrace()));
   }
-  Fit{context, learner, options, disk, learner.copies_.get()}.all();
+  training.reset();
   learner.copies_.reset();
 }
 

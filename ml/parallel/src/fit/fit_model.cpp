@@ -38,6 +38,7 @@ FitModel::Backward FitModel::backward(const std::vector<Batch>& batches,
   double samples = 0;
   for (const Batch& each : batches) samples += static_cast<double>(each.samples);
   const bool takes_part = samples > 0 || is_divided();
+  std::vector<Tensor> losses;
   for (std::size_t i = 0; takes_part && i < batches.size(); ++i) {
     const double share =
         samples > 0 ? static_cast<double>(batches[i].samples) / samples : 1.0 / static_cast<double>(batches.size());
@@ -45,11 +46,13 @@ FitModel::Backward FitModel::backward(const std::vector<Batch>& batches,
     Tensor loss;
     const Duration took = duration_of([&] { loss = loss_of(batches[i]) * share; });
     done.forward_seconds += seconds(took - (waited_for_parameters() - waited_before));
-    done.loss += loss.item<double>();
     waited += backward_of_batch(loss, samples, i + 1 == batches.size());
+    losses.push_back(loss.detach());
   }
   if (!takes_part) waited += backward_of_batch(Tensor{}, 0, true);
   done.waited_seconds = seconds(waited);
+  // Reading a number waits for a GPU, which therefore already has all work of the step.
+  for (const Tensor& each : losses) done.loss += each.item<double>();
   return done;
 }
 

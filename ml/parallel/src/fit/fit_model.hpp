@@ -9,7 +9,11 @@
 #include <vector>
 
 #include <pharos/base/clock.hpp>
-#include <pharos/ml/fit.hpp>
+#include <pharos/ml/fit_options.hpp>
+#include <pharos/ml/loader.hpp>
+#include <pharos/ml/optimizer.hpp>
+#include <pharos/ml/state.hpp>
+#include <pharos/ml/train_context.hpp>
 
 #include "module/parameters.hpp"
 

@@ -23,14 +23,13 @@ std::size_t kept_by(const Rule& rule) {
 
 /// Adds the bytes of divided parameters and gradients that a rank has whole at the same time. This follows the way in
 /// which Gathering and Reducing use memory.
-void add_units(FitSize& size, const torch::nn::Module& module, const ShardOptions& how, const Communicator& ranks) {
+void add_units(FitSize& size, const torch::nn::Module& module, const ShardOptions& how, std::uint32_t ranks) {
   constexpr std::uint64_t kReduced = 2;
   const Modules blocks = how.blocks.empty() ? blocks_of(module) : how.blocks;
   std::uint64_t largest = 0;
   std::uint64_t largest_gradients = 0;
   std::uint64_t passing = 0;
-  size.reads_in_place = ranks.shares_memory();
-  for (const Unit& unit : units_of(module, parameters_of(module), blocks, ranks.size())) {
+  for (const Unit& unit : units_of(module, parameters_of(module), blocks, ranks)) {
     std::uint64_t bytes = 0;
     std::uint64_t gradients = 0;
     for (const Flat& each : unit.flats) {
@@ -81,7 +80,8 @@ FitSize size_of_model(Learner& learner, const Rule& rule, const FitOptions& opti
       size.bytes = std::max(size.bytes, bytes);
     }
   }
-  add_units(size, module, shard_options(learner, options), ranks);
+  size.reads_in_place = learner.device().is_cpu() && ranks.shares_memory();
+  add_units(size, module, shard_options(learner, options), ranks.size());
   return size;
 }
 

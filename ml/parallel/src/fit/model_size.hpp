@@ -1,6 +1,11 @@
 #pragma once
 
-#include <pharos/ml/fit.hpp>
+#include <pharos/ml/communicator.hpp>
+#include <pharos/ml/fit_options.hpp>
+#include <pharos/ml/fit_strategy.hpp>
+#include <pharos/ml/learner.hpp>
+#include <pharos/ml/rule.hpp>
+#include <pharos/ml/sharding.hpp>
 
 namespace pharos::ml {
 

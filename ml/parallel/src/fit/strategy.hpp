@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string_view>
 
 #include <pharos/ml/fit_strategy.hpp>
@@ -48,10 +47,5 @@ class TrainingStrategy {
   virtual std::unique_ptr<FitModel> make_model(Learner& learner, Communicator& ranks,
                                                const FitOptions& options) const = 0;
 };
-
-/// All strategies, in the order in which choose_strategy() tries them.
-std::span<const TrainingStrategy* const> strategies();
-/// Throws InvalidArgument for kByMemory and for a number that is no FitStrategy.
-const TrainingStrategy& strategy_of(FitStrategy id);
 
 }  // namespace pharos::ml

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <pharos/ml/optimizer.hpp>
+#include <pharos/ml/rule.hpp>
 
 namespace pharos::ml {
 

@@ -23,7 +23,7 @@
 #include "module/torch_dtype.hpp"
 #include "parallel/backward_end.hpp"
 #include "parallel/buckets.hpp"
-#include "parallel/exchange.hpp"
+#include "parallel/make_exchange.hpp"
 #include "parallel/shares.hpp"
 
 namespace pharos::ml {

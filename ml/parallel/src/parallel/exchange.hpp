@@ -1,12 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
-#include <memory>
-#include <utility>
-
-#include <pharos/ml/communicator.hpp>
-#include <pharos/ml/ddp.hpp>
 
 #include "parallel/buckets.hpp"
 
@@ -31,10 +25,5 @@ class Exchange {
   /// Number of bytes that this rank gives to the reduction of a bucket that has been begun.
   virtual std::size_t bytes_of(const Bucket& bucket) const = 0;
 };
-
-/// Makes the implementation for `options.wire`. All ranks call it together: it may allocate memory of the communicator,
-/// and throws what that throws. `steps`: the number of steps that have been reduced before.
-std::unique_ptr<Exchange> make_exchange(Communicator& ranks, Buckets& buckets, const DdpOptions& options,
-                                        std::uint64_t steps);
 
 }  // namespace pharos::ml

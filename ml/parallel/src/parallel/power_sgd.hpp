@@ -4,8 +4,9 @@
 #include <memory>
 
 #include <pharos/ml/communicator.hpp>
-#include <pharos/ml/ddp.hpp>
+#include <pharos/ml/ddp_options.hpp>
 
+#include "parallel/buckets.hpp"
 #include "parallel/exchange.hpp"
 
 namespace pharos::ml {

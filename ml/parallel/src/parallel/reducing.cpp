@@ -20,7 +20,7 @@ constexpr std::size_t kSharedRooms = 2;  // one is filled while the other is red
 }  // namespace
 
 Reducing::Reducing(const Communicator& ranks, std::vector<ShardedUnit>& units, std::span<const NamedTensor> parameters,
-                   std::vector<Sharded::Slice>& slices, bool whole)
+                   std::vector<ShardSlice>& slices, bool whole)
     : ranks_{ranks},
       units_{units},
       slices_{slices},

@@ -11,7 +11,7 @@
 
 #include <pharos/base/clock.hpp>
 #include <pharos/ml/communicator.hpp>
-#include <pharos/ml/sharded.hpp>
+#include <pharos/ml/sharding.hpp>
 
 #include "parallel/shards.hpp"
 
@@ -33,7 +33,7 @@ class Reducing {
   /// of the parameters that belong to no block. All ranks construct it together, because the rooms are allocated by the
   /// communicator; throws what that throws.
   Reducing(const Communicator& ranks, std::vector<ShardedUnit>& units, std::span<const NamedTensor> parameters,
-           std::vector<Sharded::Slice>& slices, bool whole);
+           std::vector<ShardSlice>& slices, bool whole);
 
   /// The type in which a parameter's gradient is sent and summed up.
   at::ScalarType type_of(std::size_t parameter) const { return gradients_[parameter].sent; }
@@ -115,7 +115,7 @@ class Reducing {
 
   Communicator ranks_;
   std::vector<ShardedUnit>& units_;
-  std::vector<Sharded::Slice>& slices_;
+  std::vector<ShardSlice>& slices_;
   const bool whole_;
   std::vector<Gradient> gradients_;  // by parameter
   std::vector<Progress> progress_;   // by unit

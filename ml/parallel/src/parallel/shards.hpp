@@ -12,7 +12,7 @@
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/communicator.hpp>
 #include <pharos/ml/dtype.hpp>
-#include <pharos/ml/sharded.hpp>
+#include <pharos/ml/sharding.hpp>
 
 #include "module/parameters.hpp"
 #include "parallel/units.hpp"
@@ -31,7 +31,7 @@ struct Shard {
   at::Tensor whole{};              ///< the parameters are views of it; its memory is swapped
   at::Tensor own{};                ///< this rank's piece, which the optimizer changes
   at::Tensor gradient{};           ///< gradient of this rank's piece
-  /// A slice (Sharded::Slice) that lies in this rank's piece.
+  /// A slice (ShardSlice) that lies in this rank's piece.
   struct Part {
     std::size_t slice = 0;
     std::size_t parameter = 0;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <pharos/actors/wait.hpp>
-#include <pharos/ml/tuner.hpp>
+#include <pharos/ml/trial_workers.hpp>
 
 #include "run/slots.hpp"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <pharos/base/result.hpp>
-#include <pharos/ml/space.hpp>
+#include <pharos/ml/value.hpp>
 
 namespace pharos::ml {
 

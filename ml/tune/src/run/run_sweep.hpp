@@ -2,7 +2,8 @@
 
 #include <functional>
 
-#include <pharos/ml/tuner.hpp>
+#include <pharos/ml/sweep_results.hpp>
+#include <pharos/ml/tuner_options.hpp>
 
 #include "run/slots.hpp"
 #include "run/sweep_loop.hpp"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <pharos/ml/simulate.hpp>
+#include <pharos/ml/simulated_step.hpp>
 
 #include "run/slots.hpp"
 

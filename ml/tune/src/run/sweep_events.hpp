@@ -9,7 +9,7 @@
 #include <pharos/base/result.hpp>
 #include <pharos/ml/metrics.hpp>
 #include <pharos/ml/space.hpp>
-#include <pharos/ml/sweep_results.hpp>
+#include <pharos/ml/trial_result.hpp>
 
 namespace pharos::ml {
 

@@ -10,7 +10,10 @@
 #include <string>
 #include <vector>
 
-#include <pharos/ml/tuner.hpp>
+#include <pharos/ml/searcher.hpp>
+#include <pharos/ml/space.hpp>
+#include <pharos/ml/sweep_results.hpp>
+#include <pharos/ml/trial_scheduler.hpp>
 
 #include "run/slots.hpp"
 #include "run/sweep.hpp"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <pharos/ml/space.hpp>
-#include <pharos/ml/sweep_results.hpp>
+#include <pharos/ml/trial_result.hpp>
 
 namespace pharos::ml {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <pharos/ml/display.hpp>
-#include <pharos/ml/sweep_results.hpp>
+#include <pharos/ml/trial_result.hpp>
 
 namespace pharos::ml {
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,7 +10,9 @@
 
 #include <pharos/base/clock.hpp>
 #include <pharos/base/export.hpp>
+#include <pharos/ml/communicator_options.hpp>
 #include <pharos/ml/dtype.hpp>
+#include <pharos/ml/elsewhere.hpp>
 
 namespace pharos {
 class Error;
@@ -20,7 +21,6 @@ class Error;
 namespace pharos::ml {
 
 class Communicator;
-struct CommunicatorOptions;
 class ThreadMemory;
 namespace detail {
 class Core;
@@ -29,13 +29,6 @@ struct Places;
 using OnGpu = Communicator (*)(Communicator& ranks, int device, const CommunicatorOptions& options);
 PHAROS_API Communicator over_gpu(Communicator& ranks, int device, OnGpu make);
 }  // namespace detail
-
-/// A part of a rank's data that lies in other memory than the rest of the data. A value, which does not own that
-/// memory.
-struct Elsewhere {
-  std::size_t begin = 0;  ///< Byte offset in the data where this part belongs.
-  std::span<const std::byte> bytes{};
-};
 
 /// An operation that is under way, as Communicator's begin_all_reduce() and its likes return it. The caller owns it.
 /// One thread at a time uses the communicator and its Pendings. The caller neither frees nor changes the operation's
@@ -93,26 +86,6 @@ class Buffer {
  private:
   std::shared_ptr<detail::Core> core_;
   std::span<T> elements_;
-};
-
-struct CommunicatorOptions {
-  /// The longest time that an operation waits for other ranks. Then the operation fails on all ranks with
-  /// DeadlineExceeded, and the error names the rank that did not come. Between machines, finding that rank can take a
-  /// few seconds more.
-  Duration timeout = std::chrono::seconds{30};
-  /// Ranks of one machine share memory. If false, they use TCP as if each rank had a machine of its own, which is meant
-  /// for tests and measurements.
-  bool share_memory = true;
-  /// The order of sums where each of several machines has the same number of ranks, with consecutive numbers. If false,
-  /// the ranks of each machine sum their data first, and the machines' sums are summed then; the ranks of a machine
-  /// share that work. If true, all data is summed in the order of the ranks, whatever machine they are on, which is
-  /// slower.
-  bool sums_by_rank = false;
-  /// all_reduce() and reduce_scatter() send floats (float32) over TCP as bfloat16, which has half the bytes and about
-  /// three digits. The received numbers are summed as floats. All ranks must set the same.
-  bool bf16_over_tcp = false;
-  /// The most bytes that a rank sends over TCP in a second. 0: no limit.
-  std::uint64_t bytes_per_second = 0;
 };
 
 /// One rank's handle on a group of ranks: at most 64 processes or threads that reduce, gather and exchange numbers

@@ -2,6 +2,10 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
+#include <string_view>
+
+#include <pharos/base/error.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/ml/communicator.hpp>
 
@@ -20,6 +24,14 @@ PHAROS_API at::Device gpu(int index = 0);
 
 /// The first GPU that this actor or task has reserved, or the CPU if it has reserved none. Throws what gpu() throws.
 PHAROS_API at::Device own_device();
+
+/// The bytes of memory that this GPU has, in use or not. Throws libtorch's exception if the device is not a GPU. Any
+/// thread.
+PHAROS_API std::uint64_t memory_of(at::Device gpu);
+
+/// The error kExhausted for a tensor that this GPU had no room for. It says how many bytes this process and others have
+/// in use there. `said` is what libtorch has said of it. Any thread.
+PHAROS_API Error no_room_on(at::Device gpu, std::string_view said);
 
 /// Returns a communicator of the same ranks for tensors on `device`: a copy of `ranks` if that is the CPU, or the
 /// result of on_gpu(), with the timeout of `ranks`. As long as a copy of that is in use, later calls for the same ranks

@@ -13,7 +13,7 @@ namespace pharos::ml {
 /// How the ranks train one model together: what they divide among them, instead of each of them having all of it. In
 /// the library each strategy is one class (ml/parallel/src/fit/strategy.hpp).
 enum class FitStrategy : std::uint8_t {
-  kByMemory,    ///< fit() takes the first of the strategies below that fits the ranks' memory; on GPUs kCopies.
+  kByMemory,    ///< fit() takes the first of the strategies below that fits the memory of the ranks or of their GPUs.
   kCopies,      ///< Nothing is divided: each rank trains a copy of the model (Ddp), or there is one rank.
   kZero1,       ///< The state of the optimizer is divided.
   kZero2,       ///< The state of the optimizer and the gradients are divided.

@@ -6,10 +6,10 @@
 #include <functional>
 #include <span>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include <pharos/base/export.hpp>
+#include <pharos/ml/rule.hpp>
 
 namespace torch::nn {
 class Module;
@@ -29,30 +29,6 @@ struct ParameterGroup {
 /// Divides the trained parameters of a module into two groups. Parameters of two or more dimensions are in the first
 /// group, with weight decay. All others, such as biases and the weights of norms, are in the second, without decay.
 PHAROS_API std::vector<ParameterGroup> groups_of(const torch::nn::Module& module, double weight_decay);
-
-// The rules by which parameters follow their gradients.
-
-/// Adam with weight decay that is decoupled from the gradient (Loshchilov and Hutter, 2019).
-struct AdamW {
-  double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-};
-/// Stochastic gradient descent, with momentum if `momentum` is not 0. Weight decay is added to the gradient.
-struct Sgd {
-  double lr = 1e-2;
-  double momentum = 0;
-  bool nesterov = false;
-};
-/// Each element moves by the same amount, in the direction of a mean of gradients (Chen and others, 2023). Its state is
-/// half as large as that of AdamW.
-struct Lion {
-  double lr = 1e-4;
-  double beta1 = 0.9;
-  double beta2 = 0.99;
-};
-using Rule = std::variant<AdamW, Sgd, Lion>;
 
 /// Changes parameters by their gradients. Parameters without a gradient stay as they are:
 ///

@@ -1,13 +1,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <vector>
 
-#include <pharos/base/clock.hpp>
 #include <pharos/base/export.hpp>
-#include <pharos/ml/tuner.hpp>
+#include <pharos/ml/simulated_step.hpp>
+#include <pharos/ml/sweep_results.hpp>
+#include <pharos/ml/tuner_options.hpp>
 
 /// Sweeps in simulated time. The tuner is the real one; its trials only say how long each step would take. Hours of a
 /// thousand workers pass in a moment, and a sweep is the same each time. This shows what a searcher or a trial
@@ -18,18 +16,6 @@
 ///                                       return ml::SimulatedStep{.metrics = loss(params, step), .time = 30s};
 ///                                     });
 namespace pharos::ml {
-
-struct SimulatedStep {
-  Metrics metrics{};
-  Duration time{};    ///< how long the step takes, in simulated time
-  bool last = false;  ///< the objective returns after this step
-  bool dies = false;  ///< the worker dies in this step; its metrics are lost
-};
-
-/// Computes one step of a trial; the first step is 1. The next step gets `state` as this one leaves it, and `state` is
-/// also the trial's checkpoint. What it throws ends the sweep, and simulate() throws it.
-using SimulatedObjective =
-    std::function<SimulatedStep(const Params& params, std::uint64_t step, std::vector<double>& state)>;
 
 /// Runs a sweep on simulated workers, each of which runs one trial at a time. Calls `objective` on the caller's thread
 /// and returns when the sweep has ended. The options mean what they mean to a Tuner, except that `at_once` becomes

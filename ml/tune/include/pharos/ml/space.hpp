@@ -14,6 +14,7 @@
 
 #include <pharos/base/export.hpp>
 #include <pharos/base/result.hpp>
+#include <pharos/ml/value.hpp>
 
 /// The parameters that a sweep may try, by name, with the values that each may have:
 ///
@@ -34,10 +35,6 @@
 namespace pharos::ml {
 
 // The types of this header, except Fields, are plain values, which the program owns. Any thread may call the functions.
-
-/// A value of a parameter.
-using Value = std::variant<bool, std::int64_t, double, std::string>;
-PHAROS_API std::string to_string(const Value& value);
 
 /// The parameters of one trial: values by name, in the order of the space. Text and JSON keep that order.
 class PHAROS_API Params {

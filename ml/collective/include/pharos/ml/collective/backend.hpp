@@ -9,7 +9,7 @@
 #include <pharos/base/clock.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/ml/collective/operation.hpp>
-#include <pharos/ml/communicator.hpp>
+#include <pharos/ml/elsewhere.hpp>
 
 namespace pharos::ml::detail {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <pharos/ml/collective/backend.hpp>
-#include <pharos/ml/communicator.hpp>
+#include <pharos/ml/communicator_options.hpp>
 
 namespace pharos::ml::detail {
 

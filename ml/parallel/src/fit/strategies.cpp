@@ -1,3 +1,5 @@
+#include "fit/strategies.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -6,11 +8,9 @@
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
-#include <pharos/ml/fit_strategy.hpp>
 
 #include "fit/copies.hpp"
 #include "fit/divided.hpp"
-#include "fit/strategy.hpp"
 
 namespace pharos::ml {
 namespace {

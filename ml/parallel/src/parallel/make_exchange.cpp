@@ -1,6 +1,10 @@
-#include "parallel/exchange.hpp"
+#include "parallel/make_exchange.hpp"
 
+#include <cstddef>
+#include <deque>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "module/torch_dtype.hpp"

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include <pharos/base/export.hpp>
+#include <pharos/ml/ddp_options.hpp>
+#include <pharos/ml/disk_backed.hpp>
+#include <pharos/ml/loader.hpp>
+#include <pharos/ml/metrics.hpp>
+#include <pharos/ml/module_state.hpp>
+#include <pharos/ml/rule.hpp>
+#include <pharos/ml/schedule.hpp>
+#include <pharos/ml/sharding.hpp>
+#include <pharos/ml/train_context.hpp>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace pharos::ml {
+
+class DeviceCopies;
+
+/// The optimizer of a Learner. A value.
+struct Optimization {
+  Rule rule = AdamW{};
+  double weight_decay = 0;
+  /// In each step the rule's learning rate is multiplied by this schedule's factor.
+  Schedule schedule = constant();
+  /// Upper bound for the norm of all gradients, taken as one vector. 0: gradients are not clipped.
+  double clip_norm = 0;
+};
+
+class Learner;
+struct FitOptions;
+
+namespace detail {
+/// Resets `disk` once the module is divided, so that all later tensors lie in memory.
+PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options,
+                    std::optional<DiskBacked>& disk);
+}  // namespace detail
+
+/// Says what is learned, and from which data. Each rank makes one with the same random numbers, and owns it; only the
+/// rank's thread uses it. An exception of its functions comes out of fit() on this rank and ends the training. fit()
+/// with a Trainer destroys it when the training of this rank has ended. When a rank that trains a copy dies, a new
+/// process makes another Learner, which gets the state from the other ranks, and the interrupted step is done again
+/// (see fit()).
+class PHAROS_API Learner {
+ public:
+  Learner() = default;
+  Learner(Learner&&) = delete;
+  virtual ~Learner();
+
+  /// The module that is trained: the same one at each call.
+  virtual torch::nn::Module& module() = 0;
+  /// Called once. The loader's threads read the dataset, and keep it until fit() has returned.
+  virtual DatasetPtr training_data() = 0;
+  /// The order in which the samples of each epoch come. nullopt: they are shuffled by the training's seed. PyTorch's
+  /// order is Order::as_torch(samples, context().seed()), with a FitOptions::tail that pads or drops as PyTorch's
+  /// sampler does.
+  virtual std::optional<Order> training_order(std::uint64_t samples);
+  /// Returns the mean loss of a batch.
+  virtual at::Tensor training_step(const Batch& batch) = 0;
+
+  /// nullptr: nothing is validated.
+  virtual DatasetPtr validation_data() { return nullptr; }
+  /// Returns means over a batch. Called without gradients, and with the module in evaluation mode. A metric is reported
+  /// under "validation_" and its name. A metric without a name gets the name of TrainerOptions::metric; the prefix is
+  /// then not repeated.
+  virtual Metrics validation_step(const Batch& batch) { return {{"loss", training_step(batch).item<double>()}}; }
+  /// A schedule may use context().expected_steps().
+  virtual Optimization configure_optimizers() { return {}; }
+  /// Options for Ddp; used with FitStrategy::kCopies.
+  virtual DdpOptions configure_copies() { return {}; }
+  /// Options for Sharded; used with the strategies that divide. FitOptions::bf16 overrides `param` and `reduce`.
+  virtual ShardOptions configure_sharding() { return {}; }
+  /// Adds further values that the training resumes from. A process that takes a dead rank's place does not get values
+  /// that each rank has of its own (State::add_of_rank). Where there are such values, and the training has a folder,
+  /// all ranks begin again at the newest checkpoint instead.
+  virtual void add_to_state(State&) {}
+
+  /// The device on which the module is trained: the GPU that the rank has reserved, or the CPU. In the constructor it
+  /// is the CPU: fit() moves the module afterwards.
+  at::Device device() const { return device_; }
+  /// A field of a batch as a tensor on device(). Throws NotFound if there is no such field. Batches are made on the
+  /// host; those of training_step() are copied to a GPU while it still computes the step before.
+  at::Tensor on_device(const Batch& batch, std::string_view field) const;
+
+ protected:
+  /// The training: its ranks and steps. Valid only inside of fit(), so not in the constructor of the Learner.
+  TrainContext& context() const { return *context_; }
+
+ private:
+  friend PHAROS_API void detail::fit(TrainContext& context, Learner& learner, const FitOptions& options,
+                                     std::optional<DiskBacked>& disk);
+  TrainContext* context_ = nullptr;
+  at::Device device_{at::kCPU};
+  std::shared_ptr<DeviceCopies> copies_{};
+};
+
+}  // namespace pharos::ml
