@@ -12,8 +12,8 @@
 #include <pharos/storage/key_value.hpp>
 
 /// What RocksDB does for a store. It is in a library of its own, libpharos_rocksdb.so, which a process loads when it
-/// opens its first store: without that, the three processes of a cluster that keeps no records would spend 4 MiB on
-/// RocksDB. The library links nothing of Pharos, so only plain values and this header cross its border.
+/// opens its first store (decision 33). The library links nothing of Pharos, so only plain values and this header cross
+/// its border.
 namespace pharos::storage {
 
 /// Why a call of the database failed.
