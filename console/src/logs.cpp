@@ -25,6 +25,7 @@ struct LogsOptions {
   std::string format = "table";         // format of the list; or "json"
 };
 
+constexpr std::size_t kColumns = 8;
 constexpr std::uint32_t kPart = 256 << 10;
 constexpr auto kFollowPause = std::chrono::milliseconds{200};
 constexpr std::uint64_t kEnd = std::numeric_limits<std::uint64_t>::max();
@@ -48,13 +49,8 @@ struct Log {
   const std::string& whose() const { return actor.empty() ? id : actor; }
 };
 
-/// The logs of all nodes, and why some nodes did not answer.
-struct Found {
-  wire::Rows rows;
-  std::string silent;
-};
-
-Result<Found> find_logs(NodeConnection& asked, const std::string& name) {
+/// The logs of all nodes.
+Result<RowsOfNodes> find_logs(NodeConnection& asked, const std::string& name) {
   PHAROS_TRY(const wire::Rows nodes,
              rows_of(asked.ask(wire::ListRows{.table = "nodes", .filters = {}, .limit = kAllRows})));
   std::vector<wire::Message> questions;
@@ -63,24 +59,10 @@ Result<Found> find_logs(NodeConnection& asked, const std::string& name) {
     if (!name.empty()) question.filters.push_back({"*", name, false});
     questions.emplace_back(std::move(question));
   }
-  Found found;
-  for (auto& answer : asked.ask_all(std::move(questions))) {
-    auto rows = rows_of(std::move(answer));
-    if (!rows) {
-      found.silent += "\n  " + rows.error().to_string();
-      continue;
-    }
-    found.rows.columns = rows->columns;
-    for (auto& row : rows->rows) {
-      if (row.size() < 5) return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
-      found.rows.rows.push_back(std::move(row));
-    }
-  }
-  found.rows.matching = found.rows.rows.size();
-  return found;
+  return rows_of_nodes(asked, std::move(questions), kColumns);
 }
 
-Error not_found(NodeConnection& asked, const std::string& name, const Found& found) {
+Error not_found(NodeConnection& asked, const std::string& name, const RowsOfNodes& found) {
   std::string text = "there is no log of \"" + name + "\"";
   // Else `name` is a node's id, and the rows are the logs of that node's processes.
   if (name == "head" || !found.rows.rows.empty()) {
@@ -96,7 +78,7 @@ Error not_found(NodeConnection& asked, const std::string& name, const Found& fou
 
 /// Chooses the log named `name`; of an actor, the log of its newest process.
 Result<Log> choose(NodeConnection& asked, const std::string& name) {
-  PHAROS_TRY(Found found, find_logs(asked, name));
+  PHAROS_TRY(RowsOfNodes found, find_logs(asked, name));
   std::vector<Log> logs;
   for (const auto& row : found.rows.rows) logs.emplace_back(row);
   std::erase_if(logs, [&](const Log& log) { return !log.is(name); });
@@ -171,7 +153,7 @@ Result<void> print_logs(const LogsOptions& options) {
     PHAROS_TRY(const Log log, choose(asked, options.id));
     return print(asked, log, options);
   }
-  PHAROS_TRY(const Found found, find_logs(asked, {}));
+  PHAROS_TRY(const RowsOfNodes found, find_logs(asked, {}));
   if (options.format == "json") {
     print_json(found.rows);
   } else if (found.rows.rows.empty()) {

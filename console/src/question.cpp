@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <vector>
@@ -221,6 +222,25 @@ Result<wire::Rows> rows_of(Result<wire::Message> answer) {
   auto* const rows = std::get_if<wire::Rows>(&*answer);
   if (rows == nullptr) return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
   return std::move(*rows);
+}
+
+Result<RowsOfNodes> rows_of_nodes(NodeConnection& asked, std::vector<wire::Message> questions, std::size_t columns) {
+  RowsOfNodes all;
+  for (auto& answer : asked.ask_all(std::move(questions))) {
+    auto rows = rows_of(std::move(answer));
+    if (!rows) {
+      all.silent += "\n  " + rows.error().to_string();
+      continue;
+    }
+    const auto has_all = [&](const auto& row) { return row.size() == columns; };
+    if (rows->columns.size() != columns || !std::all_of(rows->rows.begin(), rows->rows.end(), has_all)) {
+      return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
+    }
+    all.rows.columns = std::move(rows->columns);
+    std::move(rows->rows.begin(), rows->rows.end(), std::back_inserter(all.rows.rows));
+  }
+  all.rows.matching = all.rows.rows.size();
+  return all;
 }
 
 }  // namespace pharos::console

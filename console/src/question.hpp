@@ -75,6 +75,14 @@ constexpr std::uint32_t kAllRows = 10'000;  // the most rows that an answer may 
 /// Returns the answer as rows. Returns the error of the answer if there is one, and kInternal if the answer is another
 /// message than rows.
 Result<wire::Rows> rows_of(Result<wire::Message> answer);
+/// The rows of several nodes, and a line with the reason for each node that did not answer.
+struct RowsOfNodes {
+  wire::Rows rows;
+  std::string silent;
+};
+/// Asks questions whose answers are rows with this number of columns, and puts all rows together. Returns kInternal if
+/// an answer has another number.
+Result<RowsOfNodes> rows_of_nodes(NodeConnection& asked, std::vector<wire::Message> questions, std::size_t columns);
 /// Makes the error kUnavailable for nodes that could not be asked. `silent` has a line for each, with the reason.
 Error nodes_are_silent(const std::string& silent);
 /// Returns the node whose id is in the cell, in hexadecimal digits; text behind the digits is ignored. Returns an unset

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
@@ -57,18 +56,8 @@ Result<void> print_stacks(const StackOptions& options) {
     if (!options.id.empty()) question.filters.push_back({"*", options.id, false});
     questions.emplace_back(std::move(question));
   }
-  wire::Rows all;
-  std::string silent;
-  for (auto& answer : asked.ask_all(std::move(questions))) {
-    auto rows = rows_of(std::move(answer));
-    if (!rows) {
-      silent += "\n  " + rows.error().to_string();
-      continue;
-    }
-    if (rows->columns.size() != 9) return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
-    all.columns = rows->columns;
-    std::move(rows->rows.begin(), rows->rows.end(), std::back_inserter(all.rows));
-  }
+  PHAROS_TRY(const auto found, rows_of_nodes(asked, std::move(questions), 9));
+  const auto& [all, silent] = found;
   if (all.rows.empty() && !silent.empty()) return nodes_are_silent(silent);
   if (all.rows.empty() && !options.id.empty() && !one_node) {
     return Error{ErrorCode::kNotFound, "no process of \"" + options.id + "\" runs",

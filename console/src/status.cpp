@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,7 +20,7 @@ std::string counted(std::uint64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-/// Asks each node that has GPUs who uses them. Nodes that do not answer get a line of their own.
+/// Asks each node that has GPUs who uses them.
 Result<void> print_gpus(const Place& place, const wire::Rows& nodes) {
   std::vector<wire::Message> questions;
   for (const auto& row : nodes.rows) {
@@ -31,19 +30,10 @@ Result<void> print_gpus(const Place& place, const wire::Rows& nodes) {
   }
   if (questions.empty()) return {};
   PHAROS_TRY(NodeConnection asked, NodeConnection::connect(place));
-  wire::Rows all;
-  std::string silent;
-  for (auto& answer : asked.ask_all(std::move(questions))) {
-    auto rows = rows_of(std::move(answer));
-    if (!rows) {
-      silent += "The GPUs of a node are not known: " + rows.error().to_string() + '\n';
-      continue;
-    }
-    all.columns = rows->columns;
-    std::move(rows->rows.begin(), rows->rows.end(), std::back_inserter(all.rows));
-  }
-  if (!all.rows.empty()) print_table(all);
-  std::cout << silent << '\n';
+  PHAROS_TRY(const auto gpus, rows_of_nodes(asked, std::move(questions), 7));
+  if (!gpus.rows.rows.empty()) print_table(gpus.rows);
+  if (!gpus.silent.empty()) std::cout << "The GPUs of these nodes are not known:" << gpus.silent << '\n';
+  std::cout << '\n';
   return {};
 }
 

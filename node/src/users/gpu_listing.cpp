@@ -30,10 +30,16 @@ std::string bytes_or_empty(ByteCount bytes) {
 }  // namespace
 
 async::Async<void> GpuListing::list(std::shared_ptr<net::Peer> from, wire::ListRows asked, std::uint64_t request) {
+  if (!under_way_.expired()) {
+    from->respond(request, Error{ErrorCode::kOverloaded, "NVIDIA's driver has not answered an earlier question",
+                                 "Try again. If that does not help, look at nvidia-smi on that machine."});
+    co_return;
+  }
   const auto look = std::make_shared<Look>();
+  under_way_ = look;
   const auto ask_driver = [look] {
-    if (auto found = find_gpus())
-      look->gpus = *std::move(found);  // without a driver there are no GPUs but declared ones
+    auto found = find_gpus();
+    if (found) look->gpus = *std::move(found);  // without a driver only declared GPUs are listed
   };
   site_.host.run_blocking(ask_driver, [look] { look->done.complete(); });
   const auto looked = co_await look->done.wait(async::Deadline::after(kDriverTime, site_.executor.now()));
@@ -80,7 +86,7 @@ std::vector<std::string> GpuListing::holders_of(const std::string& name, const G
   }
   std::sort(holders.begin(), holders.end());
   for (const auto& [pid, memory] : processes) {
-    holders.push_back("pid " + std::to_string(pid) + ", no worker of this node," + " " + to_string(memory));
+    holders.push_back("pid " + std::to_string(pid) + ", no worker of this node, " + to_string(memory));
   }
   return holders;
 }

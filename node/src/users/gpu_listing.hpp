@@ -17,9 +17,10 @@ namespace pharos::node {
 /// Answers users who ask for the GPUs that this node offers: how busy each one is, how much of its memory is in use,
 /// and by whom. What the driver does not tell is empty; of a GPU that is only declared it tells nothing.
 /// Failure: kInvalidArgument if `asked` filters by a column that there is not; kDeadlineExceeded if the driver does not
-/// answer within 5 s. If the node closes, nobody is answered.
-/// Owned by UserQuestions; on the node's strand, but the driver is asked on another thread. Its coroutines run in the
-/// node's background group, and use the Workers that were given.
+/// answer within 5 s, and kOverloaded as long as it has not answered an earlier question: a driver that hangs then
+/// holds up one thread at most. If the node closes, nobody is answered. Owned by UserQuestions; on the node's strand,
+/// but the driver is asked on another thread. Its coroutines run in the node's background group, and use the Workers
+/// that were given.
 class GpuListing {
  public:
   GpuListing(Site& site, const Workers& workers) : site_{site}, workers_{workers} {}
@@ -36,6 +37,7 @@ class GpuListing {
 
   Site& site_;
   const Workers& workers_;
+  std::weak_ptr<void> under_way_;  // lives until the driver has answered the last question
 };
 
 }  // namespace pharos::node
