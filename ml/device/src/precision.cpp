@@ -9,6 +9,15 @@ namespace autocast = at::autocast;
 
 constexpr at::DeviceType kKinds[] = {at::kCPU, at::kCUDA, at::kPrivateUse1};
 
+at::ScalarType type_of(Precision precision, at::Device device) {
+  switch (precision) {
+    case Precision::kFloat: break;
+    case Precision::kBf16: return at::kBFloat16;
+    case Precision::kFp16: return at::kHalf;
+  }
+  return autocast::get_autocast_dtype(device.type());
+}
+
 void apply(const std::vector<Autocast::Setting>& settings) {
   for (const Autocast::Setting& each : settings) {
     autocast::set_autocast_enabled(each.device, each.is_enabled);
@@ -27,8 +36,7 @@ std::vector<Autocast::Setting> Autocast::settings() {
 }
 
 Autocast::Autocast(at::Device device, Precision precision)
-    : Autocast{{{device.type(), precision == Precision::kBf16,
-                 precision == Precision::kBf16 ? at::kBFloat16 : autocast::get_autocast_dtype(device.type())}}} {}
+    : Autocast{{{device.type(), precision != Precision::kFloat, type_of(precision, device)}}} {}
 
 Autocast::Autocast(const std::vector<Setting>& settings) {
   apply(settings);

@@ -11,7 +11,6 @@
 #include <pharos/ml/learner.hpp>
 #include <pharos/ml/module_state.hpp>
 #include <pharos/ml/optimizer.hpp>
-#include <pharos/ml/training.hpp>
 
 #include "fit/fit_model.hpp"
 #include "module/parameters.hpp"
@@ -48,7 +47,6 @@ class CopiedModel final : public FitModel {
     ml::add_to(state, module_);
     ml::add_to(state, optimizer, module_);
   }
-  double clip(double max) override { return clip_norm(module_.parameters(), max); }
 
  private:
   bool is_divided() const override { return false; }

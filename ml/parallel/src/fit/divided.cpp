@@ -33,7 +33,6 @@ class DividedModel final : public FitModel {
     ml::add_to(state, sharded_, module_);
     ml::add_to(state, optimizer, sharded_);
   }
-  double clip(double max) override { return sharded_.clip_norm(max); }
 
  private:
   bool is_divided() const override { return true; }

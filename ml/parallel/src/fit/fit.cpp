@@ -19,6 +19,7 @@
 #include <pharos/base/machine_limits.hpp>
 #include <pharos/ml/device.hpp>
 #include <pharos/ml/fit.hpp>
+#include <pharos/ml/module_state.hpp>
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/random_state.hpp>
 #include <pharos/ml/sync_batch_norm.hpp>
@@ -48,6 +49,10 @@ void check(const FitOptions& options) {
   if (options.accumulate == 0)
     refuse("FitOptions::accumulate is 0, but a step needs at least one backward",
            "Set FitOptions::accumulate to 1 or more.");
+  if (options.precision == Precision::kFp16 && (options.check_numbers || options.bf16)) {
+    refuse("Precision::kFp16 does not go together with FitOptions::check_numbers or FitOptions::bf16",
+           "Leave both off: a step whose gradients are not finite is left out, and the parameters stay floats.");
+  }
   if ((options.flops_per_sample > 0) != (options.peak_flops > 0)) {
     refuse("\"mfu\" needs FitOptions::flops_per_sample and FitOptions::peak_flops, and only one of them is set",
            "Set both, or neither of them.");
@@ -73,6 +78,7 @@ class Fit {
         optimizer_{groups(disk), how_.rule},
         rate_{optimizer_.lr()},
         validates_{learner.validation_data()} {
+    if (options.precision == Precision::kFp16) scaler_.emplace();
     if (validates_ != nullptr) check_validation();
   }
   Fit(Fit&&) = delete;
@@ -104,6 +110,7 @@ class Fit {
   void resume() {
     State state;
     model_->add_to(state, optimizer_);
+    if (scaler_) add_to(state, *scaler_);
     state.add("position", position_);
     learner_.add_to_state(state);
     const OnRankDeath on_death = on_rank_death(state);
@@ -217,13 +224,20 @@ class Fit {
     seed_step();
     learner_.module().train();
     optimizer_.zero_grad();
-    const FitModel::Backward done = model_->backward(batches, [this](const Batch& batch) {
+    const double scale = scaler_ ? scaler_->now() : 1;
+    const auto loss_of = [this](const Batch& batch) {
       const auto autocast = in_precision();
       return learner_.training_step(batch);
-    });
+    };
+    const FitModel::Backward done = model_->backward(batches, loss_of, scale);
     if (copies_ != nullptr) copies_->keep_newest();
     model_->check_numbers(context_);
-    if (how_.clip_norm > 0) check_length(model_->clip(how_.clip_norm), done.loss);
+    const auto numbers = model_->numbers(done, has_length(), context_.communicator());
+    const double length = numbers.norm / scale;
+    const bool is_left_out = scaler_ && scale >= 1 && !std::isfinite(length);  // a smaller scale may help
+    if (!is_left_out) check_length(length, numbers.loss);
+    if (!is_left_out)
+      model_->scale((how_.clip_norm > 0 && length > how_.clip_norm ? how_.clip_norm / length : 1) / scale);
     const double has_gradients = now();
 
     optimizer_.set_lr(rate_ * how_.schedule(context_.step()));
@@ -234,7 +248,8 @@ class Fit {
       samples_of_all += static_cast<double>(each.samples_of_all);
     }
     const double rate = samples_of_all / std::max(has_gradients - std::exchange(before_, has_gradients), 1e-9);
-    Metrics metrics{{"loss", done.loss}, {"lr", optimizer_.lr()}, {"samples_per_second", rate}};
+    Metrics metrics{{"loss", numbers.loss}, {"lr", optimizer_.lr()}, {"samples_per_second", rate}};
+    if (scaler_) metrics.set("loss_scale", scale);
     if (options_.flops_per_sample > 0) {
       metrics.set("mfu", options_.flops_per_sample * rate / (context_.size() * options_.peak_flops));
     }
@@ -249,15 +264,18 @@ class Fit {
     const bool is_to_be_saved = is_end(next) || (context_.keeps_best() && is_validated(next));
     context_.commit(metrics, {.weight = samples, .epoch = batches[0].epoch, .save = is_to_be_saved});
     // After commit() all ranks know whether the step will be saved, and no parameter has changed yet. A step with
-    // gradients that are not finite throws here, so that the newest checkpoint is one from before it. With clip_norm
-    // their norm was checked above.
-    if (context_.has_to_save() && how_.clip_norm <= 0) model_->check_numbers_to_save(context_);
+    // gradients that are not finite throws here, so that the newest checkpoint is one from before it. If their length
+    // is known, it was checked above.
+    if (context_.has_to_save() && !has_length()) model_->check_numbers_to_save(context_);
     const double committed = now();
-    optimizer_.step();
+    if (!is_left_out) optimizer_.step();
+    if (scaler_) scaler_->adapt(!is_left_out);
     optimizer_seconds_ = now() - committed;
     return true;
   }
 
+  /// Whether each step computes the norm of all gradients.
+  bool has_length() const { return how_.clip_norm > 0 || scaler_; }
   // The norm is the same on all ranks, so all of them throw, before any parameter changes.
   void check_length(double length, double loss) {
     if (std::isfinite(length)) return;
@@ -327,6 +345,7 @@ class Fit {
   const Optimization how_;
   const std::unique_ptr<FitModel> model_;
   Optimizer optimizer_;
+  std::optional<GradScaler> scaler_;  // with Precision::kFp16
   const double rate_;
   const DatasetPtr validates_;
   Position position_;  // position in the data after the last committed step

@@ -1,13 +1,17 @@
 #include "fit/fit_model.hpp"
 
 #include <ATen/ops/isfinite.h>
+#include <c10/core/ScalarType.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <span>
 
 #include <pharos/actors/exceptions.hpp>
+
+#include "module/norms.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -32,13 +36,12 @@ void FitModel::halve(const std::vector<Tensor>& tensors) {
 }
 
 FitModel::Backward FitModel::backward(const std::vector<Batch>& batches,
-                                      const std::function<Tensor(const Batch&)>& loss_of) {
+                                      const std::function<Tensor(const Batch&)>& loss_of, double scale) {
   Backward done;
   Duration waited = -waited_for_parameters();  // waits of a validation are not part of this step
   double samples = 0;
   for (const Batch& each : batches) samples += static_cast<double>(each.samples);
   const bool takes_part = samples > 0 || is_divided();
-  std::vector<Tensor> losses;
   for (std::size_t i = 0; takes_part && i < batches.size(); ++i) {
     const double share =
         samples > 0 ? static_cast<double>(batches[i].samples) / samples : 1.0 / static_cast<double>(batches.size());
@@ -46,14 +49,37 @@ FitModel::Backward FitModel::backward(const std::vector<Batch>& batches,
     Tensor loss;
     const Duration took = duration_of([&] { loss = loss_of(batches[i]) * share; });
     done.forward_seconds += seconds(took - (waited_for_parameters() - waited_before));
+    done.losses.emplace_back(loss);
+    if (scale != 1) loss = loss.to(c10::promoteTypes(loss.scalar_type(), at::kFloat)) * scale;
     waited += backward_of_batch(loss, samples, i + 1 == batches.size());
-    losses.push_back(loss.detach());
   }
   if (!takes_part) waited += backward_of_batch(Tensor{}, 0, true);
   done.waited_seconds = seconds(waited);
-  // Reading a number waits for a GPU, which therefore already has all work of the step.
-  for (const Tensor& each : losses) done.loss += each.item<double>();
   return done;
+}
+
+FitModel::Numbers FitModel::numbers(const Backward& done, bool with_norm, Communicator& ranks) const {
+  Numbers numbers;
+  if (with_norm) {
+    double squares = sum_of_squares(on_host(norms_of(own_gradients())));
+    if (is_divided()) ranks.all_reduce(std::span{&squares, 1});
+    numbers.norm = std::sqrt(squares);
+  }
+  for (const Reading& each : done.losses) numbers.loss += each.value();
+  return numbers;
+}
+
+void FitModel::scale(double factor) const {
+  if (factor != 1) multiply(own_gradients(), factor);
+}
+
+/// Those that are there.
+std::vector<Tensor> FitModel::own_gradients() const {
+  std::vector<Tensor> own;
+  for (const NamedTensor& each : gradients()) {
+    if (each.tensor.defined()) own.push_back(each.tensor);
+  }
+  return own;
 }
 
 void FitModel::check_numbers(TrainContext& context) const {

@@ -16,6 +16,7 @@
 #include <pharos/ml/train_context.hpp>
 
 #include "module/parameters.hpp"
+#include "module/reading.hpp"
 
 namespace pharos::ml {
 
@@ -37,17 +38,27 @@ class FitModel {
   virtual std::vector<ParameterGroup> groups(double weight_decay) const = 0;
   /// Adds the content of checkpoints. The names and numbers are the same for all strategies.
   virtual void add_to(State& state, Optimizer& optimizer) = 0;
-  /// Scales the gradients of the whole model, taken as one vector, down to the norm `max`. Returns the norm before.
-  virtual double clip(double max) = 0;
 
+  /// A backward that is done, or that the device still does.
   struct Backward {
-    double loss = 0;             ///< mean loss of this rank's batches
-    double forward_seconds = 0;  ///< time of forward, without waiting for other ranks
-    double waited_seconds = 0;   ///< time of waiting for other ranks, in forward and in backward
+    std::vector<Reading> losses{};  ///< of this rank's batches; the sum is their mean loss
+    double forward_seconds = 0;     ///< time of forward, without waiting for other ranks
+    double waited_seconds = 0;      ///< time of waiting for other ranks, in forward and in backward
   };
   /// Runs forward and backward for the batches of one step. The gradients are then those of the mean over all samples
-  /// of all ranks. `loss_of` returns the mean loss of a batch. What it throws comes out unchanged.
-  Backward backward(const std::vector<Batch>& batches, const std::function<at::Tensor(const Batch&)>& loss_of);
+  /// of all ranks, times `scale`. `loss_of` returns the mean loss of a batch. What it throws comes out unchanged.
+  Backward backward(const std::vector<Batch>& batches, const std::function<at::Tensor(const Batch&)>& loss_of,
+                    double scale);
+
+  struct Numbers {
+    double loss = 0;
+    double norm = 0;  ///< of the gradients of the whole model, taken as one vector; 0 unless it was asked for
+  };
+  /// The numbers of a step. For the loss the host waits for forward only, so that a device still has work when it is
+  /// given more. With the norm the host waits for all work of the step, and all ranks call it together.
+  Numbers numbers(const Backward& done, bool with_norm, Communicator& ranks) const;
+  /// Multiplies all gradients.
+  void scale(double factor) const;
 
   /// With FitOptions::check_numbers, checks the reduced gradients, unless they were checked before they were reduced.
   /// Throws like check_means().
@@ -70,6 +81,7 @@ class FitModel {
   }
 
  private:
+  std::vector<at::Tensor> own_gradients() const;
   /// Returns true if ranks have parts of the gradients, and if all ranks must run the same graph in a step.
   virtual bool is_divided() const = 0;
   /// Returns true if the gradients of each rank were checked before they were reduced.

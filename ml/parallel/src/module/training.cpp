@@ -1,6 +1,4 @@
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/isfinite.h>
-#include <ATen/ops/stack.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -23,32 +21,28 @@ bool is_half(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
 }
 
-/// Calls f with the gradient of each parameter, once even if the parameter is listed several times.
-template <class F>
-void for_gradients(const std::vector<at::Tensor>& parameters, const F& f) {
-  const at::NoGradGuard no_grad;
+/// The gradient of each parameter, once even if the parameter is listed several times.
+std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& parameters) {
   std::unordered_set<const void*> seen;
+  std::vector<at::Tensor> gradients;
   for (const at::Tensor& each : parameters) {
-    if (each.grad().defined() && seen.insert(each.unsafeGetTensorImpl()).second) f(each.mutable_grad());
+    if (each.grad().defined() && seen.insert(each.unsafeGetTensorImpl()).second) gradients.push_back(each.grad());
   }
+  return gradients;
 }
 
 }  // namespace
 
 double clip_norm(const std::vector<at::Tensor>& parameters, double max) {
-  std::vector<at::Tensor> norms;
-  for_gradients(parameters, [&](const at::Tensor& gradient) {
-    const at::Tensor values = gradient.is_sparse() ? gradient.coalesce().values() : gradient;
-    norms.push_back(values.norm(2, at::kDouble));
-  });
-  const double norm = std::sqrt(sum_of_squares(norms));
-  if (!std::isfinite(norm) || norm <= max) return norm;
-  for_gradients(parameters, [&](const at::Tensor& gradient) { gradient.mul_(max / norm); });
+  const std::vector<at::Tensor> gradients = gradients_of(parameters);
+  const double norm = std::sqrt(sum_of_squares(on_host(norms_of(gradients))));
+  if (std::isfinite(norm) && norm > max) multiply(gradients, max / norm);
   return norm;
 }
 
 void clip_values(const std::vector<at::Tensor>& parameters, double max) {
-  for_gradients(parameters, [&](const at::Tensor& gradient) { gradient.clamp_(-max, max); });
+  const at::NoGradGuard no_grad;
+  for (const at::Tensor& each : gradients_of(parameters)) each.clamp_(-max, max);
 }
 
 // ---- GradScaler
@@ -71,17 +65,19 @@ bool GradScaler::unscale(const std::vector<at::Tensor>& parameters, Communicator
 }
 
 bool GradScaler::unscale_all(const std::vector<at::Tensor>& parameters) const {
-  std::vector<at::Tensor> finite;
-  for_gradients(parameters, [&](at::Tensor& gradient) {
-    if (is_half(gradient)) gradient = gradient.to(at::kFloat);
-    gradient.mul_(1 / state_.scale);
-    finite.push_back(at::isfinite(gradient).all());
-  });
-  return finite.empty() || at::stack(finite).all().item<bool>();
+  for (const at::Tensor& each : parameters) {
+    at::Tensor& gradient = each.mutable_grad();
+    if (gradient.defined() && is_half(gradient)) gradient = gradient.to(at::kFloat);
+  }
+  const std::vector<at::Tensor> gradients = gradients_of(parameters);
+  // One pass reads, and one writes. A norm is finite exactly if all elements are, since it is computed in doubles.
+  const std::vector<double> norms = on_host(norms_of(gradients));
+  multiply(gradients, 1 / state_.scale);
+  return std::ranges::all_of(norms, [](double each) { return std::isfinite(each); });
 }
 
-void GradScaler::adapt(bool finite) {
-  if (!finite) {
+void GradScaler::adapt(bool are_finite) {
+  if (!are_finite) {
     state_.scale /= 2;
     state_.good_steps = 0;
   } else if (++state_.good_steps == options_.steps_until_growth) {

@@ -366,18 +366,14 @@ void Sharded::Core::mark_changed() {
 
 double Sharded::Core::clip_norm(double max) {
   check();
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> norms;
+  std::vector<at::Tensor> gradients;
   for (const Slice& each : slices_) {
-    if (each.values.grad().defined()) norms.push_back(each.values.grad().norm(2, at::kDouble));
+    if (each.values.grad().defined()) gradients.push_back(each.values.grad());
   }
-  double squares = sum_of_squares(norms);
+  double squares = sum_of_squares(on_host(norms_of(gradients)));
   ranks_.all_reduce(std::span{&squares, 1});
   const double norm = std::sqrt(squares);
-  if (!std::isfinite(norm) || norm <= max) return norm;
-  for (const Slice& each : slices_) {
-    if (each.values.grad().defined()) each.values.mutable_grad().mul_(max / norm);
-  }
+  if (std::isfinite(norm) && norm > max) multiply(gradients, max / norm);
   return norm;
 }
 

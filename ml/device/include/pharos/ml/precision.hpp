@@ -14,6 +14,7 @@ namespace pharos::ml {
 enum class Precision : std::uint8_t {
   kFloat,  ///< floats everywhere
   kBf16,   ///< matrix products and convolutions in bfloat16; sums, norms, losses and the parameters stay floats
+  kFp16,   ///< the same in half precision, whose small gradients become 0 unless a GradScaler scales the loss
 };
 
 /// Switches libtorch's autocast: as long as the object lives, the operators of this thread on tensors of the device

@@ -32,10 +32,13 @@ struct FitOptions {
   /// The module's parameters and buffers become bfloat16, and its inputs must be bfloat16, too. Floats of the
   /// parameters are kept beside them for the optimizer.
   bool bf16 = false;
-  /// For modules of floats: what training_step() and validation_step() compute in; see Autocast.
+  /// For modules of floats: what training_step() and validation_step() compute in; see Autocast. With kFp16 a
+  /// GradScaler scales each loss, reports have its "loss_scale", and checkpoints keep it. A step whose gradients are
+  /// not finite then changes no parameter, and halves the scale.
   Precision precision = Precision::kFloat;
   /// Checks each gradient. If an element is NaN or infinite, fit() throws FailedPrecondition with the name of the
-  /// parameter. Costs one reading of all gradients. Gradients of a step that is saved are checked in any case.
+  /// parameter. Costs one reading of all gradients. Gradients of a step that is saved are checked in any case. Not with
+  /// Precision::kFp16, with which such gradients are no error.
   bool check_numbers = false;
   std::size_t loader_threads = 1;
   Tail tail = Tail::kUneven;

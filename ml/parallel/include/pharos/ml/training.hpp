@@ -49,6 +49,9 @@ class PHAROS_API GradScaler {
   /// For ranks that each have a part of the gradients, as with Sharded. All ranks call it, and all get the same result.
   /// Throws what fails between ranks; the gradients are then unscaled, and the scale is unchanged.
   bool unscale(const std::vector<at::Tensor>& parameters, Communicator& ranks);
+  /// Changes the scale after a step, as unscale() does: for loops that have unscaled the gradients themselves.
+  /// `are_finite`: whether all elements of all gradients were finite, the same on all ranks.
+  void adapt(bool are_finite);
   /// The present scale.
   double now() const { return state_.scale; }
 
@@ -64,7 +67,6 @@ class PHAROS_API GradScaler {
 
  private:
   bool unscale_all(const std::vector<at::Tensor>& parameters) const;
-  void adapt(bool finite);
 
   const Options options_;
   State state_;
