@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,6 +22,7 @@
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/ddp.hpp>
 #include <pharos/ml/device.hpp>
+#include <pharos/ml/linear_cross_entropy.hpp>
 #include <pharos/ml/module_state.hpp>
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/random_state.hpp>
@@ -161,6 +163,53 @@ TEST_F(GpuTraining, AGraphFromBeforeAStepIsOfNoUse) {
   all.pow(2).sum().backward();
   optimizer.step();
   EXPECT_SAYS(message_of<c10::Error>([&] { before.backward(); }), "modified by an inplace operation");
+}
+
+TEST_F(GpuTraining, GradientsAreScaledAsOnTheCpu) {
+  struct Scaled {
+    std::vector<bool> counts;
+    double scale;
+    Tensor values;
+  };
+  const auto train = [&](at::Device device) {
+    Net net = net_on(device, torch::kFloat);
+    Optimizer optimizer{groups_of(*net, 0.1), Sgd{.lr = 1e-2}};
+    GradScaler scaler{{.begin = 8, .steps_until_growth = 2}};
+    Scaled scaled{};
+    for (const float factor : {1.0F, 1.0F, std::numeric_limits<float>::max(), 1.0F}) {
+      optimizer.zero_grad();
+      const Tensor loss = loss_of(net, numbers(1, {8, 7}, torch::kFloat), numbers(2, {8, 3}, torch::kFloat));
+      scaler.scale(loss * factor).backward();
+      scaled.counts.push_back(scaler.unscale(net->parameters()));
+      if (scaled.counts.back()) optimizer.step();
+    }
+    scaled.scale = scaler.now();
+    scaled.values = values(*net);
+    return scaled;
+  };
+  const Scaled here = train(at::kCPU);
+  const Scaled there = train(gpu_);
+  EXPECT_EQ(there.counts, (std::vector<bool>{true, true, false, true}));
+  EXPECT_EQ(there.scale, here.scale);
+  EXPECT_LE(largest_difference(here.values, there.values), 1e-5);
+}
+
+TEST_F(GpuTraining, TheLossOfAnOutputLayerIsThatOfAllScores) {
+  const Tensor targets = torch::arange(40).remainder(21);
+  const auto gradients = [&](at::Device device, const auto& loss_with) {
+    const Tensor x = numbers(1, {40, 8}).to(device).requires_grad_();
+    const Tensor weight = numbers(2, {21, 8}).to(device).requires_grad_();
+    const Tensor loss = loss_with(x, weight, targets.to(device));
+    loss.backward();
+    return torch::cat({loss.detach().view(1), x.grad().flatten(), weight.grad().flatten()}).cpu();
+  };
+  const Tensor expected = gradients(at::kCPU, [](const Tensor& x, const Tensor& weight, const Tensor& y) {
+    return torch::cross_entropy_loss(torch::linear(x, weight), y);
+  });
+  const Tensor found = gradients(gpu_, [](const Tensor& x, const Tensor& weight, const Tensor& y) {
+    return linear_cross_entropy(x, weight, y, {.rows_at_once = 7});
+  });
+  EXPECT_LE(largest_difference(expected, found), 1e-9);
 }
 
 TEST_F(GpuTraining, ARecomputedPartDrawsOnTheGpuWhatItDrew) {

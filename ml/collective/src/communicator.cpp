@@ -21,6 +21,7 @@ namespace {
 constexpr Duration kLookTime = std::chrono::milliseconds{100};
 
 std::atomic<OnGpu> on_gpu_registered{nullptr};
+std::atomic<StreamOfWork> stream_registered{nullptr};
 
 }  // namespace
 
@@ -29,6 +30,14 @@ void register_on_gpu(OnGpu make) {
 }
 OnGpu registered_on_gpu() {
   return on_gpu_registered;
+}
+
+void register_stream_of_work(StreamOfWork stream) {
+  stream_registered = stream;
+}
+void* stream_of_work(int device) {
+  const StreamOfWork stream = stream_registered;
+  return stream == nullptr ? nullptr : stream(device);
 }
 
 Communicator over_gpu(Communicator& ranks, int device, OnGpu make) {

@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -72,6 +73,12 @@ detail::OnGpu load_on_gpu() {
 #endif
 }
 
+void* current_stream(int index) {
+  const at::Device device{kind_of_gpus(), static_cast<at::DeviceIndex>(index)};
+  const c10::impl::VirtualGuardImpl guard{device.type()};
+  return guard.getStreamNativeHandle(guard.getStream(device));
+}
+
 }  // namespace
 
 at::Device gpu(int index) {
@@ -112,6 +119,7 @@ Error no_room_on(at::Device gpu, std::string_view said) {
 
 Communicator communicator_on(at::Device device, Communicator& ranks) {
   if (device.is_cpu()) return ranks;
+  detail::register_stream_of_work(&current_stream);
   return detail::over_gpu(ranks, device.index(), load_on_gpu());
 }
 

@@ -4,8 +4,10 @@
 #include <array>
 #include <bit>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
@@ -14,6 +16,7 @@
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/collective/core.hpp>
 #include <pharos/ml/nccl.hpp>
+#include <pharos/ml/nccl/failpoints.hpp>
 
 namespace pharos::ml {
 namespace {
@@ -21,7 +24,8 @@ namespace {
 using namespace std::chrono_literals;
 using Kind = Operation::Kind;
 
-constexpr Duration kPause = 20us;  // between looks at the GPU
+constexpr Duration kPause = 20us;  // between looks at messages, and at NCCL while it starts
+constexpr Duration kSpin = 50us;   // what ends within that time is not worth a call of the host
 constexpr std::size_t kHostBufferMin = 64 << 10;
 constexpr Duration kLookTime = 100ms;  // between checks that all ranks are alive; also how long NCCL may take to end
 
@@ -94,6 +98,44 @@ Result<void> tried(const F& f) {
 
 }  // namespace
 
+namespace {
+
+/// A call that a GPU makes when it has done its work so far. The thread that waits and the GPU share it: the GPU's
+/// driver calls on a thread of its own, perhaps when nobody waits any more.
+class Call {
+ public:
+  /// Asks for the call after all work that the stream has.
+  static Result<std::shared_ptr<Call>> after(cudaStream_t stream) {
+    auto call = std::make_shared<Call>();
+    auto own = std::make_unique<std::shared_ptr<Call>>(call);
+    PHAROS_TRY_VOID(done(::cudaLaunchHostFunc(stream, &make, own.get()), "asking the GPU for a call"));
+    static_cast<void>(own.release());  // make() destroys it
+    return call;
+  }
+  /// Returns whether the GPU has called by then.
+  bool wait_until(TimePoint until) {
+    std::unique_lock lock{mutex_};
+    return made_.wait_until(lock, until, [this] { return is_made_; });
+  }
+
+ private:
+  static void CUDART_CB make(void* data) {
+    const std::unique_ptr<std::shared_ptr<Call>> own{static_cast<std::shared_ptr<Call>*>(data)};
+    Call& call = **own;
+    {
+      const std::lock_guard lock{call.mutex_};
+      call.is_made_ = true;
+    }
+    call.made_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable made_;
+  bool is_made_ = false;
+};
+
+}  // namespace
+
 class NcclBackend::Running final : public detail::Work {
  public:
   Running(const Operation& operation_given, const detail::Places& places_given)
@@ -109,14 +151,30 @@ class NcclBackend::Running final : public detail::Work {
   std::array<std::uint8_t, sizeof(Operation)> own{};
   std::vector<std::uint8_t> all{};  // the operation that each rank has begun
   HostBuffer message{};
-  std::optional<Pending> agreement{};  // of a message: the message itself, on the host
-  cudaEvent_t given = nullptr;         // after the work that the default stream had when this was begun
-  cudaEvent_t event = nullptr;         // after the operation on the GPU; of a message to send: after its copy
+  std::optional<Pending> on_ranks{};  // the agreement with the other ranks; of a message: the message itself
+  cudaEvent_t given = nullptr;        // after the work that was there when this was begun
+  cudaEvent_t event = nullptr;        // after what the GPU has to do; nothing once that is done
+  std::shared_ptr<Call> call{};       // after the event, if somebody waits for that
+  bool is_launched = false;           // not for messages
   bool ended = false;
 
+  bool is_message() const { return operation.kind == Kind::kMessage; }
   std::size_t bytes() const { return operation.count * size_of(operation.dtype); }
   std::span<std::byte> on_host() const { return {message.memory.get(), bytes()}; }
+  void forget_event() {
+    ::cudaEventDestroy(std::exchange(event, nullptr));
+    call.reset();
+  }
 };
+
+namespace {
+
+Result<void> record(cudaEvent_t& event, cudaStream_t stream) {
+  PHAROS_TRY_VOID(done(::cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
+  return done(::cudaEventRecord(event, stream), "recording an event");
+}
+
+}  // namespace
 
 // ---- Making
 
@@ -158,12 +216,13 @@ Result<void> NcclBackend::name_machine() {
 Result<void> NcclBackend::start() {
   const OnDevice on_device{device_};
   PHAROS_TRY_VOID(name_machine());
-  for (cudaStream_t* const each : {&stream_, &messages_}) {
+  for (cudaStream_t* const each : {&stream_, &messages_, &calls_}) {
     PHAROS_TRY_VOID(done(::cudaStreamCreateWithFlags(each, cudaStreamNonBlocking), "making a stream"));
   }
   ncclUniqueId id{};
   if (rank() == 0) PHAROS_TRY_VOID(done(::ncclGetUniqueId(&id), "asking NCCL for an id of the group"));
   PHAROS_TRY_VOID(tried([&] { host_.broadcast(std::as_writable_bytes(std::span{&id, 1}), 0); }));
+  failpoint(failpoints::kGpuGroupBegun);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   PHAROS_TRY_VOID(
@@ -180,17 +239,18 @@ NcclBackend::~NcclBackend() {
       ::ncclCommAbort(comm_);
     }
   }
-  for (const cudaStream_t each : {stream_, messages_}) {
+  for (const cudaStream_t each : {stream_, messages_, calls_}) {
     if (each != nullptr) ::cudaStreamDestroy(each);
   }
 }
 
-/// Waits until NCCL has done what it was asked for last.
+/// Waits until NCCL has done what it was asked for last. The first operation connects the ranks, so NCCL waits for
+/// ranks that may wait for a message of this one, or that have begun something else.
 Result<void> NcclBackend::settle(Deadline deadline) {
   for (;;) {
-    ncclResult_t state = ncclInProgress;
-    PHAROS_TRY_VOID(done(::ncclCommGetAsyncError(comm_, &state), "asking NCCL for its state"));
-    if (state != ncclInProgress) return done(state, "NCCL");
+    PHAROS_TRY(const bool is_over, is_settled());
+    if (is_over) return {};
+    PHAROS_TRY_VOID(advance_all());
     PHAROS_TRY_VOID(host_check());
     if (deadline.expired(std::chrono::steady_clock::now())) {
       return Error{ErrorCode::kDeadlineExceeded, "NCCL did not finish in time",
@@ -198,6 +258,20 @@ Result<void> NcclBackend::settle(Deadline deadline) {
     }
     std::this_thread::sleep_for(kPause);
   }
+}
+
+/// Returns false as long as NCCL still does what it was asked for.
+Result<bool> NcclBackend::is_settled() {
+  ncclResult_t state = ncclInProgress;
+  PHAROS_TRY_VOID(done(::ncclCommGetAsyncError(comm_, &state), "asking NCCL for its state"));
+  const auto well = done(state, "NCCL");
+  if (well) return state != ncclInProgress;
+  // NCCL may have noticed a death before the host, which knows the rank.
+  for (const Deadline soon = Deadline::in(kLookTime); !soon.expired(std::chrono::steady_clock::now());) {
+    PHAROS_TRY_VOID(host_check());
+    std::this_thread::sleep_for(kPause);
+  }
+  return well.error();
 }
 
 Result<void> NcclBackend::host_check() {
@@ -211,32 +285,28 @@ std::shared_ptr<detail::Work> NcclBackend::begin(const Operation& operation, con
   auto running = std::make_shared<Running>(operation, places);
   if (!failed_) {
     running_.push_back(running);
-    auto begun = mark_begin(*running);
-    if (begun) begun = begin_agreement(*running);
-    if (!begun) give_up(begun.error());
+    if (const auto begun = begin_running(*running); !begun) give_up(begun.error());
   }
   static_cast<void>(advance_all());
   return running;
 }
 
-Result<void> NcclBackend::mark_begin(Running& running) {
-  PHAROS_TRY_VOID(done(::cudaEventCreateWithFlags(&running.given, cudaEventDisableTiming), "making an event"));
-  return done(::cudaEventRecord(running.given, cudaStreamLegacy), "recording an event");
-}
-
 /// Rule 1 of the class. A message is between two ranks only: they need no agreement, since the host's message checks
 /// it.
-Result<void> NcclBackend::begin_agreement(Running& running) {
-  const Operation& operation = running.operation;
-  if (operation.kind != Kind::kMessage) {
-    std::memcpy(running.own.data(), &operation, sizeof operation);
-    running.all.resize(sizeof operation * ranks());
-    return tried([&] {
-      running.agreement.emplace(
-          host_.begin_all_gather(std::span<const std::uint8_t>{running.own}, std::span{running.all}));
-    });
-  }
-  return begin_message(running);
+Result<void> NcclBackend::begin_running(Running& running) {
+  auto* const work = static_cast<cudaStream_t>(detail::stream_of_work(device_));
+  PHAROS_TRY_VOID(record(running.given, work == nullptr ? cudaStreamLegacy : work));
+  if (running.is_message()) return begin_message(running);
+  std::memcpy(running.own.data(), &running.operation, sizeof running.operation);
+  running.all.resize(sizeof running.operation * ranks());
+  PHAROS_TRY_VOID(tried([&] {
+    running.on_ranks.emplace(
+        host_.begin_all_gather(std::span<const std::uint8_t>{running.own}, std::span{running.all}));
+  }));
+  failpoint(failpoints::kGpuOperationBegun);
+  PHAROS_TRY_VOID(launch(running));
+  failpoint(failpoints::kGpuOperationGiven);
+  return {};
 }
 
 Result<void> NcclBackend::begin_message(Running& running) {
@@ -244,14 +314,13 @@ Result<void> NcclBackend::begin_message(Running& running) {
   PHAROS_TRY(running.message, take_host_buffer(running.bytes()));
   if (operation.root != rank()) {
     return tried(
-        [&] { running.agreement.emplace(host_.begin_receive(operation.dtype, running.on_host(), operation.root)); });
+        [&] { running.on_ranks.emplace(host_.begin_receive(operation.dtype, running.on_host(), operation.root)); });
   }
   PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(messages_, running.given), "waiting for a message's data"));
   PHAROS_TRY_VOID(done(::cudaMemcpyAsync(running.on_host().data(), running.places.from, running.bytes(),
                                          cudaMemcpyDeviceToHost, messages_),
                        "copying a message from the GPU"));
-  PHAROS_TRY_VOID(done(::cudaEventCreateWithFlags(&running.event, cudaEventDisableTiming), "making an event"));
-  return done(::cudaEventRecord(running.event, messages_), "recording an event");
+  return record(running.event, messages_);
 }
 
 // Pinned memory is kept and used again: to free it would wait for what runs on the GPU, which may wait for a rank that
@@ -272,10 +341,20 @@ Result<NcclBackend::HostBuffer> NcclBackend::take_host_buffer(std::size_t bytes)
 
 /// Called when the message has been copied from the GPU.
 Result<void> NcclBackend::send_message(Running& running) {
-  ::cudaEventDestroy(std::exchange(running.event, nullptr));
+  failpoint(failpoints::kGpuMessageCopied);
   return tried([&] {
-    running.agreement.emplace(host_.begin_send(running.operation.dtype, running.on_host(), running.operation.to));
+    running.on_ranks.emplace(host_.begin_send(running.operation.dtype, running.on_host(), running.operation.to));
   });
+}
+
+/// Called when the message has come from the other rank.
+Result<void> NcclBackend::take_message(Running& running) {
+  failpoint(failpoints::kGpuMessageCame);
+  PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(messages_, running.given), "waiting for a message's place"));
+  PHAROS_TRY_VOID(done(::cudaMemcpyAsync(running.places.to, running.on_host().data(), running.bytes(),
+                                         cudaMemcpyHostToDevice, messages_),
+                       "copying a message to the GPU"));
+  return record(running.event, messages_);
 }
 
 Result<void> NcclBackend::check_agreement(const Running& running) const {
@@ -290,24 +369,14 @@ Result<void> NcclBackend::check_agreement(const Running& running) const {
 
 Result<void> NcclBackend::launch(Running& running) {
   const Operation& operation = running.operation;
-  if (operation.kind == Kind::kMessage) {
-    running.ended = operation.root == rank();
-    if (running.ended) return {};
-    PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(messages_, running.given), "waiting for a message's place"));
-    PHAROS_TRY_VOID(done(::cudaMemcpyAsync(running.places.to, running.on_host().data(), running.bytes(),
-                                           cudaMemcpyHostToDevice, messages_),
-                         "copying a message to the GPU"));
-    PHAROS_TRY_VOID(done(::cudaEventCreateWithFlags(&running.event, cudaEventDisableTiming), "making an event"));
-    return done(::cudaEventRecord(running.event, messages_), "recording an event");
+  if (operation.count != 0 && operation.kind != Kind::kBarrier && operation.kind != Kind::kAllocate) {
+    PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(stream_, running.given), "waiting for an operation's data"));
+    PHAROS_TRY_VOID(call(operation, running.places));
+    PHAROS_TRY_VOID(settle(Deadline::in(time_)));
+    PHAROS_TRY_VOID(record(running.event, stream_));
   }
-  PHAROS_TRY_VOID(check_agreement(running));
-  running.ended = operation.count == 0 || operation.kind == Kind::kBarrier || operation.kind == Kind::kAllocate;
-  if (running.ended) return {};
-  PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(stream_, running.given), "waiting for an operation's data"));
-  PHAROS_TRY_VOID(call(operation, running.places));
-  PHAROS_TRY_VOID(settle(Deadline::in(time_)));
-  PHAROS_TRY_VOID(done(::cudaEventCreateWithFlags(&running.event, cudaEventDisableTiming), "making an event"));
-  return done(::cudaEventRecord(running.event, stream_), "recording an event");
+  running.is_launched = true;
+  return {};
 }
 
 Result<void> NcclBackend::call(const Operation& operation, const detail::Places& places) {
@@ -347,35 +416,53 @@ Result<void> NcclBackend::call(const Operation& operation, const detail::Places&
 Result<void> NcclBackend::advance_all() {
   if (failed_) return *failed_;
   const OnDevice on_device{device_};
-  // Operations of all ranks go to the GPU in the order in which they were begun. Messages do not wait for them.
   bool is_next = true;
   for (const auto& each : running_) {
-    const bool is_message = each->operation.kind == Kind::kMessage;
-    if (!is_message && !is_next) continue;
-    const auto went = advance_one(*each);
+    const auto went = each->is_message() ? advance_message(*each) : advance_one(*each, is_next);
     if (!went) return give_up(went.error());
-    if (!is_message && each->agreement) is_next = false;
-    if (is_message && each->ended) host_buffers_.push_back(std::move(each->message));
+    if (each->is_message() && each->ended) host_buffers_.push_back(std::move(each->message));
   }
   std::erase_if(running_, [](const auto& each) { return each->ended; });
   return {};
 }
 
-Result<void> NcclBackend::advance_one(Running& running) {
-  if (running.agreement) {
-    bool agreed = false;
-    PHAROS_TRY_VOID(tried([&] { agreed = running.agreement->done(); }));
-    if (!agreed) return {};
-    running.agreement.reset();
-    PHAROS_TRY_VOID(launch(running));
+/// `is_next`: whether the ranks have agreed on all earlier operations. The first disagreement is the one to tell.
+Result<void> NcclBackend::advance_one(Running& running, bool& is_next) {
+  if (running.on_ranks && is_next) {
+    PHAROS_TRY_VOID(tried([&] { is_next = running.on_ranks->done(); }));
+    if (is_next) {
+      running.on_ranks.reset();
+      PHAROS_TRY_VOID(check_agreement(running));
+    }
   }
-  if (running.ended || running.event == nullptr) return {};
+  PHAROS_TRY_VOID(look_at_event(running));
+  running.ended = running.is_launched && !running.on_ranks && running.event == nullptr;
+  return {};
+}
+
+Result<void> NcclBackend::advance_message(Running& running) {
+  const bool is_sent = running.operation.root == rank();
+  if (running.on_ranks) {
+    bool is_over = false;
+    PHAROS_TRY_VOID(tried([&] { is_over = running.on_ranks->done(); }));
+    if (!is_over) return {};
+    running.on_ranks.reset();
+    running.ended = is_sent;
+    return is_sent ? Result<void>{} : take_message(running);
+  }
+  PHAROS_TRY_VOID(look_at_event(running));
+  if (running.event != nullptr) return {};
+  running.ended = !is_sent;
+  return is_sent ? send_message(running) : Result<void>{};
+}
+
+/// Forgets the event if the GPU has come that far.
+Result<void> NcclBackend::look_at_event(Running& running) {
+  if (running.event == nullptr) return {};
   const cudaError_t state = ::cudaEventQuery(running.event);
   if (state == cudaErrorNotReady) return {};
   PHAROS_TRY_VOID(done(state, to_string(running.operation)));
-  const bool is_to_be_sent = running.operation.kind == Kind::kMessage && running.operation.root == rank();
-  if (is_to_be_sent) return send_message(running);
-  running.ended = true;
+  running.forget_event();
   return {};
 }
 
@@ -387,26 +474,64 @@ Result<bool> NcclBackend::advance(detail::Work& work) {
 }
 
 Result<void> NcclBackend::finish(detail::Work& work, Duration time) {
+  const OnDevice on_device{device_};
   auto& running = static_cast<Running&>(work);
   const Deadline deadline = Deadline::in(time);
-  TimePoint look = std::chrono::steady_clock::now() + kLookTime;
-  // If a rank does not agree in time, the wait of the host's operation fails, and names that rank.
-  while (!running.ended) {
+  for (;;) {
     PHAROS_TRY_VOID(advance_all());
-    if (running.ended) break;
-    const TimePoint now = std::chrono::steady_clock::now();
-    if (now >= look) {
-      look = now + kLookTime;
-      if (const auto all_live = host_check(); !all_live) return give_up(all_live.error());
-    }
-    if (deadline.expired(now) && running.agreement) {
-      if (const auto agreed = tried([&] { running.agreement->wait(); }); !agreed) return give_up(agreed.error());
-    } else if (deadline.expired(now)) {
-      return give_up(Error{ErrorCode::kDeadlineExceeded, to_string(running.operation) + " did not end on the GPU",
-                           "Set NCCL_DEBUG=INFO to see NCCL's log, or raise CommunicatorOptions::timeout."});
-    }
-    std::this_thread::sleep_for(kPause);
+    if (running.ended) return {};
+    if (const auto well = wait_for_more(running, deadline); !well) return give_up(well.error());
   }
+}
+
+/// Waits for a part of what the operation still needs.
+Result<void> NcclBackend::wait_for_more(Running& running, Deadline deadline) {
+  const TimePoint now = std::chrono::steady_clock::now();
+  const auto is_message = [](const auto& each) { return each->is_message(); };
+  const bool is_polled = std::ranges::any_of(running_, is_message);
+  const bool is_late = deadline.expired(now);
+  // If a rank does not begin the operation in time, the wait of the host's operation fails, and names that rank.
+  if (running.on_ranks && (is_late || !is_polled)) return wait_for_ranks(running);
+  if (is_late) {
+    return Error{ErrorCode::kDeadlineExceeded, to_string(running.operation) + " did not end on the GPU",
+                 "Set NCCL_DEBUG=INFO to see NCCL's log, or raise CommunicatorOptions::timeout."};
+  }
+  if (now >= next_look_) {
+    next_look_ = now + kLookTime;
+    PHAROS_TRY_VOID(look());
+  }
+  if (!is_polled) return wait_for_gpu(running, std::min(next_look_, deadline.when()));
+  std::this_thread::sleep_for(kPause);
+  return {};
+}
+
+/// Waits until all ranks have begun the first operation about which this rank does not know that.
+Result<void> NcclBackend::wait_for_ranks(Running& running) {
+  const auto is_asked = [](const auto& each) { return each->on_ranks && !each->is_message(); };
+  Running& asked = running.is_message() ? running : **std::ranges::find_if(running_, is_asked);
+  auto all = tried([&] { asked.on_ranks->wait(); });
+  if (all) return {};
+  return std::move(all).error().with(to_string(asked.operation) + " on GPUs");
+}
+
+/// Waits until the GPU has done the operation.
+Result<void> NcclBackend::wait_for_gpu(Running& running, TimePoint until) {
+  if (running.call == nullptr) {
+    const TimePoint enough = std::chrono::steady_clock::now() + kSpin;
+    do {
+      if (::cudaEventQuery(running.event) != cudaErrorNotReady) return {};
+    } while (std::chrono::steady_clock::now() < enough);
+    PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(calls_, running.event), "waiting for an operation"));
+    PHAROS_TRY(running.call, Call::after(calls_));
+  }
+  if (running.call->wait_until(until)) running.forget_event();
+  return {};
+}
+
+/// Finds out whether ranks have died, or NCCL has failed.
+Result<void> NcclBackend::look() {
+  PHAROS_TRY_VOID(host_check());
+  PHAROS_TRY_VOID(is_settled());
   return {};
 }
 
@@ -439,9 +564,11 @@ Error NcclBackend::give_up(const Error& why) {
     failed_ = why;
     host_.abort(why);
     if (comm_ != nullptr) ::ncclCommAbort(std::exchange(comm_, nullptr));
-    // Nothing on the GPU waits for other ranks any more, so the copies of messages end, and then their memory may be
-    // freed.
-    if (messages_ != nullptr) ::cudaStreamSynchronize(messages_);
+    // Nothing on the GPU waits for other ranks any more. When operations and the copies of messages have ended, their
+    // memory may be freed.
+    for (const cudaStream_t each : {stream_, messages_}) {
+      if (each != nullptr) ::cudaStreamSynchronize(each);
+    }
     running_.clear();
   }
   return *failed_;

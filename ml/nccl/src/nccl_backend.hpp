@@ -22,11 +22,14 @@ namespace pharos::ml {
 /// after each function. The destructor ends NCCL, and aborts it after a failure or if that takes longer than 0.1
 /// seconds; it frees all memory that was allocated.
 ///
-/// 1. An operation goes to the GPU once all ranks have told each other, on the host, that they have begun the same one.
-///    It runs on a stream of this backend, after all work that CUDA's default stream had when the operation was begun.
-/// 2. Operations on the GPU are watched: when a rank has died, or an operation takes too long, NCCL is aborted. Each
-/// failure also aborts the communicator of the host, so that all ranks fail. The errors of CUDA and NCCL are
-/// kUnavailable, or kExhausted for too little memory.
+/// 1. An operation goes to the GPU at once, on a stream of this backend, after all work that the stream of work
+///    (detail::stream_of_work()) had when the operation was begun. Meanwhile the ranks tell each other on the host what
+///    they have begun. An operation has ended when the GPU has done it and all ranks have begun the same one.
+/// 2. Operations on the GPU are watched: when a rank has died, when ranks have begun different operations, or when an
+///    operation takes too long, NCCL is aborted. Each failure also aborts the communicator of the host, so that all
+///    ranks fail. The errors of CUDA and NCCL are kUnavailable, or kExhausted for too little memory.
+/// 3. A thread that waits for the GPU sleeps until the GPU calls back. Only messages, which go through the host's
+///    memory, are looked after again and again.
 class NcclBackend final : public detail::Backend {
  public:
   /// All ranks call it together; it waits for them, and at most `time` for NCCL. kFailedPrecondition on all ranks if
@@ -68,17 +71,24 @@ class NcclBackend final : public detail::Backend {
   Result<void> start();
   Result<void> name_machine();
   Result<void> settle(Deadline deadline);
+  Result<bool> is_settled();
   Result<void> host_check();
-  Result<void> mark_begin(Running& running);
-  Result<void> begin_agreement(Running& running);
+  Result<void> begin_running(Running& running);
   Result<void> begin_message(Running& running);
   Result<HostBuffer> take_host_buffer(std::size_t bytes);
   Result<void> send_message(Running& running);
   Result<void> check_agreement(const Running& running) const;
+  Result<void> take_message(Running& running);
   Result<void> launch(Running& running);
   Result<void> call(const Operation& operation, const detail::Places& places);
   Result<void> advance_all();
-  Result<void> advance_one(Running& running);
+  Result<void> advance_one(Running& running, bool& is_next);
+  Result<void> advance_message(Running& running);
+  Result<void> look_at_event(Running& running);
+  Result<void> wait_for_more(Running& running, Deadline deadline);
+  Result<void> wait_for_ranks(Running& running);
+  Result<void> wait_for_gpu(Running& running, TimePoint until);
+  Result<void> look();
   Error give_up(const Error& why);
 
   Communicator host_;
@@ -87,9 +97,11 @@ class NcclBackend final : public detail::Backend {
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
   cudaStream_t messages_ = nullptr;  // for copies of messages, so that they wait for no other operation
+  cudaStream_t calls_ = nullptr;     // for calls of the host, so that no operation waits for them
   std::vector<HostBuffer> host_buffers_;
   std::deque<std::shared_ptr<Running>> running_;  // in the order in which they were begun
   std::map<std::byte*, Memory> memory_;
+  TimePoint next_look_{};  // when a wait next checks that all ranks are alive
   std::optional<Error> failed_;
 };
 

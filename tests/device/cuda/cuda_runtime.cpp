@@ -151,6 +151,17 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return caught([&] { queue_of(stream).synchronize(); });
 }
 
+// Whoever asks for a call waits for the device. The host knows what the stream has done once the call has been made.
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  ++activity().host_waits;
+  Queue& queue = queue_of(stream);
+  queue.push([=, done = order().now(queue.number())] {
+    order().host_waited(done);
+    function(data);
+  });
+  return cudaSuccess;
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (is_left_out(__func__, __builtin_return_address(0))) return cudaSuccess;
   event_of(event).block(queue_of(stream));

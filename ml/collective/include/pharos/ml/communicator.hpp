@@ -298,6 +298,11 @@ PHAROS_API void free_shared(Core& core, void* memory);
 PHAROS_API void register_on_gpu(OnGpu make);
 /// Returns the registered function; nullptr if no such library is loaded.
 PHAROS_API OnGpu registered_on_gpu();
+/// The stream on which a thread gives work to that GPU now, as CUDA's handle. ml/device registers what libtorch says.
+/// Where nothing is registered it is nullptr: the default stream. Both functions may be called on any thread.
+using StreamOfWork = void* (*)(int device);
+PHAROS_API void register_stream_of_work(StreamOfWork stream);
+PHAROS_API void* stream_of_work(int device);
 /// The communicator that `make` has made of `ranks` for this GPU, if anything still uses it. Otherwise makes it, with
 /// the timeout of `ranks`. All ranks call this together; throws what `make` throws.
 PHAROS_API Communicator over_gpu(Communicator& ranks, int device, OnGpu make);

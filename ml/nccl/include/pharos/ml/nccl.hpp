@@ -20,11 +20,11 @@ namespace pharos::ml {
 /// caller owns, keeps `ranks` open. Both may be used side by side, by one thread at a time, if all ranks begin the
 /// operations of both in the same order.
 ///
-/// An operation runs on the GPU after all work that was given to CUDA's default stream before the operation was begun.
-/// Work that is given to the default stream after wait() runs after the operation. Buffers are in the memory of the
-/// GPU. Messages go through the memory of the host. Two ranks of one machine may use the same GPU; their data then goes
-/// over sockets. Sums are the same bits on all ranks; NCCL determines their order and the rounding of half-precision
-/// numbers.
+/// An operation runs on the GPU after all work that was given to a stream before the operation was begun: libtorch's
+/// current stream of the calling thread, or CUDA's default stream in programs without libtorch. All work that is given
+/// to the GPU after wait() runs after the operation. Buffers are in the memory of the GPU. Messages go through the
+/// memory of the host. Two ranks of one machine may use the same GPU; their data then goes over sockets. Sums are the
+/// same bits on all ranks; NCCL determines their order and the rounding of half-precision numbers.
 PHAROS_API Communicator on_gpu(Communicator& ranks, int device, const CommunicatorOptions& options = {});
 
 }  // namespace pharos::ml
