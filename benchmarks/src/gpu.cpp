@@ -11,6 +11,7 @@
 #include <string>
 
 #include <pharos/ml/device.hpp>
+#include <pharos/ml/linear_cross_entropy.hpp>
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/precision.hpp>
 #include <pharos/ml/training.hpp>
@@ -66,10 +67,11 @@ struct Gpt2Impl : nn::Module {
       if (each.dim() == 2) each.normal_(0, 0.02);
     }
   }
-  Tensor forward(const Tensor& tokens) {
+  /// What the output layer works on.
+  Tensor hidden(const Tensor& tokens) {
     Tensor x = words(tokens) + places(torch::arange(tokens.size(1), tokens.device()));
     for (const auto& each : *blocks) x = std::static_pointer_cast<BlockImpl>(each)->forward(x);
-    return torch::linear(norm(x), words->weight);  // the output layer shares the weight of the words
+    return norm(x);
   }
   nn::Embedding words = register_module("words", nn::Embedding(kVocabulary, kWidth));
   nn::Embedding places = register_module("places", nn::Embedding(kTokens, kWidth));
@@ -89,8 +91,17 @@ double operations(const nn::Module& module) {
 struct Way {
   const char* name;
   bool keeps_floats_beside;  ///< the module is in bfloat16 and the optimizer keeps float copies; otherwise autocast
+  bool has_all_scores;       ///< of all words for all tokens at once; otherwise the loss is linear_cross_entropy()
 };
-constexpr Way kWays[] = {{"autocast", false}, {"bf16", true}};
+constexpr Way kWays[] = {{"autocast", false, true}, {"bf16", true, true}, {"bf16_some_scores", true, false}};
+
+/// The loss of the model whose output layer shares the weight of the words.
+Tensor loss_of(Gpt2& model, const Tensor& tokens, const Tensor& next, const Way& way) {
+  const Tensor hidden = model->hidden(tokens);
+  const Tensor& weight = model->words->weight;
+  if (!way.has_all_scores) return ml::linear_cross_entropy(hidden, weight, next);
+  return torch::cross_entropy_loss(torch::linear(hidden, weight).flatten(0, 1), next);
+}
 
 void measure(at::Device device, const Way& way, std::int64_t batch) {
   torch::manual_seed(0);
@@ -108,7 +119,7 @@ void measure(at::Device device, const Way& way, std::int64_t batch) {
     optimizer.zero_grad();
     {
       const ml::Autocast autocast{device, precision};
-      loss = torch::cross_entropy_loss(model(x).flatten(0, 1), y);
+      loss = loss_of(model, x, y, way);
     }
     loss.backward();
     optimizer.step();

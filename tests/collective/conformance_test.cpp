@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <thread>
 
 #include "each_backend.hpp"
 
@@ -349,6 +351,28 @@ TEST_P(Conformance, AnErrorOfSeveralLinesIsTheSameOnAllRanks) {
       EXPECT_EQ(told.error().message(), why.message());
       EXPECT_EQ(told.error().remedy(), why.remedy());
     }
+  });
+}
+
+TEST_P(Conformance, AnotherThreadSeesAFailureWhileTheRankWorks) {
+  run([](Communicator& ranks) {
+    EXPECT_FALSE(ranks.failure());
+    std::optional<Error> seen;
+    std::thread watcher{[&] {
+      while (!seen) {
+        seen = ranks.failure();
+        std::this_thread::yield();
+      }
+    }};
+    std::vector<float> data(1000);
+    EXPECT_SAYS(message_of<Cancelled>([&] {
+                  for (int i = 0; i < 20; ++i) ranks.all_reduce(std::span{data});
+                  if (ranks.rank() == 0) ranks.abort("enough");
+                  for (;;) ranks.begin_all_reduce(std::span{data}).join();
+                }),
+                "enough");
+    watcher.join();
+    EXPECT_SAYS(seen->message(), "enough");
   });
 }
 

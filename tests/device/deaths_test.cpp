@@ -1,5 +1,6 @@
 // A rank on a GPU is killed or stopped at each failpoint of ml/nccl. Each rank is a process with a simulated GPU.
 
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -49,14 +50,25 @@ void work(Communicator& gpus) {
   }
 }
 
-std::string error_of_rank(std::uint32_t rank, const Join& join, Duration timeout) {
+/// Reads the results of operations without waiting for their ends: the host waits in CUDA's functions.
+void read_on_the_way(Communicator& gpus) {
+  const auto data = gpus.allocate<float>(10'000);
+  for (int round = 0; round < kRounds; ++round) {
+    gpus.begin_all_reduce(data.span(), Reduction::kMax).join();
+    float first = 0;
+    EXPECT_EQ(::cudaMemcpy(&first, data.data(), sizeof first, cudaMemcpyDeviceToHost), cudaSuccess);
+  }
+  gpus.barrier();
+}
+
+std::string error_of_rank(std::uint32_t rank, const Join& join, Duration timeout, void (*body)(Communicator&)) {
   const CommunicatorOptions options{.timeout = timeout};
   try {
     auto backend = join(rank);
     if (!backend) throw_error(backend.error());
     Communicator ranks{std::make_shared<detail::Core>(*std::move(backend), options)};
     Communicator gpus = on_gpu(ranks, 0, options);
-    work(gpus);
+    body(gpus);
     return "nothing";
   } catch (const std::exception& e) {
     return e.what();
@@ -64,7 +76,8 @@ std::string error_of_rank(std::uint32_t rank, const Join& join, Duration timeout
 }
 
 /// Runs the ranks, and returns when all have ended. `says`: what the error of the other rank must say.
-void end_one(Action action, const Failpoint& at, std::uint32_t passes, const std::string& says) {
+void end_one(Action action, const Failpoint& at, std::uint32_t passes, const std::string& says,
+             void (*body)(Communicator&) = &work) {
   SCOPED_TRACE(std::string{at.name()} + " after " + std::to_string(passes));
   const bool stops = action == Action::kStop;
   const Join join = join_memory(kRanks, kLong);
@@ -74,7 +87,7 @@ void end_one(Action action, const Failpoint& at, std::uint32_t passes, const std
       order_failpoint({at, action, passes});
       life.keep_giving();
     }
-    const std::string text = error_of_rank(number, join, stops ? kShort : kLong);
+    const std::string text = error_of_rank(number, join, stops ? kShort : kLong, body);
     const Duration since = life.since();
     if (number == kVictim) {
       EXPECT_TRUE(stops) << "it did not come there: " << text;
@@ -104,6 +117,29 @@ TEST(DeathsOnGpus, RanksThatAreStoppedAreNotAwaitedForLong) {
   end_one(Action::kStop, failpoints::kGpuOperationGiven, kAllReduce, "waits for rank 1");
   end_one(Action::kStop, failpoints::kGpuMessageCopied, 5, "rank 1");
   end_one(Action::kStop, failpoints::kGpuMessageCame, 5, "rank 1");
+}
+
+TEST(DeathsOnGpus, EndTheWaitOfTheHostInAFunctionOfCuda) {
+  for (const std::uint32_t passes : {1U, 7U}) {
+    end_one(Action::kKill, failpoints::kGpuOperationBegun, passes, "rank 1 has died", &read_on_the_way);
+  }
+  end_one(Action::kStop, failpoints::kGpuOperationBegun, 7, "did not end on the GPU", &read_on_the_way);
+}
+
+/// The host of rank 0 waits for an operation that will not end, and learns why from the other rank.
+TEST(JoinedOperations, ThatDifferAreTold) {
+  const Join join = join_memory(kRanks, kLong);
+  run_children(kRanks, [&](std::uint32_t number) {
+    const auto differ = [](Communicator& gpus) {
+      const auto data = gpus.allocate<float>(100);
+      if (gpus.rank() != 0) return gpus.barrier();
+      gpus.begin_all_reduce(data.span()).join();
+      float first = 0;
+      EXPECT_EQ(::cudaMemcpy(&first, data.data(), sizeof first, cudaMemcpyDeviceToHost), cudaSuccess);
+      gpus.barrier();
+    };
+    EXPECT_SAYS(error_of_rank(number, join, kLong, differ), "rank 0 called all_reduce(sum of 100 f32)");
+  });
 }
 
 }  // namespace

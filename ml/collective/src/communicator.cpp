@@ -91,6 +91,12 @@ void Core::finish(Work& work) {
   note_end(work);
 }
 
+void Core::join(Work& work) {
+  const auto joined = backend_->join(work, options_.timeout);
+  if (!joined) throw_error(joined.error());
+  note_end(work);
+}
+
 void Core::let_end(Work& work) {
   if (backend_->finish(work, options_.timeout)) note_end(work);
 }
@@ -144,6 +150,10 @@ void Pending::wait() {
   if (const auto work = std::exchange(work_, nullptr)) core_->finish(*work);
 }
 
+void Pending::join() {
+  if (const auto work = std::exchange(work_, nullptr)) core_->join(*work);
+}
+
 // ---- Ranks that are threads
 
 Communicator::Threads::Threads(std::uint32_t ranks, const CommunicatorOptions& options)
@@ -186,6 +196,9 @@ Duration Communicator::timeout() const {
 }
 bool Communicator::is_on_gpu() const {
   return core_->backend().is_on_gpu();
+}
+std::optional<Error> Communicator::failure() const {
+  return core_->backend().failure();
 }
 std::uint64_t Communicator::bytes_sent() const {
   return core_->backend().bytes_sent();

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
-#include <condition_variable>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <span>
@@ -18,121 +15,18 @@
 #include <pharos/ml/nccl.hpp>
 #include <pharos/ml/nccl/failpoints.hpp>
 
+#include "cuda_calls.hpp"
+#include "gpu_call.hpp"
+
 namespace pharos::ml {
 namespace {
 
 using namespace std::chrono_literals;
 using Kind = Operation::Kind;
 
-constexpr Duration kPause = 20us;  // between looks at messages, and at NCCL while it starts
-constexpr Duration kSpin = 50us;   // what ends within that time is not worth a call of the host
-constexpr std::size_t kHostBufferMin = 64 << 10;
+constexpr Duration kPause = 20us;      // between looks at messages, and at NCCL while it connects
+constexpr Duration kSpin = 50us;       // what ends within that time is not worth a call of the host
 constexpr Duration kLookTime = 100ms;  // between checks that all ranks are alive; also how long NCCL may take to end
-
-Result<void> done(cudaError_t status, const std::string& what) {
-  if (status == cudaSuccess) return {};
-  const bool has_none = status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver ||
-                        status == cudaErrorInvalidDevice || status == cudaErrorStubLibrary;
-  if (status == cudaErrorMemoryAllocation) {
-    return Error{ErrorCode::kExhausted, what + ": " + ::cudaGetErrorString(status),
-                 "Train with smaller batches, or with smaller DdpOptions::bucket_bytes."};
-  }
-  return Error{has_none ? ErrorCode::kFailedPrecondition : ErrorCode::kUnavailable,
-               what + ": " + ::cudaGetErrorString(status),
-               has_none ? "Run the program on a machine with a GPU and its driver." : "Check the GPU with nvidia-smi."};
-}
-Result<void> done(ncclResult_t status, const std::string& what) {
-  if (status == ncclSuccess || status == ncclInProgress) return {};
-  return Error{ErrorCode::kUnavailable, what + ": " + ::ncclGetErrorString(status),
-               "Set NCCL_DEBUG=INFO to see NCCL's log."};
-}
-
-ncclDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::kU8: return ncclUint8;
-    case DType::kI8: return ncclInt8;
-    case DType::kI32: return ncclInt32;
-    case DType::kI64: return ncclInt64;
-    case DType::kF16: return ncclFloat16;
-    case DType::kBF16: return ncclBfloat16;
-    case DType::kF32: return ncclFloat32;
-    case DType::kF64: return ncclFloat64;
-  }
-  return ncclUint8;
-}
-ncclRedOp_t reduction_of(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::kSum: return ncclSum;
-    case Reduction::kMean: return ncclAvg;
-    case Reduction::kMax: return ncclMax;
-    case Reduction::kMin: return ncclMin;
-  }
-  return ncclSum;
-}
-
-/// Makes `device` the calling thread's GPU as long as this object lives. Errors are not checked here: the calls that
-/// follow fail, too.
-class OnDevice {
- public:
-  explicit OnDevice(int device) {
-    ::cudaGetDevice(&before_);
-    ::cudaSetDevice(device);
-  }
-  OnDevice(OnDevice&&) = delete;
-  ~OnDevice() { ::cudaSetDevice(before_); }
-
- private:
-  int before_ = 0;
-};
-
-/// Calls `f`, and returns the exception that it throws as an error.
-template <class F>
-Result<void> tried(const F& f) {
-  try {
-    f();
-    return {};
-  } catch (const Exception& e) {
-    return e.error();
-  }
-}
-
-}  // namespace
-
-namespace {
-
-/// A call that a GPU makes when it has done its work so far. The thread that waits and the GPU share it: the GPU's
-/// driver calls on a thread of its own, perhaps when nobody waits any more.
-class Call {
- public:
-  /// Asks for the call after all work that the stream has.
-  static Result<std::shared_ptr<Call>> after(cudaStream_t stream) {
-    auto call = std::make_shared<Call>();
-    auto own = std::make_unique<std::shared_ptr<Call>>(call);
-    PHAROS_TRY_VOID(done(::cudaLaunchHostFunc(stream, &make, own.get()), "asking the GPU for a call"));
-    static_cast<void>(own.release());  // make() destroys it
-    return call;
-  }
-  /// Returns whether the GPU has called by then.
-  bool wait_until(TimePoint until) {
-    std::unique_lock lock{mutex_};
-    return made_.wait_until(lock, until, [this] { return is_made_; });
-  }
-
- private:
-  static void CUDART_CB make(void* data) {
-    const std::unique_ptr<std::shared_ptr<Call>> own{static_cast<std::shared_ptr<Call>*>(data)};
-    Call& call = **own;
-    {
-      const std::lock_guard lock{call.mutex_};
-      call.is_made_ = true;
-    }
-    call.made_.notify_all();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable made_;
-  bool is_made_ = false;
-};
 
 }  // namespace
 
@@ -148,13 +42,14 @@ class NcclBackend::Running final : public detail::Work {
 
   const Operation operation;
   const detail::Places places;
+  TimePoint ready = std::chrono::steady_clock::now();  // since then its data may be there
   std::array<std::uint8_t, sizeof(Operation)> own{};
   std::vector<std::uint8_t> all{};  // the operation that each rank has begun
-  HostBuffer message{};
+  PinnedBuffer message{};
   std::optional<Pending> on_ranks{};  // the agreement with the other ranks; of a message: the message itself
   cudaEvent_t given = nullptr;        // after the work that was there when this was begun
   cudaEvent_t event = nullptr;        // after what the GPU has to do; nothing once that is done
-  std::shared_ptr<Call> call{};       // after the event, if somebody waits for that
+  std::shared_ptr<GpuCall> call{};    // after the event, if somebody waits for that
   bool is_launched = false;           // not for messages
   bool ended = false;
 
@@ -169,9 +64,14 @@ class NcclBackend::Running final : public detail::Work {
 
 namespace {
 
-Result<void> record(cudaEvent_t& event, cudaStream_t stream) {
-  PHAROS_TRY_VOID(done(::cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
-  return done(::cudaEventRecord(event, stream), "recording an event");
+cudaStream_t stream_of_work(int device) {
+  auto* const stream = static_cast<cudaStream_t>(detail::stream_of_work(device));
+  return stream == nullptr ? cudaStreamLegacy : stream;
+}
+
+Error overdue(const Operation& operation) {
+  return {ErrorCode::kDeadlineExceeded, to_string(operation) + " did not end on the GPU",
+          "Set NCCL_DEBUG=INFO to see NCCL's log, or raise CommunicatorOptions::timeout."};
 }
 
 }  // namespace
@@ -191,55 +91,28 @@ Result<std::unique_ptr<NcclBackend>> NcclBackend::make(Communicator host, int de
   if (lacks != 0)
     return Error{ErrorCode::kFailedPrecondition, "another rank has no GPU", "The error of that rank says why."};
   if (const auto started = backend->start(); !started) return backend->give_up(started.error());
+  backend->watcher_ = std::thread{[&all = *backend] { all.watch(); }};
   return backend;
-}
-
-/// NCCL refuses two ranks of one machine that have the same GPU. So each of them gets a machine name of its own here:
-/// NCCL takes them for ranks of different machines, and sends their data over sockets.
-Result<void> NcclBackend::name_machine() {
-  cudaDeviceProp own{};
-  PHAROS_TRY_VOID(done(::cudaGetDeviceProperties(&own, device_), "reading the UUID of GPU " + std::to_string(device_)));
-  constexpr std::size_t kSize = sizeof own.uuid;
-  std::vector<std::byte> all(kSize * ranks());
-  const auto uuid = std::as_bytes(std::span{&own.uuid, 1});
-  PHAROS_TRY_VOID(tried([&] { host_.all_gather(uuid, std::span{all}); }));
-  for (std::uint32_t other = 0; other < ranks(); ++other) {
-    const auto its = std::span{all}.subspan(other * kSize, kSize);
-    if (other == rank() || !std::ranges::equal(its, uuid)) continue;
-    const std::string name = "pharos-rank-" + std::to_string(rank());
-    ::setenv("NCCL_HOSTID", name.c_str(), /*overwrite=*/0);
-    return {};
-  }
-  return {};
 }
 
 Result<void> NcclBackend::start() {
   const OnDevice on_device{device_};
-  PHAROS_TRY_VOID(name_machine());
-  for (cudaStream_t* const each : {&stream_, &messages_, &calls_}) {
-    PHAROS_TRY_VOID(done(::cudaStreamCreateWithFlags(each, cudaStreamNonBlocking), "making a stream"));
-  }
-  ncclUniqueId id{};
-  if (rank() == 0) PHAROS_TRY_VOID(done(::ncclGetUniqueId(&id), "asking NCCL for an id of the group"));
-  PHAROS_TRY_VOID(tried([&] { host_.broadcast(std::as_writable_bytes(std::span{&id, 1}), 0); }));
-  failpoint(failpoints::kGpuGroupBegun);
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  PHAROS_TRY_VOID(
-      done(::ncclCommInitRankConfig(&comm_, static_cast<int>(ranks()), id, static_cast<int>(rank()), &config),
-           "starting NCCL"));
+  for (cudaStream_t* const each : {&messages_, &calls_}) PHAROS_TRY_VOID(make_stream(*each));
+  PHAROS_TRY_VOID(group_.begin());
   return settle(Deadline::in(time_));
 }
 
 NcclBackend::~NcclBackend() {
-  if (comm_ != nullptr) {
-    if (!failed_ && done(::ncclCommFinalize(comm_), "") && settle(Deadline::in(kLookTime))) {
-      ::ncclCommDestroy(comm_);
-    } else {
-      ::ncclCommAbort(comm_);
+  if (watcher_.joinable()) {
+    {
+      const std::lock_guard lock{mutex_};
+      ends_ = true;
     }
+    more_.notify_one();
+    watcher_.join();
   }
-  for (const cudaStream_t each : {stream_, messages_, calls_}) {
+  if (group_.has_begun() && !failed_ && group_.begin_end() && settle(Deadline::in(kLookTime))) group_.end();
+  for (const cudaStream_t each : {messages_, calls_}) {
     if (each != nullptr) ::cudaStreamDestroy(each);
   }
 }
@@ -248,7 +121,7 @@ NcclBackend::~NcclBackend() {
 /// ranks that may wait for a message of this one, or that have begun something else.
 Result<void> NcclBackend::settle(Deadline deadline) {
   for (;;) {
-    PHAROS_TRY(const bool is_over, is_settled());
+    PHAROS_TRY(const bool is_over, group_.is_settled());
     if (is_over) return {};
     PHAROS_TRY_VOID(advance_all());
     PHAROS_TRY_VOID(host_check());
@@ -260,20 +133,6 @@ Result<void> NcclBackend::settle(Deadline deadline) {
   }
 }
 
-/// Returns false as long as NCCL still does what it was asked for.
-Result<bool> NcclBackend::is_settled() {
-  ncclResult_t state = ncclInProgress;
-  PHAROS_TRY_VOID(done(::ncclCommGetAsyncError(comm_, &state), "asking NCCL for its state"));
-  const auto well = done(state, "NCCL");
-  if (well) return state != ncclInProgress;
-  // NCCL may have noticed a death before the host, which knows the rank.
-  for (const Deadline soon = Deadline::in(kLookTime); !soon.expired(std::chrono::steady_clock::now());) {
-    PHAROS_TRY_VOID(host_check());
-    std::this_thread::sleep_for(kPause);
-  }
-  return well.error();
-}
-
 Result<void> NcclBackend::host_check() {
   return tried([&] { host_.check(); });
 }
@@ -281,10 +140,18 @@ Result<void> NcclBackend::host_check() {
 // ---- Operations
 
 std::shared_ptr<detail::Work> NcclBackend::begin(const Operation& operation, const detail::Places& places) {
+  const std::lock_guard lock{mutex_};
+  ++begun_;
+  return begin_one(operation, places);
+}
+
+std::shared_ptr<NcclBackend::Running> NcclBackend::begin_one(const Operation& operation, const detail::Places& places) {
   const OnDevice on_device{device_};
   auto running = std::make_shared<Running>(operation, places);
+  running->number = begun_;
   if (!failed_) {
     running_.push_back(running);
+    if (running_.size() == 1) more_.notify_one();
     if (const auto begun = begin_running(*running); !begun) give_up(begun.error());
   }
   static_cast<void>(advance_all());
@@ -294,8 +161,7 @@ std::shared_ptr<detail::Work> NcclBackend::begin(const Operation& operation, con
 /// Rule 1 of the class. A message is between two ranks only: they need no agreement, since the host's message checks
 /// it.
 Result<void> NcclBackend::begin_running(Running& running) {
-  auto* const work = static_cast<cudaStream_t>(detail::stream_of_work(device_));
-  PHAROS_TRY_VOID(record(running.given, work == nullptr ? cudaStreamLegacy : work));
+  PHAROS_TRY_VOID(record(running.given, stream_of_work(device_)));
   if (running.is_message()) return begin_message(running);
   std::memcpy(running.own.data(), &running.operation, sizeof running.operation);
   running.all.resize(sizeof running.operation * ranks());
@@ -311,7 +177,7 @@ Result<void> NcclBackend::begin_running(Running& running) {
 
 Result<void> NcclBackend::begin_message(Running& running) {
   const Operation& operation = running.operation;
-  PHAROS_TRY(running.message, take_host_buffer(running.bytes()));
+  PHAROS_TRY(running.message, buffers_.take(running.bytes()));
   if (operation.root != rank()) {
     return tried(
         [&] { running.on_ranks.emplace(host_.begin_receive(operation.dtype, running.on_host(), operation.root)); });
@@ -321,22 +187,6 @@ Result<void> NcclBackend::begin_message(Running& running) {
                                          cudaMemcpyDeviceToHost, messages_),
                        "copying a message from the GPU"));
   return record(running.event, messages_);
-}
-
-// Pinned memory is kept and used again: to free it would wait for what runs on the GPU, which may wait for a rank that
-// has died.
-Result<NcclBackend::HostBuffer> NcclBackend::take_host_buffer(std::size_t bytes) {
-  const auto found = std::find_if(host_buffers_.begin(), host_buffers_.end(),
-                                  [&](const HostBuffer& each) { return each.bytes >= bytes; });
-  if (found != host_buffers_.end()) {
-    HostBuffer buffer = std::move(*found);
-    host_buffers_.erase(found);
-    return buffer;
-  }
-  void* memory = nullptr;
-  const std::size_t taken = std::bit_ceil(std::max(bytes, kHostBufferMin));
-  PHAROS_TRY_VOID(done(::cudaMallocHost(&memory, taken), "taking " + std::to_string(taken) + " bytes for a message"));
-  return HostBuffer{HostMemory{static_cast<std::byte*>(memory)}, taken};
 }
 
 /// Called when the message has been copied from the GPU.
@@ -370,73 +220,42 @@ Result<void> NcclBackend::check_agreement(const Running& running) const {
 Result<void> NcclBackend::launch(Running& running) {
   const Operation& operation = running.operation;
   if (operation.count != 0 && operation.kind != Kind::kBarrier && operation.kind != Kind::kAllocate) {
-    PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(stream_, running.given), "waiting for an operation's data"));
-    PHAROS_TRY_VOID(call(operation, running.places));
+    PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(group_.stream(), running.given), "waiting for an operation's data"));
+    PHAROS_TRY_VOID(group_.give(operation, running.places));
     PHAROS_TRY_VOID(settle(Deadline::in(time_)));
-    PHAROS_TRY_VOID(record(running.event, stream_));
+    PHAROS_TRY_VOID(record(running.event, group_.stream()));
   }
   running.is_launched = true;
   return {};
 }
 
-Result<void> NcclBackend::call(const Operation& operation, const detail::Places& places) {
-  const auto type = type_of(operation.dtype);
-  const auto reduction = reduction_of(operation.reduction);
-  const std::size_t count = operation.count;
-  const auto what = to_string(operation);
-  switch (operation.kind) {
-    case Kind::kAllReduce:
-      return done(::ncclAllReduce(places.from, places.to, count, type, reduction, comm_, stream_), what);
-    case Kind::kReduceScatter:
-      return done(::ncclReduceScatter(places.from, places.to, count / ranks(), type, reduction, comm_, stream_), what);
-    case Kind::kAllGather: return done(::ncclAllGather(places.from, places.to, count, type, comm_, stream_), what);
-    case Kind::kBroadcast:
-      return done(::ncclBroadcast(places.from, places.to, count, type, operation.root, comm_, stream_), what);
-    case Kind::kAllToAll: {
-      const std::size_t piece = count / ranks();
-      const std::size_t bytes = piece * size_of(operation.dtype);
-      PHAROS_TRY_VOID(done(::ncclGroupStart(), what));
-      Result<void> all;
-      for (std::uint32_t other = 0; all && other < ranks(); ++other) {
-        const int peer = static_cast<int>(other);
-        all = done(::ncclSend(places.from + other * bytes, piece, type, peer, comm_, stream_), what);
-        if (all) all = done(::ncclRecv(places.to + other * bytes, piece, type, peer, comm_, stream_), what);
-      }
-      const auto end = done(::ncclGroupEnd(), what);
-      return all ? end : all;
-    }
-    case Kind::kBarrier:
-    case Kind::kMessage:
-    case Kind::kAllocate:
-    case Kind::kAllocateForAll: return {};
-  }
-  return {};
-}
-
 Result<void> NcclBackend::advance_all() {
-  if (failed_) return *failed_;
+  if (failed_) return give_up(*failed_);
   const OnDevice on_device{device_};
-  bool is_next = true;
+  auto went = hear_ranks();
   for (const auto& each : running_) {
-    const auto went = each->is_message() ? advance_message(*each) : advance_one(*each, is_next);
+    if (went) went = each->is_message() ? advance_message(*each) : look_at_event(*each);
     if (!went) return give_up(went.error());
-    if (each->is_message() && each->ended) host_buffers_.push_back(std::move(each->message));
+    if (!each->is_message()) {
+      each->ended = each->is_launched && !each->on_ranks && each->event == nullptr;
+    } else if (each->ended) {
+      buffers_.put_back(std::move(each->message));
+    }
   }
   std::erase_if(running_, [](const auto& each) { return each->ended; });
   return {};
 }
 
-/// `is_next`: whether the ranks have agreed on all earlier operations. The first disagreement is the one to tell.
-Result<void> NcclBackend::advance_one(Running& running, bool& is_next) {
-  if (running.on_ranks && is_next) {
-    PHAROS_TRY_VOID(tried([&] { is_next = running.on_ranks->done(); }));
-    if (is_next) {
-      running.on_ranks.reset();
-      PHAROS_TRY_VOID(check_agreement(running));
-    }
+/// Hears what the other ranks have begun, in the order of the operations: the first difference is the one to tell.
+Result<void> NcclBackend::hear_ranks() {
+  for (const auto& each : running_) {
+    if (each->is_message() || !each->on_ranks) continue;
+    bool all_have = false;
+    PHAROS_TRY_VOID(tried([&] { all_have = each->on_ranks->done(); }));
+    if (!all_have) return {};
+    each->on_ranks.reset();
+    PHAROS_TRY_VOID(check_agreement(*each));
   }
-  PHAROS_TRY_VOID(look_at_event(running));
-  running.ended = running.is_launched && !running.on_ranks && running.event == nullptr;
   return {};
 }
 
@@ -459,14 +278,20 @@ Result<void> NcclBackend::advance_message(Running& running) {
 /// Forgets the event if the GPU has come that far.
 Result<void> NcclBackend::look_at_event(Running& running) {
   if (running.event == nullptr) return {};
-  const cudaError_t state = ::cudaEventQuery(running.event);
-  if (state == cudaErrorNotReady) return {};
-  PHAROS_TRY_VOID(done(state, to_string(running.operation)));
-  running.forget_event();
+  PHAROS_TRY(const bool has_come, has_passed(running.event, to_string(running.operation)));
+  if (has_come) running.forget_event();
   return {};
 }
 
+/// When the operation takes too long. Its time begins when the work before it is done.
+TimePoint NcclBackend::deadline_of(Running& running, Duration time) {
+  const auto is_ready = has_passed(running.given, "");
+  if (is_ready && !*is_ready) running.ready = std::chrono::steady_clock::now();
+  return Deadline::after(time, running.ready).when();
+}
+
 Result<bool> NcclBackend::advance(detail::Work& work) {
+  const std::lock_guard lock{mutex_};
   const auto& running = static_cast<const Running&>(work);
   if (running.ended) return true;
   PHAROS_TRY_VOID(advance_all());
@@ -474,33 +299,48 @@ Result<bool> NcclBackend::advance(detail::Work& work) {
 }
 
 Result<void> NcclBackend::finish(detail::Work& work, Duration time) {
+  const std::lock_guard lock{mutex_};
+  return finish_one(static_cast<Running&>(work), time);
+}
+
+Result<void> NcclBackend::finish_one(Running& running, Duration time) {
+  const OnDevice on_device{device_};
+  running.ready = std::chrono::steady_clock::now();
+  while (!running.ended) {
+    PHAROS_TRY_VOID(advance_all());
+    if (running.ended) break;
+    if (const auto well = wait_for_more(running, deadline_of(running, time)); !well) return give_up(well.error());
+  }
+  return {};
+}
+
+Result<void> NcclBackend::join(detail::Work& work, Duration time) {
+  const std::lock_guard lock{mutex_};
   const OnDevice on_device{device_};
   auto& running = static_cast<Running&>(work);
-  const Deadline deadline = Deadline::in(time);
-  for (;;) {
-    PHAROS_TRY_VOID(advance_all());
-    if (running.ended) return {};
-    if (const auto well = wait_for_more(running, deadline); !well) return give_up(well.error());
-  }
+  if (running.ended) return {};
+  PHAROS_TRY_VOID(advance_all());
+  if (running.is_message() || !running.is_launched) return finish_one(running, time);
+  if (running.event == nullptr) return {};
+  const auto joined = done(::cudaStreamWaitEvent(stream_of_work(device_), running.event), "waiting for an operation");
+  return joined ? joined : give_up(joined.error());
 }
 
 /// Waits for a part of what the operation still needs.
-Result<void> NcclBackend::wait_for_more(Running& running, Deadline deadline) {
+Result<void> NcclBackend::wait_for_more(Running& running, TimePoint deadline) {
   const TimePoint now = std::chrono::steady_clock::now();
   const auto is_message = [](const auto& each) { return each->is_message(); };
   const bool is_polled = std::ranges::any_of(running_, is_message);
-  const bool is_late = deadline.expired(now);
+  const bool is_late = now >= deadline;
   // If a rank does not begin the operation in time, the wait of the host's operation fails, and names that rank.
   if (running.on_ranks && (is_late || !is_polled)) return wait_for_ranks(running);
-  if (is_late) {
-    return Error{ErrorCode::kDeadlineExceeded, to_string(running.operation) + " did not end on the GPU",
-                 "Set NCCL_DEBUG=INFO to see NCCL's log, or raise CommunicatorOptions::timeout."};
-  }
+  if (is_late) return overdue(running.operation);
   if (now >= next_look_) {
     next_look_ = now + kLookTime;
-    PHAROS_TRY_VOID(look());
+    PHAROS_TRY_VOID(host_check());
+    PHAROS_TRY_VOID(group_.is_settled());
   }
-  if (!is_polled) return wait_for_gpu(running, std::min(next_look_, deadline.when()));
+  if (!is_polled) return wait_for_gpu(running, std::min(next_look_, deadline));
   std::this_thread::sleep_for(kPause);
   return {};
 }
@@ -519,28 +359,23 @@ Result<void> NcclBackend::wait_for_gpu(Running& running, TimePoint until) {
   if (running.call == nullptr) {
     const TimePoint enough = std::chrono::steady_clock::now() + kSpin;
     do {
-      if (::cudaEventQuery(running.event) != cudaErrorNotReady) return {};
+      PHAROS_TRY_VOID(look_at_event(running));
+      if (running.event == nullptr) return {};
     } while (std::chrono::steady_clock::now() < enough);
     PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(calls_, running.event), "waiting for an operation"));
-    PHAROS_TRY(running.call, Call::after(calls_));
+    PHAROS_TRY(running.call, GpuCall::after(calls_));
   }
   if (running.call->wait_until(until)) running.forget_event();
-  return {};
-}
-
-/// Finds out whether ranks have died, or NCCL has failed.
-Result<void> NcclBackend::look() {
-  PHAROS_TRY_VOID(host_check());
-  PHAROS_TRY_VOID(is_settled());
   return {};
 }
 
 // ---- Memory
 
 Result<std::byte*> NcclBackend::allocate(std::size_t bytes, Duration time) {
+  const std::lock_guard lock{mutex_};
   const OnDevice on_device{device_};
-  const auto work = begin({.kind = Kind::kAllocate, .count = bytes}, {});
-  PHAROS_TRY_VOID(finish(*work, time));
+  const auto running = begin_one({.kind = Kind::kAllocate, .count = bytes}, {});
+  PHAROS_TRY_VOID(finish_one(*running, time));
   void* memory = nullptr;
   auto made = done(::cudaMalloc(&memory, std::max<std::size_t>(bytes, 1)),
                    "taking " + std::to_string(bytes) + " bytes of GPU " + std::to_string(device_));
@@ -558,29 +393,74 @@ void NcclBackend::free(std::byte* memory) {
 
 // ---- Failing
 
-/// Rule 2 of the class. The other ranks are told on the host.
+/// Rule 2 of the class. The other ranks are told on the host. The owner's thread.
 Error NcclBackend::give_up(const Error& why) {
   if (!failed_) {
-    failed_ = why;
-    host_.abort(why);
-    if (comm_ != nullptr) ::ncclCommAbort(std::exchange(comm_, nullptr));
-    // Nothing on the GPU waits for other ranks any more. When operations and the copies of messages have ended, their
-    // memory may be freed.
-    for (const cudaStream_t each : {stream_, messages_}) {
-      if (each != nullptr) ::cudaStreamSynchronize(each);
-    }
+    abort_nccl(why);
+  } else if (!host_knows_) {
+    // The watcher knows that the GPU waits in vain, but not why.
+    if (const auto heard = hear_ranks(); !heard) failed_ = heard.error();
+  }
+  if (!std::exchange(host_knows_, true)) {
+    host_.abort(*failed_);
     running_.clear();
   }
   return *failed_;
 }
 
+void NcclBackend::abort_nccl(const Error& why) {
+  failed_ = why;
+  group_.abort();
+  // Nothing on the GPU waits for other ranks any more. When operations and the copies of messages have ended, their
+  // memory may be freed.
+  for (const cudaStream_t each : {group_.stream(), messages_}) {
+    if (each != nullptr) ::cudaStreamSynchronize(each);
+  }
+}
+
 void NcclBackend::fail(const Error& why) {
+  const std::lock_guard lock{mutex_};
   give_up(why);
 }
 
 Result<void> NcclBackend::check() {
-  if (failed_) return *failed_;
+  const std::lock_guard lock{mutex_};
+  if (failed_) return give_up(*failed_);
   return host_check();
+}
+
+std::optional<Error> NcclBackend::failure() {
+  const std::lock_guard lock{mutex_};
+  return failed_ ? failed_ : host_.failure();
+}
+
+// ---- Watching
+
+/// Rule 3 of the class: what the backend's thread does. Between its looks the owner may call.
+void NcclBackend::watch() {
+  std::unique_lock lock{mutex_};
+  const OnDevice on_device{device_};
+  while (!ends_) {
+    if (running_.empty() || failed_) {
+      more_.wait(lock);
+    } else if (more_.wait_for(lock, kLookTime) == std::cv_status::timeout && !ends_ && !failed_ && !running_.empty()) {
+      if (const auto why = seen_from_aside()) abort_nccl(*why);
+    }
+  }
+}
+
+/// A failure that the owner would see, too, if it looked.
+std::optional<Error> NcclBackend::seen_from_aside() {
+  if (auto why = host_.failure()) return why;
+  if (const auto settled = group_.is_settled(); !settled) return settled.error();
+  const TimePoint now = std::chrono::steady_clock::now();
+  for (const auto& each : running_) {
+    if (each->is_message() || each->event == nullptr || now < deadline_of(*each, time_)) continue;
+    const auto has_come = has_passed(each->event, to_string(each->operation));
+    if (!has_come) return has_come.error();
+    if (!*has_come) return overdue(each->operation);
+  }
+  return std::nullopt;
 }
 
 namespace {

@@ -1,20 +1,23 @@
 #pragma once
 
 #include <cuda_runtime.h>
-#include <nccl.h>
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
-#include <utility>
-#include <vector>
+#include <thread>
 
 #include <pharos/async/deadline.hpp>
 #include <pharos/ml/collective/backend.hpp>
 #include <pharos/ml/communicator.hpp>
+
+#include "nccl_group.hpp"
+#include "pinned_buffers.hpp"
 
 namespace pharos::ml {
 
@@ -28,7 +31,10 @@ namespace pharos::ml {
 /// 2. Operations on the GPU are watched: when a rank has died, when ranks have begun different operations, or when an
 ///    operation takes too long, NCCL is aborted. Each failure also aborts the communicator of the host, so that all
 ///    ranks fail. The errors of CUDA and NCCL are kUnavailable, or kExhausted for too little memory.
-/// 3. A thread that waits for the GPU sleeps until the GPU calls back. Only messages, which go through the host's
+/// 3. While the owner is elsewhere, perhaps in a function of libtorch that waits for the GPU, a thread of the backend
+///    watches the operations. It aborts NCCL, so that the owner comes back, and the owner's next call tells the host.
+///    The mutex keeps the two apart.
+/// 4. A thread that waits for the GPU sleeps until the GPU calls back. Only messages, which go through the host's
 ///    memory, are looked after again and again.
 class NcclBackend final : public detail::Backend {
  public:
@@ -45,10 +51,12 @@ class NcclBackend final : public detail::Backend {
   std::shared_ptr<detail::Work> begin(const Operation& operation, const detail::Places& places) override;
   Result<bool> advance(detail::Work& work) override;
   Result<void> finish(detail::Work& work, Duration time) override;
+  Result<void> join(detail::Work& work, Duration time) override;
   Result<std::byte*> allocate(std::size_t bytes, Duration time) override;
   void free(std::byte* memory) override;
   void fail(const Error& why) override;
   Result<void> check() override;
+  std::optional<Error> failure() override;
 
  private:
   class Running;
@@ -56,53 +64,51 @@ class NcclBackend final : public detail::Backend {
     void operator()(std::byte* memory) const { ::cudaFree(memory); }
   };
   using Memory = std::unique_ptr<std::byte, FreeOnGpu>;
-  struct FreeOnHost {
-    void operator()(std::byte* memory) const { ::cudaFreeHost(memory); }
-  };
-  /// Pinned memory of the host: a GPU copies from it and to it while the host continues.
-  using HostMemory = std::unique_ptr<std::byte, FreeOnHost>;
-  struct HostBuffer {
-    HostMemory memory{};
-    std::size_t bytes = 0;
-  };
-
-  NcclBackend(Communicator host, int device, Duration time) : host_{std::move(host)}, device_{device}, time_{time} {}
+  NcclBackend(const Communicator& host, int device, Duration time)
+      : host_{host}, device_{device}, time_{time}, group_{host, device} {}
 
   Result<void> start();
-  Result<void> name_machine();
   Result<void> settle(Deadline deadline);
-  Result<bool> is_settled();
   Result<void> host_check();
   Result<void> begin_running(Running& running);
   Result<void> begin_message(Running& running);
-  Result<HostBuffer> take_host_buffer(std::size_t bytes);
   Result<void> send_message(Running& running);
   Result<void> check_agreement(const Running& running) const;
   Result<void> take_message(Running& running);
   Result<void> launch(Running& running);
-  Result<void> call(const Operation& operation, const detail::Places& places);
+  std::shared_ptr<Running> begin_one(const Operation& operation, const detail::Places& places);
+  Result<void> finish_one(Running& running, Duration time);
   Result<void> advance_all();
-  Result<void> advance_one(Running& running, bool& is_next);
+  Result<void> hear_ranks();
   Result<void> advance_message(Running& running);
   Result<void> look_at_event(Running& running);
-  Result<void> wait_for_more(Running& running, Deadline deadline);
+  TimePoint deadline_of(Running& running, Duration time);
+  Result<void> wait_for_more(Running& running, TimePoint deadline);
   Result<void> wait_for_ranks(Running& running);
   Result<void> wait_for_gpu(Running& running, TimePoint until);
-  Result<void> look();
+  void watch();
+  std::optional<Error> seen_from_aside();
+  void abort_nccl(const Error& why);
   Error give_up(const Error& why);
 
   Communicator host_;
   const int device_;
   const Duration time_;  // the longest time for what NCCL does on the host
-  ncclComm_t comm_ = nullptr;
-  cudaStream_t stream_ = nullptr;
+  NcclGroup group_;
   cudaStream_t messages_ = nullptr;  // for copies of messages, so that they wait for no other operation
   cudaStream_t calls_ = nullptr;     // for calls of the host, so that no operation waits for them
-  std::vector<HostBuffer> host_buffers_;
+  PinnedBuffers buffers_;
+  std::uint64_t begun_ = 0;                       // operations of the owner; Core counts them in the same way
   std::deque<std::shared_ptr<Running>> running_;  // in the order in which they were begun
   std::map<std::byte*, Memory> memory_;
   TimePoint next_look_{};  // when a wait next checks that all ranks are alive
   std::optional<Error> failed_;
+  bool host_knows_ = false;  // of the failure
+
+  std::mutex mutex_;  // for all of the above but memory_, once the watcher runs
+  std::condition_variable more_;
+  bool ends_ = false;
+  std::thread watcher_;
 };
 
 }  // namespace pharos::ml

@@ -68,6 +68,10 @@ class HierarchicalBackend final : public detail::Backend {
   void free(std::byte* memory) override { near_->free(memory); }
   void fail(const Error& why) override;
   Result<void> check() override;
+  std::optional<Error> failure() override {
+    auto why = near_->failure();
+    return why ? std::move(why) : far_->failure();
+  }
 
  private:
   class Running;

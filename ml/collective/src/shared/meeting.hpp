@@ -110,7 +110,8 @@ class Meeting {
 
   /// Makes `why` the failure of all ranks, unless a rank has failed before. Returns the failure that counts.
   Error fail(const Error& why);
-  /// Fails if a rank has failed or died. A rank that has left is no failure here.
+  /// Fails if a rank has failed or died. A rank that has left is no failure here. On any thread once begin() has
+  /// returned.
   Result<void> check();
   /// Returns the failure that counts; nullopt if no rank has failed.
   std::optional<Error> failure() const { return failure_.read(); }

@@ -59,6 +59,10 @@ class SharedBackend final : public detail::Backend {
   bool works_on(std::span<const std::byte> memory) const override;
   void fail(const Error& why) override { static_cast<void>(meeting_.fail(why)); }
   Result<void> check() override { return meeting_.check(); }
+  std::optional<Error> failure() override {
+    const auto well = meeting_.check();
+    return well ? std::nullopt : std::optional{well.error()};
+  }
 
   // The rest is for HierarchicalBackend, which does operations in steps.
 

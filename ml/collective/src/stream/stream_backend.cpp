@@ -49,7 +49,7 @@ std::shared_ptr<detail::Work> StreamBackend::begin(const Operation& operation, c
 std::shared_ptr<detail::Work> StreamBackend::begin(Among among, const detail::Step& step,
                                                    const detail::Places& places) {
   auto operation = make_operation(among, step, places);
-  operation->ended = operation->plan.ended();  // true at once if there is only one rank
+  operation->ended = operation->plan.ended() && !failure();  // a rank alone has ended at once
   if (operation->ended) {
     operation->take_result();
     return operation;

@@ -58,6 +58,7 @@ class StreamBackend final : public detail::Backend {
   void free(std::byte* memory) override { memory_.free(memory); }
   void fail(const Error& why) override { requests_.fail(why); }
   Result<void> check() override;
+  std::optional<Error> failure() override { return requests_.failure(); }
 
   // The rest is for HierarchicalBackend, which does operations in steps.
 
@@ -72,7 +73,6 @@ class StreamBackend final : public detail::Backend {
   /// This rank has waited too long for `what`, such as "barrier, operation 7,": finds the rank that holds the others
   /// up, and soon makes all operations fail with its number.
   void blame(const std::string& what) { requests_.say_overdue(what); }
-  std::optional<Error> failure() const { return requests_.failure(); }
 
  private:
   StreamBackend(std::uint32_t rank, Connections connections, const CommunicatorOptions& options,

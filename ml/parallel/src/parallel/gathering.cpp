@@ -229,9 +229,9 @@ std::uint64_t Gathering::version_of(std::size_t number) const {
   return version;
 }
 
-/// Waits for the gathers of the unit that have been begun.
+/// What is computed from now on comes after the gathers of the unit that have been begun. Only the CPU waits for them.
 void Gathering::finish(std::size_t number) {
-  for (Pending& each : places_[number].coming) each.wait();
+  for (Pending& each : places_[number].coming) each.join();
   places_[number].coming.clear();
 }
 

@@ -210,7 +210,7 @@ std::vector<Elsewhere> Reducing::own_of(const Shard& shard) const {
 void Reducing::reduce(std::size_t number, double factor) {
   Progress& unit = progress_[number];
   const auto began = std::chrono::steady_clock::now();
-  while (unit.room->holder != kNobody && unit.room->holder != number) settle_front();
+  while (unit.room->holder != kNobody && unit.room->holder != number) settle_front(Until::kOrdered);
   waited_ += std::chrono::steady_clock::now() - began;
   if (unit.room->holder == kNobody) set_aside(number);
   unit.room->holder = number;
@@ -260,14 +260,20 @@ void Reducing::advance() {
       for (Pending& each : front.pending) is_done = is_done && each.done();
     });
     if (!is_done) return;
-    settle_front();
+    settle_front(Until::kEnded);
   }
 }
 
-void Reducing::settle_front() {
+void Reducing::settle_front(Until until) {
   UnderWay& front = under_way_.front();
   between_ranks(kWhat, units_[front.unit], [&] {
-    for (Pending& each : front.pending) each.wait();
+    for (Pending& each : front.pending) {
+      if (until == Until::kEnded) {
+        each.wait();
+      } else {
+        each.join();
+      }
+    }
   });
   const std::vector<Shard>& shards = units_[front.unit].shards;
   for (std::size_t i = 0; i < shards.size(); ++i) {
@@ -312,7 +318,7 @@ void Reducing::finish(double factor) {
 
 void Reducing::end(std::span<const std::uint8_t> all, double factor) {
   const auto began = std::chrono::steady_clock::now();
-  while (!under_way_.empty()) settle_front();
+  while (!under_way_.empty()) settle_front(under_way_.size() > 1 ? Until::kOrdered : Until::kEnded);
   let_go_of_unused(all);
   for (const std::size_t unit : order_) {
     const auto is_late = [&](const Gradient& each) {
@@ -321,7 +327,7 @@ void Reducing::end(std::span<const std::uint8_t> all, double factor) {
     if (std::none_of(gradients_.begin(), gradients_.end(), is_late)) continue;
     for (Gradient& each : gradients_) each.is_copied = each.is_copied && each.unit != unit;
     reduce(unit, factor);
-    settle_front();
+    settle_front(Until::kEnded);
   }
   waited_ += std::chrono::steady_clock::now() - began;
 }

@@ -98,6 +98,9 @@ class Reducing {
     std::vector<Pending> pending{};
   };
   static constexpr std::size_t kNobody = static_cast<std::size_t>(-1);
+  /// How far a reduction must have come: later work on its results comes after it, or it has ended. The end of one is
+  /// the end of all before it. On the CPU both are the same.
+  enum class Until : std::uint8_t { kOrdered, kEnded };
 
   bool take_room(std::size_t unit);
   void copy(Gradient& gradient, double factor);
@@ -109,7 +112,7 @@ class Reducing {
   void reduce(std::size_t unit, double factor);
   void set_aside(std::size_t unit);
   at::Tensor result_of(Shard& shard, const Room& room) const;
-  void settle_front();
+  void settle_front(Until until);
   void put_down(const Shard& shard, const at::Tensor& result);
   void let_go_of_unused(std::span<const std::uint8_t> all);
 

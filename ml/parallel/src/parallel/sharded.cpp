@@ -120,8 +120,10 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
     check();
     shares_.exchange(samples);
   }
-  void check() const {
+  void check() {
     gathering_.check();
+    // On a GPU nobody waits for a gather, so nobody has seen whether it failed.
+    if (data_.is_on_gpu()) data_.check();
     check_changes();
   }
   const Step& last_step() const { return step_; }

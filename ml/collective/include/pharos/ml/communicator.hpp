@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -55,6 +56,11 @@ class PHAROS_API Pending {
   /// Waits until the operation has ended, at most for CommunicatorOptions::timeout. Other operations that are under way
   /// continue meanwhile, and may end earlier or later. Throws as described at Communicator.
   void wait();
+  /// For ranks on GPUs: work that this thread gives to the GPU from now on comes after the operation, and the host does
+  /// not wait. The Pending is empty then. The GPU may still use the operation's memory, so only such work may use it. A
+  /// failure of the operation is thrown by wait() of a later operation; until then its results may be any numbers. For
+  /// other ranks the same as wait().
+  void join();
 
  private:
   std::shared_ptr<detail::Core> core_;
@@ -90,7 +96,7 @@ class Buffer {
 
 /// One rank's handle on a group of ranks: at most 64 processes or threads that reduce, gather and exchange numbers
 /// together. Copies share the same connections, which are closed with the last copy, Pending and Buffer; other ranks
-/// that wait for this rank after that fail with ActorDied. One thread at a time.
+/// that wait for this rank after that fail with ActorDied. One thread at a time, but for failure().
 ///
 /// All ranks call the same operations in the same order. Messages are the exception: only their two ranks call them.
 ///
@@ -251,6 +257,8 @@ class PHAROS_API Communicator {
 
   /// Throws the failure, if an operation has failed or a rank has died, also when no operation is under way.
   void check();
+  /// The failure that check() throws, if there is one. On any thread, also while another one uses the communicator.
+  std::optional<Error> failure() const;
   /// Makes the operations of all ranks fail: they throw Cancelled with the text that this rank has given up, and `why`.
   /// Returns when this rank's operations have failed; that takes up to 0.2 seconds where ranks use TCP. Does nothing if
   /// there was a failure before. Other ranks may get a shortened text: 479 bytes where they share memory, 4096 bytes

@@ -59,8 +59,9 @@ namespace pharos::ml {
 ///
 /// An operator that waits for its parameters cannot throw a failure between ranks. Instead all parameters are NaN from
 /// then on, and the failure is thrown by backward(), by the step() of an Optimizer of groups(), and by clip_norm(),
-/// weigh(), refresh() and check(). After an evaluation without gradients only check() is left to find a failure. After
-/// a failure the module's parameters are of no use, and the parts that this rank keeps stay as they were. This object
+/// weigh(), refresh() and check(). After an evaluation without gradients only check() is left to find a failure. On a
+/// GPU the host waits for no parameters: operators compute with any numbers until the failure is noticed. After a
+/// failure the module's parameters are of no use, and the parts that this rank keeps stay as they were. This object
 /// keeps the module's tensors, but not the module. After its destruction neither the module's parameters nor the slices
 /// may be used; the step() of an Optimizer of groups() then throws FailedPrecondition.
 class PHAROS_API Sharded {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -70,6 +71,9 @@ class Backend {
   /// late rank takes. Other operations may end earlier or later. When the time is over, all operations fail on all
   /// ranks with kDeadlineExceeded, which names the late rank if it was found.
   virtual Result<void> finish(Work& work, Duration time) = 0;
+  /// Lets all work that this thread gives to the GPU from now on come after the operation, and does not wait for it. A
+  /// failure of the operation is returned by later calls. Without a GPU the same as finish().
+  virtual Result<void> join(Work& work, Duration time) { return finish(work, time); }
 
   /// Allocates memory filled with zeros in which operations work without copies. All ranks allocate the same size at
   /// the same time. If one rank cannot, all operations fail on all ranks. Each rank gives its memory back by free(),
@@ -90,6 +94,8 @@ class Backend {
   virtual void fail(const Error& why) = 0;
   /// Returns the failure, if an operation has failed or a rank has died, also when no operation is under way.
   virtual Result<void> check() = 0;
+  /// The same, but does nothing else, and on any thread, also while another one uses the backend.
+  virtual std::optional<Error> failure() = 0;
 };
 
 }  // namespace pharos::ml::detail

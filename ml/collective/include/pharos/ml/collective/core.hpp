@@ -25,6 +25,7 @@ class Core {
   std::shared_ptr<Work> begin(const Operation& operation, const Places& places);
   bool advance(Work& work);
   void finish(Work& work);
+  void join(Work& work);
   /// Waits like finish(), but does not throw if the operation fails.
   void let_end(Work& work);
   std::string recent_operations() const;

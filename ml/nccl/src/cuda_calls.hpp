@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cuda_runtime.h>
+#include <nccl.h>
+
+#include <string>
+
+#include <pharos/actors/exceptions.hpp>
+#include <pharos/base/result.hpp>
+
+namespace pharos::ml {
+
+/// The results of CUDA's and NCCL's functions as Results. `what` says what was tried. kExhausted for too little memory,
+/// kFailedPrecondition if there is no such GPU, and else kUnavailable. Any thread.
+Result<void> done(cudaError_t status, const std::string& what);
+/// NCCL may still be at it.
+Result<void> done(ncclResult_t status, const std::string& what);
+
+/// A stream that does not wait for CUDA's default stream.
+Result<void> make_stream(cudaStream_t& stream);
+/// Makes the event, and records it on the stream.
+Result<void> record(cudaEvent_t& event, cudaStream_t stream);
+/// Whether the GPU has come as far as the event. The failure of earlier work is that of `what`.
+Result<bool> has_passed(cudaEvent_t event, const std::string& what);
+
+/// Makes `device` the calling thread's GPU as long as this object lives. Errors are not checked here: the calls that
+/// follow fail, too.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) {
+    ::cudaGetDevice(&before_);
+    ::cudaSetDevice(device);
+  }
+  OnDevice(OnDevice&&) = delete;
+  ~OnDevice() { ::cudaSetDevice(before_); }
+
+ private:
+  int before_ = 0;
+};
+
+/// Calls `f`, and returns the exception that it throws as an error.
+template <class F>
+Result<void> tried(const F& f) {
+  try {
+    f();
+    return {};
+  } catch (const Exception& e) {
+    return e.error();
+  }
+}
+
+}  // namespace pharos::ml
