@@ -304,6 +304,25 @@ TEST(Sweep, IsReplayedAlthoughATrialAsksAfterItsEnd) {
   }
 }
 
+/// A checkpoint may come late, when the sweep already knows that no paused trial goes on.
+TEST(Sweep, IsStillOverWhenACheckpointOfAPausedTrialComes) {
+  const auto searcher = tpe(Space{});
+  const auto scheduler = asha({.most = 4, .factor = 2, .promotes = true});
+  Sweep sweep{{.trials = 4}, Space{}, *searcher, *scheduler, [](const SweepEvent&) {}};
+  double now = 0;
+  while (const auto trial = sweep.next(now)) {
+    auto decision = sweep.report(*trial, sweep.at(*trial).step + 1, 0.5 + static_cast<double>(*trial), ++now);
+    while (decision && decision->verdict == Verdict::kGoOn) {
+      decision = sweep.report(*trial, sweep.at(*trial).step + 1, 0.5 + static_cast<double>(*trial), ++now);
+    }
+  }
+  const auto paused = std::ranges::find(sweep.trials(), State::kPaused, &TrialResult::state);
+  ASSERT_NE(paused, sweep.trials().end());
+  ASSERT_TRUE(sweep.is_over(now));
+  sweep.saved(paused->number, paused->step);
+  EXPECT_TRUE(sweep.is_over(now));
+}
+
 // ---- The same each time
 
 /// Steps with random durations.

@@ -91,7 +91,8 @@ void Sweep::interrupt() {
 }
 
 void Sweep::happen(SweepEvent event) {
-  exhausted_ = false;
+  // A checkpoint, which may be written late, gives no paused trial another chance.
+  exhausted_ = exhausted_ && std::holds_alternative<TrialSaved>(event);
   std::visit([this](auto& each) { apply(each); }, event);
   record_(event);
 }
