@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
@@ -118,6 +119,24 @@ TEST_F(Nccl, AfterAFailureNothingUsesTheMemoryOfAMessage) {
       EXPECT_EQ(on_host<float>(data.span())[99'999], filled_with(1));
     }
     EXPECT_SAYS(message_of<Cancelled>([&] { gpus.barrier(); }), "enough");
+  });
+}
+
+TEST_F(Nccl, AfterAFailureNothingUsesTheMemoryOfAnOperation) {
+  run([](Communicator& ranks, Communicator& gpus) {
+    if (gpus.size() == 1) return;
+    const auto data = gpus.allocate<float>(100'000);
+    gpus.all_reduce(data.span());
+    if (ranks.rank() == 0) {
+      const Pending alone = gpus.begin_all_reduce(data.span());
+      gpus.abort("enough");
+      fill(data.span(), 1);
+      EXPECT_EQ(on_host<float>(data.span())[99'999], filled_with(1));
+    }
+    EXPECT_SAYS(message_of<Cancelled>([&] {
+                  for (;; std::this_thread::sleep_for(std::chrono::milliseconds{1})) gpus.check();
+                }),
+                "enough");
   });
 }
 
