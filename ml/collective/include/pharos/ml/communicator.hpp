@@ -10,14 +10,11 @@
 #include <vector>
 
 #include <pharos/base/clock.hpp>
+#include <pharos/base/error.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/ml/communicator_options.hpp>
 #include <pharos/ml/dtype.hpp>
 #include <pharos/ml/elsewhere.hpp>
-
-namespace pharos {
-class Error;
-}
 
 namespace pharos::ml {
 
