@@ -13,7 +13,7 @@ namespace pharos::ml {
 /// The results of CUDA's and NCCL's functions as Results. `what` says what was tried. kExhausted for too little memory,
 /// kFailedPrecondition if there is no such GPU, and else kUnavailable. Any thread.
 Result<void> done(cudaError_t status, const std::string& what);
-/// NCCL may still be at it.
+/// The same for NCCL, which may still be at it: that is no error.
 Result<void> done(ncclResult_t status, const std::string& what);
 
 /// A stream that does not wait for CUDA's default stream.

@@ -10,7 +10,8 @@
 namespace pharos::ml {
 
 /// The ranks of one machine, and whether their processes live. The Meeting of each rank owns one; the destructor only
-/// stops the watching. One thread, except name() and ranks(), which do not change.
+/// stops the watching. One thread calls watch(), before all others; the rest changes nothing, and any thread may call
+/// it then.
 class Neighbours {
  public:
   /// This rank is number `rank` of `ranks`. `names` has the ranks' numbers in error messages and in name(); empty if

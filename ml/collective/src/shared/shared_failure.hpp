@@ -13,7 +13,7 @@ namespace pharos::ml {
 
 /// The error with which all ranks of a machine fail, in memory that they share. The first rank that fails writes it
 /// down. The Meeting of each rank owns a SharedFailure over that memory. The error stays there: a Meeting that has
-/// failed is of no further use. One thread at a time, because read() asks the Neighbours.
+/// failed is of no further use. Any thread once all ranks have come, because read() asks the Neighbours.
 class SharedFailure {
  public:
   static constexpr std::size_t kTextMax = 480;
