@@ -235,9 +235,11 @@ class Fit {
     const auto numbers = model_->numbers(done, has_length(), context_.communicator());
     const double length = numbers.norm / scale;
     const bool is_left_out = scaler_ && scale >= 1 && !std::isfinite(length);  // a smaller scale may help
-    if (!is_left_out) check_length(length, numbers.loss);
-    if (!is_left_out)
-      model_->scale((how_.clip_norm > 0 && length > how_.clip_norm ? how_.clip_norm / length : 1) / scale);
+    if (!is_left_out) {
+      check_length(length, numbers.loss);
+      const bool is_too_long = how_.clip_norm > 0 && length > how_.clip_norm;
+      model_->scale((is_too_long ? how_.clip_norm / length : 1) / scale);
+    }
     const double has_gradients = now();
 
     optimizer_.set_lr(rate_ * how_.schedule(context_.step()));

@@ -7,8 +7,8 @@
 
 namespace pharos::ml {
 
-/// The norms of gradients, and their scaling. Clipping, unscaling and the checks of a step use it, in one pass over the
-/// gradients each. On a device the work is only begun. They throw nothing but what libtorch throws.
+/// The norms of gradients, and their scaling, for clipping and unscaling. norms_of() and multiply() take one pass over
+/// the gradients each; on a device they only begin it. All throw nothing but what libtorch throws.
 
 /// The norm of each of these tensors, one double each, on their device. Undefined if there are no tensors.
 at::Tensor norms_of(const std::vector<at::Tensor>& gradients);

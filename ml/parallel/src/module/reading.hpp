@@ -4,7 +4,6 @@
 #include <c10/core/Event.h>
 
 #include <optional>
-#include <vector>
 
 namespace pharos::ml {
 

@@ -229,7 +229,8 @@ std::uint64_t Gathering::version_of(std::size_t number) const {
   return version;
 }
 
-/// What is computed from now on comes after the gathers of the unit that have been begun. Only the CPU waits for them.
+/// What is computed from now on comes after the gathers of the unit that have been begun. On a GPU the host does not
+/// wait for them.
 void Gathering::finish(std::size_t number) {
   for (Pending& each : places_[number].coming) each.join();
   places_[number].coming.clear();
