@@ -49,7 +49,7 @@ class NodeLinksTest : public testing::Test {
                     .ended =
                         [this](NodeId node) {
                           ended_.push_back(node);
-                          return needed_;
+                          if (!needed_) links_.forget_if_unused(NodeId{node});
                         }}};
   async::AsyncGroup tests_{executor_};
 };

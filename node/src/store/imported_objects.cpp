@@ -53,12 +53,7 @@ ImportedObjects::ImportedObjects(async::Executor& executor, Host& host, NodeId s
 NodeLinks::Events ImportedObjects::link_events() {
   return {.connected = [this](NodeId node,
                               NodeLinks::Link link) { background_.spawn(claim_again(this, node, std::move(link))); },
-          .ended =
-              [this](NodeId node) {
-                const bool needed = has_any_of(node);
-                if (needed) background_.spawn(reach_again(this, node));
-                return needed;
-              }};
+          .ended = [this](NodeId node) { background_.spawn(reach_again(this, node)); }};
 }
 
 void ImportedObjects::close() {
@@ -212,7 +207,7 @@ void ImportedObjects::look() {
 // An object that is being claimed anew must not be released.
 void ImportedObjects::release_if_unused(const Location& origin) {
   if (imports_.contains(origin.id) || claiming_.contains(origin.id)) return;
-  // Without a connection the claim there ends by itself.
+  // Without a connection the node hears of it from claim_again().
   if (const auto link = links_.link_to(origin.node)) link->send(wire::ReleaseObject{origin});
 }
 
@@ -239,15 +234,11 @@ async::Async<void> ImportedObjects::claim_again(ImportedObjects* self, NodeId no
   link->send(wire::ReleaseObject{});
 }
 
-bool ImportedObjects::has_any_of(NodeId node) const {
-  return std::any_of(imports_.begin(), imports_.end(),
-                     [node](const auto& entry) { return entry.second.origin.node == node; });
-}
-
-// That node keeps the claims for kAwayTime, so this one tries to connect for as long.
+// That node keeps the claims for kAwayTime, so this one tries to connect for as long; also if it has none of its
+// objects any more, because the releases may have been lost with the connection.
 async::Async<void> ImportedObjects::reach_again(ImportedObjects* self, NodeId node) {
   const TimePoint until = self->executor_.now() + kAwayTime;
-  while (self->executor_.now() < until && self->has_any_of(node)) {
+  while (self->executor_.now() < until) {
     const auto link = co_await NodeLinks::reach(&self->links_, node);
     if (link) co_return;
     if (link.error().code() == ErrorCode::kNotFound) break;

@@ -113,7 +113,6 @@ class ImportedObjects {
   NodeLinks::Events link_events();
   static async::Async<void> claim_again(ImportedObjects* self, NodeId node, NodeLinks::Link link);
   static async::Async<void> reach_again(ImportedObjects* self, NodeId node);
-  bool has_any_of(NodeId node) const;
 
   static async::Async<void> pull(ImportedObjects* self, ObjectId id, Body body, Done done);
   static async::Async<Result<void>> pull_all(ImportedObjects* self, ObjectId id, Body body);

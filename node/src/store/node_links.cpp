@@ -118,8 +118,7 @@ void NodeLinks::on_peer_closed(net::Peer& peer, const Error&) {
   for (auto& [node, neighbour] : neighbours_) {
     if (neighbour.link.get() != &peer) continue;
     neighbour.link = nullptr;
-    if (!events_.ended(node)) forget_if_unused(NodeId{node});
-    return;
+    return events_.ended(node);
   }
 }
 

@@ -27,8 +27,8 @@ class NodeLinks final : public net::Peer::Owner {
   /// Callbacks to the owner, on the strand. `connected` is called before reach() returns.
   struct Events {
     std::function<void(NodeId node, Link link)> connected;
-    /// A connection has ended. Returns whether the owner still needs the node, and will connect again.
-    std::function<bool(NodeId node)> ended;
+    /// A connection has ended. The owner connects again, or calls forget_if_unused().
+    std::function<void(NodeId node)> ended;
   };
 
   NodeLinks(async::Executor& executor, Host& host, NodeId self, Find find, Events events);

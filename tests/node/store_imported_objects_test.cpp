@@ -1,0 +1,124 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include <pharos/async/async_group.hpp>
+
+#include "store/imported_objects.hpp"
+#include "store_fixture.hpp"
+
+namespace pharos::node {
+namespace {
+
+using namespace std::chrono_literals;
+using object_store::Location;
+
+constexpr NodeId kOwn{1};
+constexpr NodeId kOther{2};
+
+class ImportedObjectsTest : public StoreTest {
+ protected:
+  ImportedObjectsTest() { host_.reachable = true; }
+  ~ImportedObjectsTest() override {
+    imports_.close();
+    executor_.run_until_idle();
+  }
+
+  /// Imports an object of the other node, which says that it has it.
+  void import_object() {
+    imports_of_test_.spawn(import_one(this));
+    executor_.run_until_idle();
+    KeptWire& wire = *host_.wires.back();
+    const auto claim = std::ranges::find_if(
+        wire.sent, [](const KeptWire::Sent& each) { return std::holds_alternative<wire::ClaimObject>(each.message); });
+    ASSERT_NE(claim, wire.sent.end());
+    wire.receive(wire::FrameKind::kResponse, claim->number, wire::ObjectClaimed{.size = kObjectBytes});
+    executor_.run_until_idle();
+    ASSERT_EQ(imports_.size(), 1U);
+  }
+  static async::Async<void> import_one(ImportedObjectsTest* self) {
+    const auto here =
+        co_await ImportedObjects::import(&self->imports_, self->table_, self->object_, ImportedObjects::kKeepTime);
+    EXPECT_TRUE(here);
+  }
+  /// No process keeps the object in time, so it is released.
+  void let_object_go() {
+    executor_.advance(2 * ImportedObjects::kKeepTime);
+    store_->book.end_outside();
+    store_->book.reclaim();
+    imports_.look();
+    EXPECT_TRUE(imports_.empty());
+  }
+  void break_connection() {
+    host_.wires.back()->break_off();
+    executor_.run_until_idle();
+  }
+  /// The object of the newest release over the newest connection: no id for all that were not claimed again.
+  std::optional<ObjectId> released() const {
+    std::optional<ObjectId> newest;
+    for (const KeptWire::Sent& each : host_.wires.back()->sent) {
+      if (const auto* const release = std::get_if<wire::ReleaseObject>(&each.message)) newest = release->object.id;
+    }
+    return newest;
+  }
+  static async::Async<Result<std::string>> find(ImportedObjectsTest* self) {
+    ++self->asked_;
+    if (!self->is_known_) co_return Error{ErrorCode::kNotFound, "there is no such node"};
+    co_return std::string{"there"};
+  }
+
+  const Location object_{ObjectId{CallerId{9}, 1}, {}, CallerId{9}, kOther};
+  bool is_known_ = true;
+  int asked_ = 0;
+  ImportedObjects imports_{executor_,
+                           host_,
+                           kOwn,
+                           store_,
+                           NodePins::open(store_, CallerId{1}).value(),
+                           [this](NodeId) { return find(this); }};
+  async::AsyncGroup imports_of_test_{executor_};
+};
+
+TEST_F(ImportedObjectsTest, AnObjectThatNobodyKeepsIsReleased) {
+  import_object();
+  let_object_go();
+  EXPECT_EQ(released(), object_.id);
+}
+
+TEST_F(ImportedObjectsTest, AReleaseThatWasLostWithTheConnectionIsMadeGood) {
+  import_object();
+  let_object_go();
+  break_connection();
+  ASSERT_EQ(host_.wires.size(), 2U);
+  EXPECT_EQ(released(), ObjectId{});
+}
+
+TEST_F(ImportedObjectsTest, AReleaseWithoutAConnectionIsMadeGood) {
+  import_object();
+  host_.reachable = false;
+  break_connection();
+  let_object_go();
+  host_.reachable = true;
+  executor_.advance(1s);
+  ASSERT_EQ(host_.wires.size(), 2U);
+  EXPECT_EQ(released(), ObjectId{});
+}
+
+TEST_F(ImportedObjectsTest, ANodeThatTheHeadDoesNotKnowIsNotLookedForAnyMore) {
+  import_object();
+  let_object_go();
+  host_.reachable = false;
+  is_known_ = false;
+  break_connection();
+  executor_.advance(1s);
+  const int asked = asked_;
+  executor_.advance(ImportedObjects::kAwayTime);
+  EXPECT_EQ(asked_, asked);
+}
+
+}  // namespace
+}  // namespace pharos::node
