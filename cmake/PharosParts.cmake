@@ -62,8 +62,8 @@ pharos_part(CUDA FOUND "${CUDAToolkit_FOUND}" DETAIL "toolkit ${CUDAToolkit_VERS
 find_path(PHAROS_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(PHAROS_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
 set(nccl_found OFF)
-if(PHAROS_HAS_CUDA AND PHAROS_NCCL_INCLUDE AND PHAROS_NCCL_LIBRARY)
+if(PHAROS_HAS_CUDA AND CUDAToolkit_NVCC_EXECUTABLE AND PHAROS_NCCL_INCLUDE AND PHAROS_NCCL_LIBRARY)
   set(nccl_found ON)
 endif()
 pharos_part(NCCL FOUND ${nccl_found} DETAIL "${PHAROS_NCCL_LIBRARY}"
-            MISSING "it takes CUDA, nccl.h and libnccl.so, which were not all found")
+            MISSING "it takes CUDA with nvcc, nccl.h and libnccl.so, which were not all found")

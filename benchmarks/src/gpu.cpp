@@ -1,19 +1,28 @@
 // pharos-bench-gpu: trains GPT-2 with 124 million parameters in bfloat16 on GPU 0. Prints a line for each figure: its
-// name, value and unit. benchmarks/peers/gpu_peer.py trains the same model with PyTorch.
+// name, value and unit. benchmarks/peers/gpu_peer.py trains the same model with PyTorch. As one of several ranks (RANK,
+// WORLD_SIZE), all of which have that GPU, it measures what they do together instead.
 
 #include <ATen/DeviceAccelerator.h>
 #include <torch/torch.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
 
+#include <pharos/ml/communicator.hpp>
+#include <pharos/ml/ddp.hpp>
 #include <pharos/ml/device.hpp>
 #include <pharos/ml/linear_cross_entropy.hpp>
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/precision.hpp>
+#include <pharos/ml/sharded.hpp>
 #include <pharos/ml/training.hpp>
 
 namespace {
@@ -103,39 +112,156 @@ Tensor loss_of(Gpt2& model, const Tensor& tokens, const Tensor& next, const Way&
   return torch::cross_entropy_loss(torch::linear(hidden, weight).flatten(0, 1), next);
 }
 
-void measure(at::Device device, const Way& way, std::int64_t batch) {
+void print(const std::string& name, double value, const char* unit) {
+  std::printf("%s %.*f %s\n", name.c_str(), value < 100 ? 4 : 0, value, unit);
+  std::fflush(stdout);
+}
+
+/// Returns the seconds for one call of `f`, all of whose work the GPU has done.
+double seconds(at::Device device, int times, const std::function<void()>& f) {
+  for (int i = 0; i < kWarmSteps; ++i) f();
+  at::accelerator::synchronizeDevice(device.index());
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < times; ++i) f();
+  at::accelerator::synchronizeDevice(device.index());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  return took.count() / times;
+}
+
+/// The tokens of a batch, and those that follow them.
+struct Words {
+  Words(at::Device device, std::int64_t batch)
+      : all{torch::randint(kVocabulary, {batch, kTokens + 1},
+                           torch::TensorOptions{}.dtype(torch::kLong).device(device))} {}
+  Tensor all;
+  Tensor x = all.narrow(1, 0, kTokens).contiguous();
+  Tensor y = all.narrow(1, 1, kTokens).contiguous().flatten();
+};
+
+Gpt2 model_on(at::Device device) {
   torch::manual_seed(0);
   Gpt2 model;
   model->to(device);
+  return model;
+}
+
+constexpr ml::AdamW kRule{.lr = 6e-4, .beta2 = 0.95};
+constexpr double kDecay = 0.1;
+
+void measure(at::Device device, const Way& way, std::int64_t batch) {
+  Gpt2 model = model_on(device);
   if (way.keeps_floats_beside) model->to(torch::kBFloat16);
   const auto precision = way.keeps_floats_beside ? ml::Precision::kFloat : ml::Precision::kBf16;
-  ml::Optimizer optimizer{ml::groups_of(*model, 0.1), ml::AdamW{.lr = 6e-4, .beta2 = 0.95}};
-  const Tensor tokens =
-      torch::randint(kVocabulary, {batch, kTokens + 1}, torch::TensorOptions{}.dtype(torch::kLong).device(device));
-  const Tensor x = tokens.narrow(1, 0, kTokens).contiguous();
-  const Tensor y = tokens.narrow(1, 1, kTokens).contiguous().flatten();
+  ml::Optimizer optimizer{ml::groups_of(*model, kDecay), kRule};
+  const Words words{device, batch};
   Tensor loss;
-  const auto step = [&] {
+  const double step = seconds(device, kSteps, [&] {
     optimizer.zero_grad();
     {
       const ml::Autocast autocast{device, precision};
-      loss = loss_of(model, x, y, way);
+      loss = loss_of(model, words.x, words.y, way);
     }
     loss.backward();
     optimizer.step();
-  };
-  for (int i = 0; i < kWarmSteps; ++i) step();
-  at::accelerator::synchronizeDevice(device.index());
-  const auto began = std::chrono::steady_clock::now();
-  for (int i = 0; i < kSteps; ++i) step();
-  at::accelerator::synchronizeDevice(device.index());
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  const double rate = static_cast<double>(kSteps * batch * kTokens) / took.count();
+  });
+  const double rate = static_cast<double>(batch * kTokens) / step;
   const std::string of = std::string{way.name} + "_batch_" + std::to_string(batch);
-  std::printf("gpt2_tokens_per_s_%s %.0f /s\n", of.c_str(), rate);
-  std::printf("gpt2_tflops_%s %.1f TFLOPS\n", of.c_str(), rate * operations(*model) / 1e12);
-  std::printf("gpt2_loss_%s %.4f nats\n", of.c_str(), loss.item<double>());
-  std::fflush(stdout);
+  print("gpt2_tokens_per_s_" + of, rate, "/s");
+  print("gpt2_tflops_" + of, rate * operations(*model) / 1e12, "TFLOPS");
+  print("gpt2_loss_" + of, loss.item<double>(), "nats");
+}
+
+// ---- Ranks that share the GPU
+
+constexpr std::int64_t kBatchOfAll = 16;
+
+/// Runs `f` on rank 0 while the others wait.
+double alone(ml::Communicator& ranks, const std::function<double()>& f) {
+  double result = ranks.rank() == 0 ? f() : 0;
+  ranks.broadcast(std::span{&result, 1}, 0);
+  return result;
+}
+/// Runs `f` on all ranks, and returns the longest time.
+double together(ml::Communicator& ranks, const std::function<double()>& f) {
+  ranks.barrier();
+  double result = f();
+  ranks.all_reduce(std::span{&result, 1}, ml::Reduction::kMax);
+  return result;
+}
+
+/// Beside a copy on the GPU of the bytes that all ranks together read and write.
+void measure_all_reduce(ml::Communicator& ranks, ml::Communicator& gpus, at::Device device) {
+  constexpr int kTimes = 50;
+  for (const std::size_t mebibytes : {1, 25, 256}) {
+    const std::size_t bytes = mebibytes << 20;
+    const auto data = gpus.allocate<float>(bytes / sizeof(float));
+    const double reduced =
+        together(ranks, [&] { return seconds(device, kTimes, [&] { gpus.begin_all_reduce(data.span()).join(); }); });
+    const double copied = alone(ranks, [&] {
+      const Tensor from = torch::zeros({static_cast<std::int64_t>(bytes * ranks.size())},
+                                       torch::TensorOptions{}.dtype(torch::kByte).device(device));
+      Tensor to = torch::zeros_like(from);
+      return seconds(device, kTimes, [&] { to.copy_(from); });
+    });
+    if (ranks.rank() != 0) continue;
+    const std::string of = std::to_string(mebibytes) + "_mib";
+    print("all_reduce_us_" + of, reduced * 1e6, "us");
+    print("limit_copy_us_" + of, copied * 1e6, "us");
+    print("all_reduce_over_copy_" + of, copied / reduced, "");
+  }
+}
+
+/// Tokens of all ranks in a second. `divide` makes the ranks work together, and returns the optimizer's groups and what
+/// has to live as long as the training.
+template <class Divide>
+double train_together(ml::Communicator& ranks, at::Device device, bool in_half, const Divide& divide) {
+  Gpt2 model = model_on(device);
+  if (in_half) model->to(torch::kBFloat16);
+  const auto divided = divide(*model);
+  ml::Optimizer optimizer{divided->groups(kDecay), kRule};
+  const Words words{device, kBatchOfAll / ranks.size()};
+  const double step = together(ranks, [&] {
+    return seconds(device, kSteps, [&] {
+      optimizer.zero_grad();
+      loss_of(model, words.x, words.y, kWays[1]).backward();
+      optimizer.step();
+    });
+  });
+  return static_cast<double>(kBatchOfAll * kTokens) / step;
+}
+
+/// A copy of the model on each rank.
+struct Copies {
+  Copies(ml::Communicator& ranks, ml::Communicator& gpus, nn::Module& model) : module{model}, ddp{ranks, gpus, model} {}
+  auto groups(double decay) const { return ml::groups_of(module, decay); }
+
+  nn::Module& module;
+  ml::Ddp ddp;
+};
+
+void measure_ranks(at::Device device) {
+  ml::Communicator ranks = ml::Communicator::from_environment({.timeout = std::chrono::seconds{60}});
+  ml::Communicator gpus = ml::communicator_on(device, ranks);
+  measure_all_reduce(ranks, gpus, device);
+  const double copies = train_together(ranks, device, true,
+                                       [&](nn::Module& model) { return std::make_unique<Copies>(ranks, gpus, model); });
+  const double divided = train_together(ranks, device, false, [&](nn::Module& model) {
+    return std::make_unique<ml::Sharded>(model, ranks, gpus, ml::Sharding::kParameters,
+                                         ml::ShardOptions{.param = ml::DType::kBF16});
+  });
+  const double one = alone(ranks, [&] {
+    ml::Communicator self = ml::Communicator::alone();
+    ml::Communicator own = ml::communicator_on(device, self);
+    return train_together(self, device, true,
+                          [&](nn::Module& model) { return std::make_unique<Copies>(self, own, model); });
+  });
+  if (ranks.rank() != 0) return;
+  const std::string of = "_ranks_" + std::to_string(ranks.size());
+  print("gpt2_tokens_per_s_one_rank", one, "/s");
+  print("gpt2_tokens_per_s_copies" + of, copies, "/s");
+  print("gpt2_tokens_per_s_fully_sharded" + of, divided, "/s");
+  print("copies_over_one_rank" + of, copies / one, "");
+  print("fully_sharded_step_over_copies" + of, copies / divided, "");
 }
 
 }  // namespace
@@ -143,6 +269,10 @@ void measure(at::Device device, const Way& way, std::int64_t batch) {
 int main() {
   try {
     const at::Device device = ml::gpu(0);
+    if (std::getenv("WORLD_SIZE") != nullptr) {
+      measure_ranks(device);
+      return 0;
+    }
     for (const Way& way : kWays) {
       for (const std::int64_t batch : {16, 32}) measure(device, way, batch);
     }

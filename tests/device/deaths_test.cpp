@@ -61,8 +61,8 @@ void read_on_the_way(Communicator& gpus) {
   gpus.barrier();
 }
 
-std::string error_of_rank(std::uint32_t rank, const Join& join, Duration timeout, void (*body)(Communicator&)) {
-  const CommunicatorOptions options{.timeout = timeout};
+std::string error_of_rank(std::uint32_t rank, const Join& join, const CommunicatorOptions& options,
+                          void (*body)(Communicator&)) {
   try {
     auto backend = join(rank);
     if (!backend) throw_error(backend.error());
@@ -74,6 +74,8 @@ std::string error_of_rank(std::uint32_t rank, const Join& join, Duration timeout
     return e.what();
   }
 }
+
+class GpuFailures : public testing::TestWithParam<GpuPath> {};
 
 /// Runs the ranks, and returns when all have ended. `says`: what the error of the other rank must say.
 void end_one(Action action, const Failpoint& at, std::uint32_t passes, const std::string& says,
@@ -87,7 +89,8 @@ void end_one(Action action, const Failpoint& at, std::uint32_t passes, const std
       order_failpoint({at, action, passes});
       life.keep_giving();
     }
-    const std::string text = error_of_rank(number, join, stops ? kShort : kLong, body);
+    const CommunicatorOptions options{.timeout = stops ? kShort : kLong, .gpu_path = GpuFailures::GetParam()};
+    const std::string text = error_of_rank(number, join, options, body);
     const Duration since = life.since();
     if (number == kVictim) {
       EXPECT_TRUE(stops) << "it did not come there: " << text;
@@ -99,19 +102,25 @@ void end_one(Action action, const Failpoint& at, std::uint32_t passes, const std
   if (!testing::Test::HasFailure()) run_children(kRanks, rank, {kVictim});  // children inherit a failure
 }
 
-TEST(DeathsOnGpus, EndTheOtherRank) {
-  for (const Failpoint& at :
-       {failpoints::kGpuGroupBegun, failpoints::kGpuOperationBegun, failpoints::kGpuOperationGiven,
-        failpoints::kGpuMessageCopied, failpoints::kGpuMessageCame}) {
-    for (const std::uint32_t passes : {0U, 5U}) {
-      if (passes == 0 || at != failpoints::kGpuGroupBegun) end_one(Action::kKill, at, passes, "rank 1 has died");
-    }
+TEST_P(GpuFailures, ADeathEndsTheOtherRank) {
+  for (const Failpoint& at : {failpoints::kGpuOperationBegun, failpoints::kGpuOperationGiven,
+                              failpoints::kGpuMessageCopied, failpoints::kGpuMessageCame}) {
+    for (const std::uint32_t passes : {0U, 5U}) end_one(Action::kKill, at, passes, "rank 1 has died");
   }
+  end_one(Action::kKill, failpoints::kGpuGroupBegun, 0, "rank 1 has died");
+  if (GetParam() != GpuPath::kPeers) return;
+  for (const std::uint32_t passes : {0U, 2U})
+    end_one(Action::kKill, failpoints::kGpuMemoryShared, passes, "rank 1 has died");
 }
 
 /// The other rank goes on to the next operation, and there it sees who does not come.
-TEST(DeathsOnGpus, RanksThatAreStoppedAreNotAwaitedForLong) {
-  end_one(Action::kStop, failpoints::kGpuGroupBegun, 0, "NCCL did not finish in time");
+TEST_P(GpuFailures, RanksThatAreStoppedAreNotAwaitedForLong) {
+  if (GetParam() == GpuPath::kPeers) {
+    end_one(Action::kStop, failpoints::kGpuGroupBegun, 0, "waits for rank 1");
+    end_one(Action::kStop, failpoints::kGpuMemoryShared, 1, "waits for rank 1");
+  } else {
+    end_one(Action::kStop, failpoints::kGpuGroupBegun, 0, "NCCL did not finish in time");
+  }
   constexpr std::uint32_t kAllReduce = 9;  // the memory of three buffers, and two rounds of three operations
   end_one(Action::kStop, failpoints::kGpuOperationBegun, kAllReduce, "waits for rank 1");
   end_one(Action::kStop, failpoints::kGpuOperationGiven, kAllReduce, "waits for rank 1");
@@ -119,7 +128,7 @@ TEST(DeathsOnGpus, RanksThatAreStoppedAreNotAwaitedForLong) {
   end_one(Action::kStop, failpoints::kGpuMessageCame, 5, "rank 1");
 }
 
-TEST(DeathsOnGpus, EndTheWaitOfTheHostInAFunctionOfCuda) {
+TEST_P(GpuFailures, ADeathEndsTheWaitOfTheHostInAFunctionOfCuda) {
   for (const std::uint32_t passes : {1U, 7U}) {
     end_one(Action::kKill, failpoints::kGpuOperationBegun, passes, "rank 1 has died", &read_on_the_way);
   }
@@ -127,7 +136,7 @@ TEST(DeathsOnGpus, EndTheWaitOfTheHostInAFunctionOfCuda) {
 }
 
 /// The host of rank 0 waits for an operation that will not end, and learns why from the other rank.
-TEST(JoinedOperations, ThatDifferAreTold) {
+TEST_P(GpuFailures, JoinedOperationsThatDifferAreTold) {
   const Join join = join_memory(kRanks, kLong);
   run_children(kRanks, [&](std::uint32_t number) {
     const auto differ = [](Communicator& gpus) {
@@ -138,9 +147,15 @@ TEST(JoinedOperations, ThatDifferAreTold) {
       EXPECT_EQ(::cudaMemcpy(&first, data.data(), sizeof first, cudaMemcpyDeviceToHost), cudaSuccess);
       gpus.barrier();
     };
-    EXPECT_SAYS(error_of_rank(number, join, kLong, differ), "rank 0 called all_reduce(sum of 100 f32)");
+    const CommunicatorOptions options{.timeout = kLong, .gpu_path = GetParam()};
+    EXPECT_SAYS(error_of_rank(number, join, options, differ), "rank 0 called all_reduce(sum of 100 f32)");
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(OnEachPath, GpuFailures, testing::Values(GpuPath::kNccl, GpuPath::kPeers),
+                         [](const testing::TestParamInfo<GpuPath>& path) {
+                           return path.param == GpuPath::kNccl ? std::string{"Nccl"} : std::string{"Peers"};
+                         });
 
 }  // namespace
 }  // namespace pharos::ml

@@ -137,12 +137,12 @@ TEST_F(FitOnSimulatedGpus, ResNetLearnsThereAsOnTheCpuAndADeathCostsNoStep) {
 class Wide : public Learner {
  public:
   torch::nn::Module& module() override { return *net_; }
-  DatasetPtr training_data() override { return rows_of({{"x", array_of(torch::ones({8, 256}))}}); }
+  DatasetPtr training_data() override { return rows_of({{"x", array_of(torch::ones({8, 1024}))}}); }
   Tensor training_step(const Batch& batch) override { return net_(on_device(batch, "x")).square().mean(); }
   Optimization configure_optimizers() override { return {.rule = AdamW{}}; }
 
  private:
-  torch::nn::Linear net_{256, 1024};
+  torch::nn::Linear net_{1024, 1024};
 };
 
 /// On a GPU with so much memory. Throws unless rank 0 says `expected`.
@@ -167,20 +167,20 @@ TEST_F(FitOnSimulatedGpus, ByMemoryChoosesByThatOfTheGpus) {
                     {.scaling = {.workers = 2, .cpus_per_worker = 0, .gpus_per_worker = gpus}, .progress = false}};
     trainer.run<&learn_by_memory>(mebibytes, expected);
   };
-  train(64, 1, "* copies ");
-  train(10, 1, "* copies ");
-  train(7, 1, "* zero1 ");
-  train(14, 0.5, "* zero1 ");  // two ranks share the GPU
+  train(256, 1, "* copies ");
+  train(40, 1, "* copies ");
+  train(28, 1, "* zero1 ");
+  train(56, 0.5, "* zero1 ");  // two ranks share the GPU
 }
 
 TEST_F(FitOnSimulatedGpus, AGpuWithoutRoomIsToldWithItsBytes) {
   Runtime runtime;
   must_end_within(std::chrono::seconds{60});
   Trainer trainer{runtime, {.scaling = {.workers = 1, .cpus_per_worker = 0, .gpus_per_worker = 1}, .progress = false}};
-  const std::string text = message_of<Exhausted>([&] { trainer.run<&learn_by_memory>(3, ""); });
+  const std::string text = message_of<Exhausted>([&] { trainer.run<&learn_by_memory>(12, ""); });
   EXPECT_SAYS(text, "GPU 0 has no room for a tensor. libtorch says: a simulated device is out of memory");
   EXPECT_SAYS(
-      text, "asked for. Of the GPU's 3 MiB this process has now taken 1 MiB, 1 MiB of that for tensors, and others 0");
+      text, "asked for. Of the GPU's 12 MiB this process has now taken 4 MiB, 4 MiB of that for tensors, and others 0");
   EXPECT_SAYS(text, "Take smaller batches");
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <c10/util/Exception.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <string>
+#include <utility>
 
 #include "drill.hpp"
 
@@ -122,25 +125,67 @@ Memory::Block* Memory::take_block(c10::DeviceIndex index, std::size_t bytes, Blo
   TORCH_CHECK_WITH(OutOfMemoryError, device.live + bytes <= capacity_,
                    "a simulated device is out of memory: ", device.live, " bytes are in use, and ", bytes,
                    " are asked for");
-  const c10::StreamId stream = Streams::stream(index);
-  auto& free = free_[{index, stream}];
+  auto& free = free_[{index, Streams::stream(index)}];
   Block* block = nullptr;
   if (const auto found = free.find(bytes); from == Blocks::kFreed && found != free.end()) {
     block = found->second;
     free.erase(found);
   } else {
-    const auto page = static_cast<std::size_t>(::getpagesize());
-    TORCH_CHECK_WITH(OutOfMemoryError, device.used + bytes + page <= kRange,
-                     "a simulated device has no addresses left");
-    block = new Block{.device = index, .stream = stream, .at = device.range + device.used, .bytes = bytes};
-    blocks_.emplace(block->at, block);
-    device.used += bytes + page;  // no access goes on into the next block unseen
-    void* const memory = for_kernels(block->at);
-    TORCH_CHECK(::mprotect(memory, bytes, PROT_READ | PROT_WRITE) == 0, "no memory for a simulated device");
-    if (!is_left_out("new memory holds no number")) std::memset(memory, kFill, bytes);
+    int file = -1;
+    if (from == Blocks::kNew) {
+      file = ::memfd_create("simulated-device", MFD_CLOEXEC);
+      TORCH_CHECK(::ftruncate(file, static_cast<off_t>(bytes)) == 0, "no memory for a simulated device");
+    }
+    block = make_block(index, bytes, file);
+    if (!is_left_out("new memory holds no number")) std::memset(for_kernels(block->at), kFill, bytes);
   }
   device.live += bytes;
   return block;
+}
+
+// With the lock.
+Memory::Block* Memory::make_block(c10::DeviceIndex index, std::size_t bytes, int file) {
+  Device& device = devices_[static_cast<std::size_t>(index)];
+  const auto page = static_cast<std::size_t>(::getpagesize());
+  TORCH_CHECK_WITH(OutOfMemoryError, device.used + bytes + page <= kRange, "a simulated device has no addresses left");
+  auto* const block = new Block{.device = index,
+                                .stream = Streams::stream(index),
+                                .at = device.range + device.used,
+                                .bytes = bytes,
+                                .file = file};
+  blocks_.emplace(block->at, block);
+  device.used += bytes + page;  // no access goes on into the next block unseen
+  const int sharing = file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  void* const mapped = ::mmap(for_kernels(block->at), bytes, PROT_READ | PROT_WRITE, sharing | MAP_FIXED, file, 0);
+  TORCH_CHECK(mapped != MAP_FAILED, "no memory for a simulated device");
+  return block;
+}
+
+std::optional<Memory::Shared> Memory::share(const void* address) {
+  const std::lock_guard lock{mutex_};
+  Block* const block = block_at(address);
+  if (block == nullptr || block->at != address || block->file < 0) return std::nullopt;
+  return Shared{::getpid(), block->file, block->bytes};
+}
+
+void* Memory::open(const Shared& shared) {
+  const std::string path = "/proc/" + std::to_string(shared.process) + "/fd/" + std::to_string(shared.file);
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return nullptr;
+  const std::lock_guard lock{mutex_};
+  return make_block(Streams::device(), shared.bytes, file)->at;
+}
+
+// Work that uses the memory later ends with SIGSEGV.
+void Memory::close(void* address) {
+  const std::lock_guard lock{mutex_};
+  Block* const block = block_at(address);
+  TORCH_CHECK(block != nullptr && block->at == address, "no memory was opened there");
+  ::mmap(for_kernels(block->at), block->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+         0);
+  ::close(block->file);
+  blocks_.erase(block->at);
+  delete block;
 }
 
 void Memory::copy_data(void* to, const void* from, std::size_t bytes) const {
@@ -214,6 +259,16 @@ bool PinnedMemory::has(const void* address) const {
   if (range == ranges_.begin()) return false;
   --range;
   return at < range->first + range->second;
+}
+
+void PinnedMemory::add(void* memory, std::size_t bytes) {
+  const std::lock_guard lock{mutex_};
+  ranges_.emplace(static_cast<const std::byte*>(memory), bytes);
+}
+
+void PinnedMemory::forget(void* memory) {
+  const std::lock_guard lock{mutex_};
+  ranges_.erase(static_cast<const std::byte*>(memory));
 }
 
 c10::DataPtr PinnedMemory::allocate(std::size_t bytes) {

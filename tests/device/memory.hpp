@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <sys/types.h>
 
 #include <cstddef>
 #include <map>
@@ -49,6 +50,18 @@ class Memory final : public c10::DeviceAllocator {
   /// Whether a block that was freed may be used again, which may happen before the work is done that used it.
   enum class Blocks : bool { kNew, kFreed };
   c10::DataPtr allocate(std::size_t bytes, Blocks from);
+
+  /// A block of kNew that processes share: where the owner has it.
+  struct Shared {
+    pid_t process;
+    int file;
+    std::size_t bytes;
+  };
+  /// Nothing unless such a block begins there.
+  std::optional<Shared> share(const void* address);
+  /// The block of another process as memory of the current device. nullptr if it is not there any more.
+  void* open(const Shared& shared);
+  void close(void* address);
   c10::DataPtr allocate(std::size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override;
@@ -71,6 +84,7 @@ class Memory final : public c10::DeviceAllocator {
     std::byte* at;                    // the address for tensors
     std::size_t bytes;                // whole pages
     std::set<c10::StreamId> users{};  // other streams, which record_stream has named
+    int file = -1;                    // what other processes map, if they may; never closed
     AccessLog log{};
   };
   struct Device {
@@ -82,6 +96,7 @@ class Memory final : public c10::DeviceAllocator {
   Block* block_at(const void* address);
   static void release(void* block);
   Block* take_block(c10::DeviceIndex device, std::size_t bytes, Blocks from);
+  Block* make_block(c10::DeviceIndex device, std::size_t bytes, int file);
   void give_back(Block& block);
   void put_aside(Block& block);
 
@@ -99,6 +114,9 @@ Memory& memory();
 class PinnedMemory final : public c10::Allocator {
  public:
   bool has(const void* address) const;
+  /// Memory that somebody else has allocated is pinned until it is forgotten.
+  void add(void* memory, std::size_t bytes);
+  void forget(void* memory);
 
   c10::DataPtr allocate(std::size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override { return &release; }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <pharos/ml/nccl.hpp>
@@ -31,19 +32,31 @@ class OnGpus : public testing::Test {
 
   using Body = std::function<void(Communicator& ranks, Communicator& gpus)>;
 
+  /// How the GPUs reach each other: PHAROS_TEST_GPU_PATH is "nccl" or "peers", or not set.
+  static GpuPath path() {
+    const char* const named = std::getenv("PHAROS_TEST_GPU_PATH");
+    if (named == nullptr) return GpuPath::kBest;
+    EXPECT_TRUE(named == std::string_view{"nccl"} || named == std::string_view{"peers"}) << named;
+    return named == std::string_view{"nccl"} ? GpuPath::kNccl : GpuPath::kPeers;
+  }
+
   /// Runs `body` on every rank. A launcher that has set RANK and WORLD_SIZE has started one process for each rank, and
-  /// all of them use GPU 0. Without a launcher each GPU of this machine gets a rank, which is a thread.
+  /// all of them use GPU 0. Without a launcher ranks are threads: so many on GPU 0 as PHAROS_TEST_RANKS says, or one on
+  /// each GPU of this machine.
   static void run(const Body& body) {
-    const CommunicatorOptions options{.timeout = std::chrono::seconds{20}};
+    const CommunicatorOptions options{.timeout = std::chrono::seconds{20}, .gpu_path = path()};
     if (std::getenv("WORLD_SIZE") != nullptr) {
       Communicator ranks = Communicator::from_environment(options);
       Communicator gpus = on_gpu(ranks, 0, options);
       body(ranks, gpus);
       return;
     }
-    run_threads(count_gpus(), options, [&](Communicator& ranks) {
-      ::cudaSetDevice(static_cast<int>(ranks.rank()));  // its default stream is the one that the body means
-      Communicator gpus = on_gpu(ranks, static_cast<int>(ranks.rank()), options);
+    const char* const on_one = std::getenv("PHAROS_TEST_RANKS");
+    const auto count = on_one == nullptr ? count_gpus() : static_cast<std::uint32_t>(std::atoi(on_one));
+    run_threads(count, options, [&](Communicator& ranks) {
+      const int device = on_one == nullptr ? static_cast<int>(ranks.rank()) : 0;
+      ::cudaSetDevice(device);  // its default stream is the one that the body means
+      Communicator gpus = on_gpu(ranks, device, options);
       body(ranks, gpus);
     });
   }

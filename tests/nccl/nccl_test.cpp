@@ -10,6 +10,7 @@
 #include <iterator>
 #include <span>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
@@ -36,9 +37,17 @@ float sum(std::uint32_t ranks, std::size_t place) {
   return result;
 }
 
-using Nccl = OnGpus;
+using Collectives = OnGpus;
 
-TEST_F(Nccl, ReducesGathersPassesOnAndExchanges) {
+/// Fills the data on the default stream, without waiting for that.
+void fill(std::span<std::byte> data, int byte) {
+  EXPECT_EQ(::cudaMemsetAsync(data.data(), byte, data.size(), nullptr), cudaSuccess);
+}
+float filled_with(int byte) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(byte) * 0x01010101U);
+}
+
+TEST_F(Collectives, ReducesGathersPassesOnAndExchanges) {
   run([](Communicator& ranks, Communicator& gpus) {
     const std::uint32_t world = gpus.size();
     for (const std::size_t n : {1UL, 1000UL, 100'000UL}) {
@@ -63,7 +72,127 @@ TEST_F(Nccl, ReducesGathersPassesOnAndExchanges) {
   });
 }
 
-TEST_F(Nccl, SeveralAreUnderWayAtOnceAndMessagesBesideThem) {
+/// Memory of the GPU that is not of a communicator.
+class ForeignMemory {
+ public:
+  explicit ForeignMemory(std::size_t bytes) {
+    EXPECT_EQ(::cudaMalloc(&memory_, bytes), cudaSuccess);
+    bytes_ = bytes;
+  }
+  ForeignMemory(ForeignMemory&&) = delete;
+  ~ForeignMemory() { ::cudaFree(memory_); }
+
+  std::span<std::byte> span() const { return {static_cast<std::byte*>(memory_), bytes_}; }
+  template <class T>
+  std::span<T> as() const {
+    return {static_cast<T*>(memory_), bytes_ / sizeof(T)};
+  }
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+template <class T>
+T element_of(float value) {
+  if constexpr (std::is_same_v<T, Half>) {
+    return to_half(value);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return to_bfloat16(value);
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+/// All reductions of one type, in memory of the communicator and in other memory, at odd places: the GPUs give what the
+/// ranks get on the host. The numbers are such that no result is rounded.
+template <class T>
+void reduces_as_on_the_host(Communicator& ranks, Communicator& gpus) {
+  constexpr std::size_t kCount = 1001;
+  std::vector<T> given(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const float half_if_real = is_real(kDTypeOf<T>) && i % 3 == 0 ? 0.5F : 0;
+    given[i] = element_of<T>(static_cast<float>((i * 7 + ranks.rank() * 3) % 11) + half_if_real);
+  }
+  const auto own = gpus.allocate<T>(kCount + 1);
+  const ForeignMemory foreign{(kCount + 1) * sizeof(T)};
+  for (const Reduction reduction : {Reduction::kSum, Reduction::kMean, Reduction::kMax, Reduction::kMin}) {
+    if (reduction == Reduction::kMean && !is_real(kDTypeOf<T>)) continue;  // refused
+    std::vector<T> right = given;
+    ranks.all_reduce(std::span{right}, reduction);
+    for (const std::span<T> place : {own.span().subspan(1), foreign.as<T>().subspan(1)}) {
+      to_gpu(given, place);
+      gpus.all_reduce(place, reduction);
+      EXPECT_EQ(on_host<T>(place), right) << to_string(kDTypeOf<T>) << " " << to_string(reduction);
+    }
+  }
+}
+
+TEST_F(Collectives, AllTypesAreReducedAsOnTheHost) {
+  run([](Communicator& ranks, Communicator& gpus) {
+    reduces_as_on_the_host<std::uint8_t>(ranks, gpus);
+    reduces_as_on_the_host<std::int8_t>(ranks, gpus);
+    reduces_as_on_the_host<std::int32_t>(ranks, gpus);
+    reduces_as_on_the_host<std::int64_t>(ranks, gpus);
+    reduces_as_on_the_host<Half>(ranks, gpus);
+    reduces_as_on_the_host<BFloat16>(ranks, gpus);
+    reduces_as_on_the_host<float>(ranks, gpus);
+    reduces_as_on_the_host<double>(ranks, gpus);
+  });
+}
+
+/// One rank's data is in memory of the communicator, and that of the others is not. The longer data goes in parts.
+TEST_F(Collectives, RanksNeedNotUseTheSameKindOfMemory) {
+  run([](Communicator& ranks, Communicator& gpus) {
+    const std::uint32_t world = gpus.size();
+    for (const std::size_t n : {std::size_t{3}, std::size_t{2'200'003}}) {
+      const auto own = gpus.allocate<double>(n * world);
+      const auto own_piece = gpus.allocate<double>(n);
+      const ForeignMemory foreign{n * world * sizeof(double)};
+      const ForeignMemory foreign_piece{n * sizeof(double)};
+      const bool is_own = ranks.rank() == 0;
+      const std::span<double> data = is_own ? own.span() : foreign.as<double>();
+      const std::span<double> piece = is_own ? own_piece.span() : foreign_piece.as<double>();
+      std::vector<double> sums(n * world);
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = sum(world, i);
+      const std::span<const double> sums_of_this = std::span{sums}.subspan(ranks.rank() * n, n);
+
+      const std::vector<float> given_here = all_given(ranks.rank(), n * world);
+      to_gpu(std::vector<double>(given_here.begin(), given_here.end()), data);
+      gpus.reduce_scatter(std::span<const double>{data}, piece);
+      EXPECT_TRUE(std::ranges::equal(on_host<double>(piece), sums_of_this));
+      gpus.all_reduce(data);
+      EXPECT_EQ(on_host<double>(data), sums);
+      fill(std::as_writable_bytes(data), 1);
+      gpus.all_gather(std::span<const double>{piece}, data);
+      EXPECT_EQ(on_host<double>(data), sums);
+      if (ranks.rank() != world - 1) fill(std::as_writable_bytes(data), 1);
+      gpus.broadcast(data, world - 1);
+      EXPECT_EQ(on_host<double>(data), sums);
+      const ForeignMemory exchanged{n * world * sizeof(double)};
+      gpus.all_to_all(std::span<const double>{data}, exchanged.as<double>());
+      const auto got = on_host<double>(exchanged.as<double>());
+      for (std::uint32_t from = 0; from < world; ++from) {
+        EXPECT_TRUE(std::ranges::equal(std::span{got}.subspan(from * n, n), sums_of_this));
+      }
+    }
+  });
+}
+
+/// Memory that was freed is used again, and is empty then.
+TEST_F(Collectives, NewMemoryIsEmpty) {
+  run([](Communicator&, Communicator& gpus) {
+    for (int i = 0; i < 5; ++i) {
+      const auto data = gpus.allocate<float>(1000);
+      for (const float each : on_host<float>(data.span())) ASSERT_EQ(each, 0);
+      fill(std::as_writable_bytes(data.span()), 7);
+      gpus.all_reduce(data.span(), Reduction::kMax);
+      EXPECT_EQ(on_host<float>(data.span())[999], filled_with(7));
+    }
+  });
+}
+
+TEST_F(Collectives, SeveralAreUnderWayAtOnceAndMessagesBesideThem) {
   run([](Communicator& ranks, Communicator& gpus) {
     const auto data = gpus.allocate<float>(10'000);
     const auto message = gpus.allocate<float>(1);
@@ -81,25 +210,17 @@ TEST_F(Nccl, SeveralAreUnderWayAtOnceAndMessagesBesideThem) {
   });
 }
 
-/// Fills the data on the default stream, without waiting for that.
-void fill(std::span<float> data, int byte) {
-  EXPECT_EQ(::cudaMemsetAsync(data.data(), byte, data.size_bytes(), nullptr), cudaSuccess);
-}
-float filled_with(int byte) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(byte) * 0x01010101U);
-}
-
-TEST_F(Nccl, AMessageHasWhatWasThereAndWaitsForWhoUsedItsPlace) {
+TEST_F(Collectives, AMessageHasWhatWasThereAndWaitsForWhoUsedItsPlace) {
   run([](Communicator& ranks, Communicator& gpus) {
     if (gpus.size() == 1) return;
     const auto data = gpus.allocate<float>(100'000);
     for (int byte = 1; byte <= 5; ++byte) {
       if (ranks.rank() == 0) {
-        fill(data.span(), byte);
+        fill(std::as_writable_bytes(data.span()), byte);
         gpus.send(std::span<const float>{data.span()}, 1);
-        fill(data.span(), 99);
+        fill(std::as_writable_bytes(data.span()), 99);
       } else if (ranks.rank() == 1) {
-        fill(data.span(), 88);
+        fill(std::as_writable_bytes(data.span()), 88);
         gpus.receive(data.span(), 0);
         const auto got = on_host<float>(data.span());
         EXPECT_EQ(std::ranges::count(got, filled_with(byte)), std::ssize(got));
@@ -108,21 +229,21 @@ TEST_F(Nccl, AMessageHasWhatWasThereAndWaitsForWhoUsedItsPlace) {
   });
 }
 
-TEST_F(Nccl, AfterAFailureNothingUsesTheMemoryOfAMessage) {
+TEST_F(Collectives, AfterAFailureNothingUsesTheMemoryOfAMessage) {
   run([](Communicator& ranks, Communicator& gpus) {
     if (gpus.size() == 1) return;
     const auto data = gpus.allocate<float>(100'000);
     if (ranks.rank() == 0) {
       const Pending sent = gpus.begin_send(std::span<const float>{data.span()}, 1);
       gpus.abort("enough");
-      fill(data.span(), 1);
+      fill(std::as_writable_bytes(data.span()), 1);
       EXPECT_EQ(on_host<float>(data.span())[99'999], filled_with(1));
     }
     EXPECT_SAYS(message_of<Cancelled>([&] { gpus.barrier(); }), "enough");
   });
 }
 
-TEST_F(Nccl, AfterAFailureNothingUsesTheMemoryOfAnOperation) {
+TEST_F(Collectives, AfterAFailureNothingUsesTheMemoryOfAnOperation) {
   run([](Communicator& ranks, Communicator& gpus) {
     if (gpus.size() == 1) return;
     const auto data = gpus.allocate<float>(100'000);
@@ -130,7 +251,7 @@ TEST_F(Nccl, AfterAFailureNothingUsesTheMemoryOfAnOperation) {
     if (ranks.rank() == 0) {
       const Pending alone = gpus.begin_all_reduce(data.span());
       gpus.abort("enough");
-      fill(data.span(), 1);
+      fill(std::as_writable_bytes(data.span()), 1);
       EXPECT_EQ(on_host<float>(data.span())[99'999], filled_with(1));
     }
     EXPECT_SAYS(message_of<Cancelled>([&] {
@@ -140,7 +261,7 @@ TEST_F(Nccl, AfterAFailureNothingUsesTheMemoryOfAnOperation) {
   });
 }
 
-TEST_F(Nccl, DisagreementsAndGivingUpAreToldAsOnTheHost) {
+TEST_F(Collectives, DisagreementsAndGivingUpAreToldAsOnTheHost) {
   run([](Communicator& ranks, Communicator& gpus) {
     const auto data = gpus.allocate<float>(100);
     if (gpus.size() == 1) {
@@ -154,9 +275,10 @@ TEST_F(Nccl, DisagreementsAndGivingUpAreToldAsOnTheHost) {
   });
 }
 
-TEST_F(Nccl, ARankThatDiesIsNamedToTheOthers) {
+TEST_F(Collectives, ARankThatDiesIsNamedToTheOthers) {
   if (std::getenv("WORLD_SIZE") == nullptr) GTEST_SKIP() << "the ranks are threads of one process, and cannot die";
   run([](Communicator& ranks, Communicator& gpus) {
+    if (gpus.size() == 1) return;
     const auto data = gpus.allocate<float>(1 << 20);
     gpus.all_reduce(data.span());
     if (ranks.rank() == 1) std::_Exit(0);

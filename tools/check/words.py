@@ -26,7 +26,7 @@ REFUSED |= {
 REFUSED |= {word + "s": why for word, why in REFUSED.items() if not word.endswith(("s", "info"))}
 
 # Names of foreign libraries, and the name of a log level.
-ALLOWED = {"kInfo", "type_info", "siginfo_t", "dl_phdr_info", "Dl_info", "_Unwind_GetIPInfo", "getMemoryInfo",
+ALLOWED = {"kInfo", "type_info", "siginfo_t", "dl_phdr_info", "Dl_info", "_Unwind_GetIPInfo", "getMemoryInfo", "cudaMemGetInfo",
            "GetInfoLogLevel", "common_type",
            "common_type_t", "common_reference", "common_reference_t", "common_with", "common_reference_with",
            "clone_impl", "TORCH_LIBRARY_IMPL", "C10_REGISTER_GUARD_IMPL"}

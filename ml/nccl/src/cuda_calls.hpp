@@ -3,10 +3,12 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
+#include <cstdint>
 #include <string>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/base/result.hpp>
+#include <pharos/ml/communicator.hpp>
 
 namespace pharos::ml {
 
@@ -22,6 +24,15 @@ Result<void> make_stream(cudaStream_t& stream);
 Result<void> record(cudaEvent_t& event, cudaStream_t stream);
 /// Whether the GPU has come as far as the event. The failure of earlier work is that of `what`.
 Result<bool> has_passed(cudaEvent_t event, const std::string& what);
+
+/// Whether streams can wait for numbers, as the next function makes them do.
+Result<void> can_wait_for_numbers();
+/// Lets the stream wait until the number is this one or a later one, counted modulo 2^32. The number lies in memory
+/// that the GPU uses. Waiting occupies none of its processors.
+Result<void> wait_for_number(cudaStream_t stream, const std::uint32_t* number, std::uint32_t least);
+
+/// Whether another rank has the same GPU. All ranks call it together; fails as the host's operations do.
+Result<bool> shares_gpu(Communicator& host, int device);
 
 /// Makes `device` the calling thread's GPU as long as this object lives. Errors are not checked here: the calls that
 /// follow fail, too.

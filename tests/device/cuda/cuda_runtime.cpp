@@ -1,11 +1,20 @@
 #include <c10/util/Exception.h>
+#include <cuda.h>
 #include <cuda_runtime.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
+#include <thread>
+#include <tuple>
 #include <vector>
 
 #include "drill.hpp"
@@ -99,7 +108,9 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorPeerAccessUnsupported: return "peer access is not supported between these two devices";
     case cudaErrorNotReady: return "device not ready";
+    case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
     case cudaErrorLaunchFailure: return "unspecified launch failure";
   }
   return "unrecognized error code";
@@ -132,6 +143,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSuccess;
 }
 
+cudaError_t cudaGetLastError() {
+  return cudaSuccess;
+}
+
 cudaError_t cudaDeviceSynchronize() {
   return caught([] { streams().synchronize(Streams::device()); });
 }
@@ -149,6 +164,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (is_left_out(__func__, __builtin_return_address(0))) return cudaSuccess;
   return caught([&] { queue_of(stream).synchronize(); });
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return queue_of(stream).is_idle() ? cudaSuccess : cudaErrorNotReady;
 }
 
 // Whoever asks for a call waits for the device. The host knows what the stream has done once the call has been made.
@@ -189,6 +208,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
+  std::tie(*free, *all) = memory().getMemoryInfo(Streams::device());
+  return cudaSuccess;
+}
+
 // Gives memory that no work uses, as CUDA does.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   using pharos::simulated::Memory;
@@ -210,6 +234,78 @@ cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
 
 cudaError_t cudaFreeHost(void* memory) {
   return allocations.remove(memory) ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned) {
+  pinned_memory().add(memory, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void* memory) {
+  pinned_memory().forget(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
+  *device = host;
+  return cudaSuccess;
+}
+
+namespace {
+
+/// PHAROS_DEVICES_APART=1: no device uses the memory of another one.
+bool are_apart() {
+  return std::getenv("PHAROS_DEVICES_APART") != nullptr;
+}
+
+// The stream looks at the number again and again, as a GPU does.
+CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned) {
+  if (is_left_out("cuStreamWaitValue32", __builtin_return_address(0))) return CUDA_SUCCESS;
+  queue_of(stream).push([&number = *reinterpret_cast<std::uint32_t*>(address), value] {
+    while (static_cast<std::int32_t>(std::atomic_ref{number}.load(std::memory_order_acquire) - value) < 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds{20});
+    }
+  });
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* found) {
+  const bool is_there = std::string_view{symbol} == "cuStreamWaitValue32";
+  *function = is_there ? reinterpret_cast<void*>(&wait_value) : nullptr;
+  *found = is_there ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int device, unsigned) {
+  if (are_apart()) return cudaErrorPeerAccessUnsupported;
+  static std::array<std::atomic<bool>, kDevices * kDevices> enabled{};
+  const auto pair = static_cast<std::size_t>(current_device() * kDevices + device);
+  return enabled.at(pair).exchange(true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess;
+}
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address) {
+  const auto shared = memory().share(address);
+  if (!shared || are_apart()) return cudaErrorInvalidValue;
+  static_assert(sizeof *shared <= sizeof *handle);
+  std::memcpy(handle, &*shared, sizeof *shared);
+  return cudaSuccess;
+}
+
+// As in CUDA, a process does not open memory of its own.
+cudaError_t cudaIpcOpenMemHandle(void** address, cudaIpcMemHandle_t handle, unsigned) {
+  Memory::Shared shared{};
+  std::memcpy(&shared, &handle, sizeof shared);
+  if (shared.process == ::getpid()) return cudaErrorInvalidValue;
+  return caught([&] { *address = memory().open(shared); }) == cudaSuccess && *address != nullptr
+             ? cudaSuccess
+             : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaIpcCloseMemHandle(void* address) {
+  return caught([&] { memory().close(address); });
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {

@@ -7,6 +7,13 @@
 
 namespace pharos::ml {
 
+/// How ranks on GPUs reach each other.
+enum class GpuPath : std::uint8_t {
+  kBest,   ///< kPeers where the GPUs of all ranks can do that, else kNccl
+  kPeers,  ///< kernels of Pharos that use the memory of all GPUs; for ranks of one machine
+  kNccl,   ///< NVIDIA's NCCL
+};
+
 struct CommunicatorOptions {
   /// The longest time that an operation waits for other ranks. Then the operation fails on all ranks with
   /// DeadlineExceeded, and the error names the rank that did not come. Between machines, finding that rank can take a
@@ -25,6 +32,8 @@ struct CommunicatorOptions {
   bool bf16_over_tcp = false;
   /// The most bytes that a rank sends over TCP in a second. 0: no limit.
   std::uint64_t bytes_per_second = 0;
+  /// Only for on_gpu(). All ranks must set the same.
+  GpuPath gpu_path = GpuPath::kBest;
 };
 
 }  // namespace pharos::ml

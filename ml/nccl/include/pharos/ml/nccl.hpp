@@ -5,11 +5,12 @@
 
 namespace pharos::ml {
 
-/// Makes a communicator of the same ranks whose data lies in the memory of GPUs: each rank has a GPU, and NCCL moves
-/// and reduces the data. All ranks call this together. `device` is CUDA's number of this rank's GPU in this process: 0
-/// where the actor has reserved one GPU. Only the timeout of `options` counts. Throws FailedPrecondition on all ranks
-/// if one of them has no such GPU; `ranks` stays usable then. Throws Unavailable or DeadlineExceeded if NCCL cannot
-/// start, and what fails between `ranks`; these are failures of all ranks.
+/// Makes a communicator of the same ranks whose data lies in the memory of GPUs: each rank has a GPU. GPUs of one
+/// machine use each other's memory where they can; otherwise NCCL moves and reduces the data. All ranks call this
+/// together. `device` is CUDA's number of this rank's GPU in this process: 0 where the actor has reserved one GPU. Of
+/// `options` the timeout and the path count. Throws FailedPrecondition on all ranks if one of them has no such GPU;
+/// `ranks` stays usable then. Throws FailedPrecondition if the GPUs cannot have the path that is asked for, Unavailable
+/// or DeadlineExceeded if NCCL cannot start, and what fails between `ranks`; these are failures of all ranks.
 ///
 ///   Communicator& ranks = pharos::ml::communicator();
 ///   Communicator gpus = on_gpu(ranks, 0);
@@ -23,8 +24,8 @@ namespace pharos::ml {
 /// An operation runs on the GPU after all work that was given to a stream before the operation was begun: libtorch's
 /// current stream of the calling thread, or CUDA's default stream in programs without libtorch. All work that is given
 /// to the GPU after wait() runs after the operation. Buffers are in the memory of the GPU. Messages go through the
-/// memory of the host. Two ranks of one machine may use the same GPU; their data then goes over sockets. Sums are the
-/// same bits on all ranks; NCCL determines their order and the rounding of half-precision numbers.
+/// memory of the host. Two ranks of one machine may use the same GPU. Sums are the same bits on all ranks. NCCL
+/// determines their order and the rounding of half-precision numbers; otherwise both are as on the host.
 PHAROS_API Communicator on_gpu(Communicator& ranks, int device, const CommunicatorOptions& options = {});
 
 }  // namespace pharos::ml

@@ -48,7 +48,7 @@ struct Part {
 };
 /// Returns the part of `rank` when data of this size is divided among all ranks. Parts begin at multiples of 64 bytes,
 /// so that no two ranks write to one cache line.
-Part part_of(std::size_t bytes, std::uint32_t rank, std::uint32_t ranks);
+PHAROS_API Part part_of(std::size_t bytes, std::uint32_t rank, std::uint32_t ranks);
 
 // The errors of all backends, so that they have the same words.
 

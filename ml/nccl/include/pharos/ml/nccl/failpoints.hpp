@@ -7,7 +7,9 @@
 namespace pharos::ml::failpoints {
 
 inline constexpr Failpoint kGpuGroupBegun{
-    "gpu_group_begun"};  ///< this rank has NCCL's id of the group, but does not connect yet
+    "gpu_group_begun"};  ///< this rank knows what it takes to reach the others' GPUs, but does not connect yet
+inline constexpr Failpoint kGpuMemoryShared{
+    "gpu_memory_shared"};  ///< all ranks may use memory of this rank's GPU, but do not know where it is
 inline constexpr Failpoint kGpuOperationBegun{
     "gpu_operation_begun"};  ///< the other ranks are told of an operation, but the GPU does not have it
 inline constexpr Failpoint kGpuOperationGiven{

@@ -1,12 +1,10 @@
-#include "nccl_group.hpp"
+#include "nccl/nccl_group.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <span>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include <pharos/async/deadline.hpp>
 #include <pharos/ml/nccl/failpoints.hpp>
@@ -68,19 +66,10 @@ Result<void> NcclGroup::begin() {
 /// NCCL refuses two ranks of one machine that have the same GPU. So each of them gets a machine name of its own here:
 /// NCCL takes them for ranks of different machines, and sends their data over sockets.
 Result<void> NcclGroup::name_machine() {
-  cudaDeviceProp own{};
-  PHAROS_TRY_VOID(done(::cudaGetDeviceProperties(&own, device_), "reading the UUID of GPU " + std::to_string(device_)));
-  constexpr std::size_t kSize = sizeof own.uuid;
-  std::vector<std::byte> all(kSize * ranks());
-  const auto uuid = std::as_bytes(std::span{&own.uuid, 1});
-  PHAROS_TRY_VOID(tried([&] { host_.all_gather(uuid, std::span{all}); }));
-  for (std::uint32_t other = 0; other < ranks(); ++other) {
-    const auto its = std::span{all}.subspan(other * kSize, kSize);
-    if (other == rank() || !std::ranges::equal(its, uuid)) continue;
-    const std::string name = "pharos-rank-" + std::to_string(rank());
-    ::setenv("NCCL_HOSTID", name.c_str(), /*overwrite=*/0);
-    return {};
-  }
+  PHAROS_TRY(const bool shares, shares_gpu(host_, device_));
+  if (!shares) return {};
+  const std::string name = "pharos-rank-" + std::to_string(rank());
+  ::setenv("NCCL_HOSTID", name.c_str(), /*overwrite=*/0);
   return {};
 }
 

@@ -1,4 +1,4 @@
-#include "nccl_backend.hpp"
+#include "gpu_backend.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,6 +17,7 @@
 
 #include "cuda_calls.hpp"
 #include "gpu_call.hpp"
+#include "make_group.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -30,7 +31,7 @@ constexpr Duration kLookTime = 100ms;  // between checks that all ranks are aliv
 
 }  // namespace
 
-class NcclBackend::Running final : public detail::Work {
+class GpuBackend::Running final : public detail::Work {
  public:
   Running(const Operation& operation_given, const detail::Places& places_given)
       : operation{operation_given}, places{places_given} {}
@@ -71,15 +72,16 @@ cudaStream_t stream_of_work(int device) {
 
 Error overdue(const Operation& operation) {
   return {ErrorCode::kDeadlineExceeded, to_string(operation) + " did not end on the GPU",
-          "Set NCCL_DEBUG=INFO to see NCCL's log, or raise CommunicatorOptions::timeout."};
+          "Raise CommunicatorOptions::timeout. With NCCL_DEBUG=INFO, NCCL writes a log."};
 }
 
 }  // namespace
 
 // ---- Making
 
-Result<std::unique_ptr<NcclBackend>> NcclBackend::make(Communicator host, int device, Duration time) {
-  std::unique_ptr<NcclBackend> backend{new NcclBackend{host, device, time}};
+Result<std::unique_ptr<GpuBackend>> GpuBackend::make(Communicator host, int device,
+                                                     const CommunicatorOptions& options) {
+  std::unique_ptr<GpuBackend> backend{new GpuBackend{host, device, options.timeout}};
   int before = 0;
   ::cudaGetDevice(&before);
   const auto here = done(::cudaSetDevice(device), "taking GPU " + std::to_string(device));
@@ -90,19 +92,19 @@ Result<std::unique_ptr<NcclBackend>> NcclBackend::make(Communicator host, int de
   if (!here) return here.error();
   if (lacks != 0)
     return Error{ErrorCode::kFailedPrecondition, "another rank has no GPU", "The error of that rank says why."};
-  if (const auto started = backend->start(); !started) return backend->give_up(started.error());
+  if (const auto started = backend->start(options.gpu_path); !started) return backend->give_up(started.error());
   backend->watcher_ = std::thread{[&all = *backend] { all.watch(); }};
   return backend;
 }
 
-Result<void> NcclBackend::start() {
+Result<void> GpuBackend::start(GpuPath path) {
   const OnDevice on_device{device_};
   for (cudaStream_t* const each : {&messages_, &calls_}) PHAROS_TRY_VOID(make_stream(*each));
-  PHAROS_TRY_VOID(group_.begin());
+  PHAROS_TRY(group_, make_group(host_, device_, path));
   return settle(Deadline::in(time_));
 }
 
-NcclBackend::~NcclBackend() {
+GpuBackend::~GpuBackend() {
   if (watcher_.joinable()) {
     {
       const std::lock_guard lock{mutex_};
@@ -111,7 +113,9 @@ NcclBackend::~NcclBackend() {
     more_.notify_one();
     watcher_.join();
   }
-  if (group_.has_begun() && !failed_ && group_.begin_end() && settle(Deadline::in(kLookTime))) group_.end();
+  const OnDevice on_device{device_};
+  if (group_ != nullptr && !failed_ && group_->begin_end() && settle(Deadline::in(kLookTime))) group_->end();
+  group_.reset();
   for (const cudaStream_t each : {messages_, calls_}) {
     if (each != nullptr) ::cudaStreamDestroy(each);
   }
@@ -119,9 +123,9 @@ NcclBackend::~NcclBackend() {
 
 /// Waits until NCCL has done what it was asked for last. The first operation connects the ranks, so NCCL waits for
 /// ranks that may wait for a message of this one, or that have begun something else.
-Result<void> NcclBackend::settle(Deadline deadline) {
+Result<void> GpuBackend::settle(Deadline deadline) {
   for (;;) {
-    PHAROS_TRY(const bool is_over, group_.is_settled());
+    PHAROS_TRY(const bool is_over, group_->is_settled());
     if (is_over) return {};
     PHAROS_TRY_VOID(advance_all());
     PHAROS_TRY_VOID(host_check());
@@ -133,19 +137,19 @@ Result<void> NcclBackend::settle(Deadline deadline) {
   }
 }
 
-Result<void> NcclBackend::host_check() {
+Result<void> GpuBackend::host_check() {
   return tried([&] { host_.check(); });
 }
 
 // ---- Operations
 
-std::shared_ptr<detail::Work> NcclBackend::begin(const Operation& operation, const detail::Places& places) {
+std::shared_ptr<detail::Work> GpuBackend::begin(const Operation& operation, const detail::Places& places) {
   const std::lock_guard lock{mutex_};
   ++begun_;
   return begin_one(operation, places);
 }
 
-std::shared_ptr<NcclBackend::Running> NcclBackend::begin_one(const Operation& operation, const detail::Places& places) {
+std::shared_ptr<GpuBackend::Running> GpuBackend::begin_one(const Operation& operation, const detail::Places& places) {
   const OnDevice on_device{device_};
   auto running = std::make_shared<Running>(operation, places);
   running->number = begun_;
@@ -160,7 +164,7 @@ std::shared_ptr<NcclBackend::Running> NcclBackend::begin_one(const Operation& op
 
 /// Rule 1 of the class. A message is between two ranks only: they need no agreement, since the host's message checks
 /// it.
-Result<void> NcclBackend::begin_running(Running& running) {
+Result<void> GpuBackend::begin_running(Running& running) {
   PHAROS_TRY_VOID(record(running.given, stream_of_work(device_)));
   if (running.is_message()) return begin_message(running);
   std::memcpy(running.own.data(), &running.operation, sizeof running.operation);
@@ -175,7 +179,7 @@ Result<void> NcclBackend::begin_running(Running& running) {
   return {};
 }
 
-Result<void> NcclBackend::begin_message(Running& running) {
+Result<void> GpuBackend::begin_message(Running& running) {
   const Operation& operation = running.operation;
   PHAROS_TRY(running.message, buffers_.take(running.bytes()));
   if (operation.root != rank()) {
@@ -190,7 +194,7 @@ Result<void> NcclBackend::begin_message(Running& running) {
 }
 
 /// Called when the message has been copied from the GPU.
-Result<void> NcclBackend::send_message(Running& running) {
+Result<void> GpuBackend::send_message(Running& running) {
   failpoint(failpoints::kGpuMessageCopied);
   return tried([&] {
     running.on_ranks.emplace(host_.begin_send(running.operation.dtype, running.on_host(), running.operation.to));
@@ -198,7 +202,7 @@ Result<void> NcclBackend::send_message(Running& running) {
 }
 
 /// Called when the message has come from the other rank.
-Result<void> NcclBackend::take_message(Running& running) {
+Result<void> GpuBackend::take_message(Running& running) {
   failpoint(failpoints::kGpuMessageCame);
   PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(messages_, running.given), "waiting for a message's place"));
   PHAROS_TRY_VOID(done(::cudaMemcpyAsync(running.places.to, running.on_host().data(), running.bytes(),
@@ -207,7 +211,7 @@ Result<void> NcclBackend::take_message(Running& running) {
   return record(running.event, messages_);
 }
 
-Result<void> NcclBackend::check_agreement(const Running& running) const {
+Result<void> GpuBackend::check_agreement(const Running& running) const {
   for (std::uint32_t other = 0; other < ranks(); ++other) {
     Operation theirs;
     std::memcpy(&theirs, running.all.data() + other * sizeof theirs, sizeof theirs);
@@ -217,19 +221,19 @@ Result<void> NcclBackend::check_agreement(const Running& running) const {
   return {};
 }
 
-Result<void> NcclBackend::launch(Running& running) {
+Result<void> GpuBackend::launch(Running& running) {
   const Operation& operation = running.operation;
   if (operation.count != 0 && operation.kind != Kind::kBarrier && operation.kind != Kind::kAllocate) {
-    PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(group_.stream(), running.given), "waiting for an operation's data"));
-    PHAROS_TRY_VOID(group_.give(operation, running.places));
+    PHAROS_TRY_VOID(done(::cudaStreamWaitEvent(group_->stream(), running.given), "waiting for an operation's data"));
+    PHAROS_TRY_VOID(group_->give(operation, running.places));
     PHAROS_TRY_VOID(settle(Deadline::in(time_)));
-    PHAROS_TRY_VOID(record(running.event, group_.stream()));
+    PHAROS_TRY_VOID(record(running.event, group_->stream()));
   }
   running.is_launched = true;
   return {};
 }
 
-Result<void> NcclBackend::advance_all() {
+Result<void> GpuBackend::advance_all() {
   if (failed_) return give_up(*failed_);
   const OnDevice on_device{device_};
   auto went = hear_ranks();
@@ -247,7 +251,7 @@ Result<void> NcclBackend::advance_all() {
 }
 
 /// Hears what the other ranks have begun, in the order of the operations: the first difference is the one to tell.
-Result<void> NcclBackend::hear_ranks() {
+Result<void> GpuBackend::hear_ranks() {
   for (const auto& each : running_) {
     if (each->is_message() || !each->on_ranks) continue;
     bool all_have = false;
@@ -259,7 +263,7 @@ Result<void> NcclBackend::hear_ranks() {
   return {};
 }
 
-Result<void> NcclBackend::advance_message(Running& running) {
+Result<void> GpuBackend::advance_message(Running& running) {
   const bool is_sent = running.operation.root == rank();
   if (running.on_ranks) {
     bool is_over = false;
@@ -276,7 +280,7 @@ Result<void> NcclBackend::advance_message(Running& running) {
 }
 
 /// Forgets the event if the GPU has come that far.
-Result<void> NcclBackend::look_at_event(Running& running) {
+Result<void> GpuBackend::look_at_event(Running& running) {
   if (running.event == nullptr) return {};
   PHAROS_TRY(const bool has_come, has_passed(running.event, to_string(running.operation)));
   if (has_come) running.forget_event();
@@ -284,13 +288,13 @@ Result<void> NcclBackend::look_at_event(Running& running) {
 }
 
 /// When the operation takes too long. Its time begins when the work before it is done.
-TimePoint NcclBackend::deadline_of(Running& running, Duration time) {
+TimePoint GpuBackend::deadline_of(Running& running, Duration time) {
   const auto is_ready = has_passed(running.given, "");
   if (is_ready && !*is_ready) running.ready = std::chrono::steady_clock::now();
   return Deadline::after(time, running.ready).when();
 }
 
-Result<bool> NcclBackend::advance(detail::Work& work) {
+Result<bool> GpuBackend::advance(detail::Work& work) {
   const std::lock_guard lock{mutex_};
   const auto& running = static_cast<const Running&>(work);
   if (running.ended) return true;
@@ -298,12 +302,12 @@ Result<bool> NcclBackend::advance(detail::Work& work) {
   return running.ended;
 }
 
-Result<void> NcclBackend::finish(detail::Work& work, Duration time) {
+Result<void> GpuBackend::finish(detail::Work& work, Duration time) {
   const std::lock_guard lock{mutex_};
   return finish_one(static_cast<Running&>(work), time);
 }
 
-Result<void> NcclBackend::finish_one(Running& running, Duration time) {
+Result<void> GpuBackend::finish_one(Running& running, Duration time) {
   const OnDevice on_device{device_};
   running.ready = std::chrono::steady_clock::now();
   while (!running.ended) {
@@ -314,7 +318,7 @@ Result<void> NcclBackend::finish_one(Running& running, Duration time) {
   return {};
 }
 
-Result<void> NcclBackend::join(detail::Work& work, Duration time) {
+Result<void> GpuBackend::join(detail::Work& work, Duration time) {
   const std::lock_guard lock{mutex_};
   const OnDevice on_device{device_};
   auto& running = static_cast<Running&>(work);
@@ -327,7 +331,7 @@ Result<void> NcclBackend::join(detail::Work& work, Duration time) {
 }
 
 /// Waits for a part of what the operation still needs.
-Result<void> NcclBackend::wait_for_more(Running& running, TimePoint deadline) {
+Result<void> GpuBackend::wait_for_more(Running& running, TimePoint deadline) {
   const TimePoint now = std::chrono::steady_clock::now();
   const auto is_message = [](const auto& each) { return each->is_message(); };
   const bool is_polled = std::ranges::any_of(running_, is_message);
@@ -338,7 +342,7 @@ Result<void> NcclBackend::wait_for_more(Running& running, TimePoint deadline) {
   if (now >= next_look_) {
     next_look_ = now + kLookTime;
     PHAROS_TRY_VOID(host_check());
-    PHAROS_TRY_VOID(group_.is_settled());
+    PHAROS_TRY_VOID(group_->is_settled());
   }
   if (!is_polled) return wait_for_gpu(running, std::min(next_look_, deadline));
   std::this_thread::sleep_for(kPause);
@@ -346,7 +350,7 @@ Result<void> NcclBackend::wait_for_more(Running& running, TimePoint deadline) {
 }
 
 /// Waits until all ranks have begun the first operation about which this rank does not know that.
-Result<void> NcclBackend::wait_for_ranks(Running& running) {
+Result<void> GpuBackend::wait_for_ranks(Running& running) {
   const auto is_asked = [](const auto& each) { return each->on_ranks && !each->is_message(); };
   Running& asked = running.is_message() ? running : **std::ranges::find_if(running_, is_asked);
   auto all = tried([&] { asked.on_ranks->wait(); });
@@ -355,7 +359,7 @@ Result<void> NcclBackend::wait_for_ranks(Running& running) {
 }
 
 /// Waits until the GPU has done the operation.
-Result<void> NcclBackend::wait_for_gpu(Running& running, TimePoint until) {
+Result<void> GpuBackend::wait_for_gpu(Running& running, TimePoint until) {
   if (running.call == nullptr) {
     const TimePoint enough = std::chrono::steady_clock::now() + kSpin;
     do {
@@ -371,65 +375,68 @@ Result<void> NcclBackend::wait_for_gpu(Running& running, TimePoint until) {
 
 // ---- Memory
 
-Result<std::byte*> NcclBackend::allocate(std::size_t bytes, Duration time) {
+Result<std::byte*> GpuBackend::allocate(std::size_t bytes, Duration time) {
   const std::lock_guard lock{mutex_};
   const OnDevice on_device{device_};
   const auto running = begin_one({.kind = Kind::kAllocate, .count = bytes}, {});
   PHAROS_TRY_VOID(finish_one(*running, time));
-  void* memory = nullptr;
-  auto made = done(::cudaMalloc(&memory, std::max<std::size_t>(bytes, 1)),
-                   "taking " + std::to_string(bytes) + " bytes of GPU " + std::to_string(device_));
-  if (made) made = done(::cudaMemsetAsync(memory, 0, bytes, messages_), "clearing memory of the GPU");
-  if (made) made = done(::cudaStreamSynchronize(messages_), "clearing memory of the GPU");
-  if (!made) return give_up(made.error());
-  auto* const begin = static_cast<std::byte*>(memory);
-  memory_.emplace(begin, begin);
-  return begin;
+  auto memory = group_->allocate(bytes);
+  if (!memory) return give_up(memory.error());
+  auto cleared = done(::cudaMemsetAsync(*memory, 0, bytes, messages_), "clearing memory of the GPU");
+  if (cleared) cleared = done(::cudaStreamSynchronize(messages_), "clearing memory of the GPU");
+  if (!cleared) return give_up(cleared.error());
+  return *memory;
 }
 
-void NcclBackend::free(std::byte* memory) {
-  memory_.erase(memory);
+void GpuBackend::free(std::byte* memory) {
+  const OnDevice on_device{device_};
+  // The memory may be used again at once. Without the lock: the watcher ends what would never end.
+  ::cudaDeviceSynchronize();
+  const std::lock_guard lock{mutex_};
+  group_->free(memory);
 }
 
 // ---- Failing
 
-/// Rule 2 of the class. The other ranks are told on the host. The owner's thread.
-Error NcclBackend::give_up(const Error& why) {
-  if (!failed_) {
-    abort_nccl(why);
+/// Rule 2 of the class. The owner's thread. The other ranks are told first, so that they hear the reason before they
+/// see that this rank's GPU does not go on.
+Error GpuBackend::give_up(const Error& why) {
+  const bool is_new = !failed_;
+  if (is_new) {
+    failed_ = why;
   } else if (!host_knows_) {
     // The watcher knows that the GPU waits in vain, but not why.
     if (const auto heard = hear_ranks(); !heard) failed_ = heard.error();
   }
   if (!std::exchange(host_knows_, true)) {
     host_.abort(*failed_);
+    if (is_new) abort_group();
     running_.clear();
   }
   return *failed_;
 }
 
-void NcclBackend::abort_nccl(const Error& why) {
-  failed_ = why;
-  group_.abort();
+void GpuBackend::abort_group() {
+  if (group_ != nullptr) group_->abort();
   // Nothing on the GPU waits for other ranks any more. When operations and the copies of messages have ended, their
   // memory may be freed.
-  for (const cudaStream_t each : {group_.stream(), messages_}) {
+  for (const cudaStream_t each : {group_ == nullptr ? nullptr : group_->stream(), messages_}) {
     if (each != nullptr) ::cudaStreamSynchronize(each);
   }
 }
 
-void NcclBackend::fail(const Error& why) {
+void GpuBackend::fail(const Error& why) {
   const std::lock_guard lock{mutex_};
   give_up(why);
 }
 
-Result<void> NcclBackend::check() {
+Result<void> GpuBackend::check() {
   const std::lock_guard lock{mutex_};
   if (failed_) return give_up(*failed_);
   return host_check();
 }
 
-std::optional<Error> NcclBackend::failure() {
+std::optional<Error> GpuBackend::failure() {
   const std::lock_guard lock{mutex_};
   return failed_ ? failed_ : host_.failure();
 }
@@ -437,22 +444,23 @@ std::optional<Error> NcclBackend::failure() {
 // ---- Watching
 
 /// Rule 3 of the class: what the backend's thread does. Between its looks the owner may call.
-void NcclBackend::watch() {
+void GpuBackend::watch() {
   std::unique_lock lock{mutex_};
   const OnDevice on_device{device_};
   while (!ends_) {
     if (running_.empty() || failed_) {
       more_.wait(lock);
     } else if (more_.wait_for(lock, kLookTime) == std::cv_status::timeout && !ends_ && !failed_ && !running_.empty()) {
-      if (const auto why = seen_from_aside()) abort_nccl(*why);
+      failed_ = seen_from_aside();
+      if (failed_) abort_group();
     }
   }
 }
 
 /// A failure that the owner would see, too, if it looked.
-std::optional<Error> NcclBackend::seen_from_aside() {
+std::optional<Error> GpuBackend::seen_from_aside() {
   if (auto why = host_.failure()) return why;
-  if (const auto settled = group_.is_settled(); !settled) return settled.error();
+  if (const auto settled = group_->is_settled(); !settled) return settled.error();
   const TimePoint now = std::chrono::steady_clock::now();
   for (const auto& each : running_) {
     if (each->is_message() || each->event == nullptr || now < deadline_of(*each, time_)) continue;
@@ -470,7 +478,7 @@ namespace {
 }  // namespace
 
 Communicator on_gpu(Communicator& ranks, int device, const CommunicatorOptions& options) {
-  auto backend = NcclBackend::make(ranks, device, options.timeout);
+  auto backend = GpuBackend::make(ranks, device, options);
   if (!backend) throw_error(backend.error());
   return Communicator{std::make_shared<detail::Core>(*std::move(backend), options)};
 }
