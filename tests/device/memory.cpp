@@ -146,19 +146,33 @@ Memory::Block* Memory::take_block(c10::DeviceIndex index, std::size_t bytes, Blo
 // With the lock.
 Memory::Block* Memory::make_block(c10::DeviceIndex index, std::size_t bytes, int file) {
   Device& device = devices_[static_cast<std::size_t>(index)];
-  const auto page = static_cast<std::size_t>(::getpagesize());
-  TORCH_CHECK_WITH(OutOfMemoryError, device.used + bytes + page <= kRange, "a simulated device has no addresses left");
-  auto* const block = new Block{.device = index,
-                                .stream = Streams::stream(index),
-                                .at = device.range + device.used,
-                                .bytes = bytes,
-                                .file = file};
-  blocks_.emplace(block->at, block);
-  device.used += bytes + page;  // no access goes on into the next block unseen
+  std::byte* at = nullptr;
+  if (auto& removed = removed_[{index, bytes}]; !removed.empty()) {
+    at = removed.back();
+    removed.pop_back();
+  } else {
+    const auto page = static_cast<std::size_t>(::getpagesize());
+    TORCH_CHECK_WITH(OutOfMemoryError, device.used + bytes + page <= kRange,
+                     "a simulated device has no addresses left");
+    at = device.range + device.used;
+    device.used += bytes + page;  // no access goes on into the next block unseen
+  }
   const int sharing = file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-  void* const mapped = ::mmap(for_kernels(block->at), bytes, PROT_READ | PROT_WRITE, sharing | MAP_FIXED, file, 0);
+  void* const mapped = ::mmap(for_kernels(at), bytes, PROT_READ | PROT_WRITE, sharing | MAP_FIXED, file, 0);
   TORCH_CHECK(mapped != MAP_FAILED, "no memory for a simulated device");
+  auto* const block =
+      new Block{.device = index, .stream = Streams::stream(index), .at = at, .bytes = bytes, .file = file};
+  blocks_.emplace(at, block);
   return block;
+}
+
+// With the lock.
+void Memory::remove(Block& block) {
+  ::mmap(for_kernels(block.at), block.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  ::close(block.file);
+  removed_[{block.device, block.bytes}].push_back(block.at);
+  blocks_.erase(block.at);
+  delete &block;
 }
 
 std::optional<Memory::Shared> Memory::share(const void* address) {
@@ -176,16 +190,11 @@ void* Memory::open(const Shared& shared) {
   return make_block(Streams::device(), shared.bytes, file)->at;
 }
 
-// Work that uses the memory later ends with SIGSEGV.
 void Memory::close(void* address) {
   const std::lock_guard lock{mutex_};
   Block* const block = block_at(address);
-  TORCH_CHECK(block != nullptr && block->at == address, "no memory was opened there");
-  ::mmap(for_kernels(block->at), block->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
-         0);
-  ::close(block->file);
-  blocks_.erase(block->at);
-  delete block;
+  TORCH_CHECK(block != nullptr && block->at == address && block->file >= 0, "no memory was opened there");
+  remove(*block);
 }
 
 void Memory::copy_data(void* to, const void* from, std::size_t bytes) const {
@@ -211,7 +220,9 @@ void Memory::release(void* block) {
   Block& freed = *static_cast<Block*>(block);
   const std::lock_guard lock{self.mutex_};
   self.devices_[static_cast<std::size_t>(freed.device)].live -= freed.bytes;
-  if (freed.users.empty()) {
+  if (freed.file >= 0) {
+    self.remove(freed);
+  } else if (freed.users.empty()) {
     self.give_back(freed);
   } else {
     self.put_aside(freed);

@@ -25,7 +25,8 @@ namespace pharos::simulated {
 ///
 /// As in CUDA's caching allocator, a block that is freed goes back to the stream on which it was allocated, and may be
 /// used again there at once; if record_stream named other streams, it goes back when those are done. A block is filled
-/// with 0xff (NaN as floats) when it is new and when it is freed.
+/// with 0xff (NaN as floats) when it is new and when it is freed. Blocks that processes may share are removed when they
+/// are freed: work that still uses them ends with SIGSEGV.
 ///
 /// One for the process; never destroyed. Any thread.
 class Memory final : public c10::DeviceAllocator {
@@ -84,7 +85,7 @@ class Memory final : public c10::DeviceAllocator {
     std::byte* at;                    // the address for tensors
     std::size_t bytes;                // whole pages
     std::set<c10::StreamId> users{};  // other streams, which record_stream has named
-    int file = -1;                    // what other processes map, if they may; never closed
+    int file = -1;                    // what other processes map, if they may
     AccessLog log{};
   };
   struct Device {
@@ -99,12 +100,14 @@ class Memory final : public c10::DeviceAllocator {
   Block* make_block(c10::DeviceIndex device, std::size_t bytes, int file);
   void give_back(Block& block);
   void put_aside(Block& block);
+  void remove(Block& block);
 
   std::vector<Device> devices_{static_cast<std::size_t>(kDevices)};
   std::size_t capacity_ = kRange;
   mutable std::mutex mutex_;
   std::map<const void*, Block*> blocks_;  // all of them, by their address
   std::map<std::pair<c10::DeviceIndex, c10::StreamId>, std::multimap<std::size_t, Block*>> free_;
+  std::map<std::pair<c10::DeviceIndex, std::size_t>, std::vector<std::byte*>> removed_;  // by size; nothing lies there
 };
 
 Memory& memory();
