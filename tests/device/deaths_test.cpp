@@ -31,27 +31,27 @@ constexpr Duration kToldIn = 3s;  // after the death, or after the deadline
 constexpr int kRounds = 50;
 
 /// Runs operations of several kinds, also two at once and messages in both directions.
-void work(Communicator& gpus) {
+void work(GpuCommunicator& gpus) {
   const auto data = gpus.allocate<float>(10'000);
   const auto piece = gpus.allocate<float>(5'000);
   const auto message = gpus.allocate<float>(100);
   for (int round = 0; round < kRounds; ++round) {
     Pending first = gpus.begin_all_reduce(data.span());
-    gpus.reduce_scatter(std::span<const float>{data.span()}, piece.span());
+    gpus.reduce_scatter(GpuSpan<const float>{data.span()}, piece.span());
     first.wait();
     if (gpus.rank() == kVictim) {
-      gpus.send(std::span<const float>{message.span()}, 0);
+      gpus.send(GpuSpan<const float>{message.span()}, 0);
       gpus.receive(message.span(), 0);
     } else {
       gpus.receive(message.span(), kVictim);
-      gpus.send(std::span<const float>{message.span()}, kVictim);
+      gpus.send(GpuSpan<const float>{message.span()}, kVictim);
     }
     gpus.barrier();
   }
 }
 
 /// Reads the results of operations without waiting for their ends: the host waits in CUDA's functions.
-void read_on_the_way(Communicator& gpus) {
+void read_on_the_way(GpuCommunicator& gpus) {
   const auto data = gpus.allocate<float>(10'000);
   for (int round = 0; round < kRounds; ++round) {
     gpus.begin_all_reduce(data.span(), Reduction::kMax).join();
@@ -62,12 +62,12 @@ void read_on_the_way(Communicator& gpus) {
 }
 
 std::string error_of_rank(std::uint32_t rank, const Join& join, const CommunicatorOptions& options,
-                          void (*body)(Communicator&)) {
+                          void (*body)(GpuCommunicator&)) {
   try {
     auto backend = join(rank);
     if (!backend) throw_error(backend.error());
     Communicator ranks{std::make_shared<detail::Core>(*std::move(backend), options)};
-    Communicator gpus = on_gpu(ranks, 0, options);
+    GpuCommunicator gpus = on_gpu(ranks, 0, options);
     body(gpus);
     return "nothing";
   } catch (const std::exception& e) {
@@ -79,7 +79,7 @@ class GpuFailures : public testing::TestWithParam<GpuPath> {};
 
 /// Runs the ranks, and returns when all have ended. `says`: what the error of the other rank must say.
 void end_one(Action action, const Failpoint& at, std::uint32_t passes, const std::string& says,
-             void (*body)(Communicator&) = &work) {
+             void (*body)(GpuCommunicator&) = &work) {
   SCOPED_TRACE(std::string{at.name()} + " after " + std::to_string(passes));
   const bool stops = action == Action::kStop;
   const Join join = join_memory(kRanks, kLong);
@@ -139,7 +139,7 @@ TEST_P(GpuFailures, ADeathEndsTheWaitOfTheHostInAFunctionOfCuda) {
 TEST_P(GpuFailures, JoinedOperationsThatDifferAreTold) {
   const Join join = join_memory(kRanks, kLong);
   run_children(kRanks, [&](std::uint32_t number) {
-    const auto differ = [](Communicator& gpus) {
+    const auto differ = [](GpuCommunicator& gpus) {
       const auto data = gpus.allocate<float>(100);
       if (gpus.rank() != 0) return gpus.barrier();
       gpus.begin_all_reduce(data.span()).join();

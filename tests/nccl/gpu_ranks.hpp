@@ -30,7 +30,7 @@ class OnGpus : public testing::Test {
     if (count_gpus() == 0) GTEST_SKIP() << "not run here: this machine has no GPU";
   }
 
-  using Body = std::function<void(Communicator& ranks, Communicator& gpus)>;
+  using Body = std::function<void(Communicator& ranks, GpuCommunicator& gpus)>;
 
   /// How the GPUs reach each other: PHAROS_TEST_GPU_PATH is "nccl" or "peers", or not set.
   static GpuPath path() {
@@ -47,7 +47,7 @@ class OnGpus : public testing::Test {
     const CommunicatorOptions options{.timeout = std::chrono::seconds{20}, .gpu_path = path()};
     if (std::getenv("WORLD_SIZE") != nullptr) {
       Communicator ranks = Communicator::from_environment(options);
-      Communicator gpus = on_gpu(ranks, 0, options);
+      GpuCommunicator gpus = on_gpu(ranks, 0, options);
       body(ranks, gpus);
       return;
     }
@@ -56,20 +56,20 @@ class OnGpus : public testing::Test {
     run_threads(count, options, [&](Communicator& ranks) {
       const int device = on_one == nullptr ? static_cast<int>(ranks.rank()) : 0;
       ::cudaSetDevice(device);  // its default stream is the one that the body means
-      Communicator gpus = on_gpu(ranks, device, options);
+      GpuCommunicator gpus = on_gpu(ranks, device, options);
       body(ranks, gpus);
     });
   }
 };
 
 template <class T>
-std::vector<T> on_host(std::span<const T> data) {
+std::vector<T> on_host(GpuSpan<const T> data) {
   std::vector<T> copy(data.size());
   EXPECT_EQ(::cudaMemcpy(copy.data(), data.data(), data.size_bytes(), cudaMemcpyDeviceToHost), cudaSuccess);
   return copy;
 }
 template <class T>
-void to_gpu(const std::vector<T>& from, std::span<T> to) {
+void to_gpu(const std::vector<T>& from, GpuSpan<T> to) {
   EXPECT_EQ(::cudaMemcpy(to.data(), from.data(), to.size_bytes(), cudaMemcpyHostToDevice), cudaSuccess);
 }
 

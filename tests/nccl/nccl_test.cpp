@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <cstdint>
@@ -40,32 +41,33 @@ float sum(std::uint32_t ranks, std::size_t place) {
 using Collectives = OnGpus;
 
 /// Fills the data on the default stream, without waiting for that.
-void fill(std::span<std::byte> data, int byte) {
-  EXPECT_EQ(::cudaMemsetAsync(data.data(), byte, data.size(), nullptr), cudaSuccess);
+template <class T>
+void fill(GpuSpan<T> data, int byte) {
+  EXPECT_EQ(::cudaMemsetAsync(data.data(), byte, data.size_bytes(), nullptr), cudaSuccess);
 }
 float filled_with(int byte) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(byte) * 0x01010101U);
 }
 
 TEST_F(Collectives, ReducesGathersPassesOnAndExchanges) {
-  run([](Communicator& ranks, Communicator& gpus) {
+  run([](Communicator& ranks, GpuCommunicator& gpus) {
     const std::uint32_t world = gpus.size();
     for (const std::size_t n : {1UL, 1000UL, 100'000UL}) {
       const auto data = gpus.allocate<float>(n * world);
       for (const float each : on_host<float>(data.span())) ASSERT_EQ(each, 0);
       to_gpu(all_given(ranks.rank(), n * world), data.span());
       const auto piece = gpus.allocate<float>(n);
-      gpus.reduce_scatter(std::span<const float>{data.span()}, piece.span());
+      gpus.reduce_scatter(GpuSpan<const float>{data.span()}, piece.span());
       const auto pieces = on_host<float>(piece.span());
       for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(pieces[i], sum(world, ranks.rank() * n + i));
       gpus.all_reduce(data.span());
       const auto sums = on_host<float>(data.span());
       for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(sums[i], sum(world, i));
-      gpus.all_gather(std::span<const float>{piece.span()}, data.span());
+      gpus.all_gather(GpuSpan<const float>{piece.span()}, data.span());
       EXPECT_EQ(on_host<float>(data.span()), sums);
       gpus.broadcast(data.span(), world - 1);
       const auto other = gpus.allocate<float>(n * world);
-      gpus.all_to_all(std::span<const float>{data.span()}, other.span());
+      gpus.all_to_all(GpuSpan<const float>{data.span()}, other.span());
       EXPECT_EQ(on_host<float>(other.span())[0], sums[ranks.rank() * n]);
       gpus.barrier();
     }
@@ -82,9 +84,8 @@ class ForeignMemory {
   ForeignMemory(ForeignMemory&&) = delete;
   ~ForeignMemory() { ::cudaFree(memory_); }
 
-  std::span<std::byte> span() const { return {static_cast<std::byte*>(memory_), bytes_}; }
   template <class T>
-  std::span<T> as() const {
+  GpuSpan<T> as() const {
     return {static_cast<T*>(memory_), bytes_ / sizeof(T)};
   }
 
@@ -107,7 +108,7 @@ T element_of(float value) {
 /// All reductions of one type, in memory of the communicator and in other memory, at odd places: the GPUs give what the
 /// ranks get on the host. The numbers are such that no result is rounded.
 template <class T>
-void reduces_as_on_the_host(Communicator& ranks, Communicator& gpus) {
+void reduces_as_on_the_host(Communicator& ranks, GpuCommunicator& gpus) {
   constexpr std::size_t kCount = 1001;
   std::vector<T> given(kCount);
   for (std::size_t i = 0; i < kCount; ++i) {
@@ -120,7 +121,7 @@ void reduces_as_on_the_host(Communicator& ranks, Communicator& gpus) {
     if (reduction == Reduction::kMean && !is_real(kDTypeOf<T>)) continue;  // refused
     std::vector<T> right = given;
     ranks.all_reduce(std::span{right}, reduction);
-    for (const std::span<T> place : {own.span().subspan(1), foreign.as<T>().subspan(1)}) {
+    for (const GpuSpan<T> place : {own.span().subspan(1), foreign.as<T>().subspan(1)}) {
       to_gpu(given, place);
       gpus.all_reduce(place, reduction);
       EXPECT_EQ(on_host<T>(place), right) << to_string(kDTypeOf<T>) << " " << to_string(reduction);
@@ -129,7 +130,7 @@ void reduces_as_on_the_host(Communicator& ranks, Communicator& gpus) {
 }
 
 TEST_F(Collectives, AllTypesAreReducedAsOnTheHost) {
-  run([](Communicator& ranks, Communicator& gpus) {
+  run([](Communicator& ranks, GpuCommunicator& gpus) {
     reduces_as_on_the_host<std::uint8_t>(ranks, gpus);
     reduces_as_on_the_host<std::int8_t>(ranks, gpus);
     reduces_as_on_the_host<std::int32_t>(ranks, gpus);
@@ -143,7 +144,7 @@ TEST_F(Collectives, AllTypesAreReducedAsOnTheHost) {
 
 /// One rank's data is in memory of the communicator, and that of the others is not. The longer data goes in parts.
 TEST_F(Collectives, RanksNeedNotUseTheSameKindOfMemory) {
-  run([](Communicator& ranks, Communicator& gpus) {
+  run([](Communicator& ranks, GpuCommunicator& gpus) {
     const std::uint32_t world = gpus.size();
     for (const std::size_t n : {std::size_t{3}, std::size_t{2'200'003}}) {
       const auto own = gpus.allocate<double>(n * world);
@@ -151,26 +152,26 @@ TEST_F(Collectives, RanksNeedNotUseTheSameKindOfMemory) {
       const ForeignMemory foreign{n * world * sizeof(double)};
       const ForeignMemory foreign_piece{n * sizeof(double)};
       const bool is_own = ranks.rank() == 0;
-      const std::span<double> data = is_own ? own.span() : foreign.as<double>();
-      const std::span<double> piece = is_own ? own_piece.span() : foreign_piece.as<double>();
+      const GpuSpan<double> data = is_own ? own.span() : foreign.as<double>();
+      const GpuSpan<double> piece = is_own ? own_piece.span() : foreign_piece.as<double>();
       std::vector<double> sums(n * world);
       for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = sum(world, i);
       const std::span<const double> sums_of_this = std::span{sums}.subspan(ranks.rank() * n, n);
 
       const std::vector<float> given_here = all_given(ranks.rank(), n * world);
       to_gpu(std::vector<double>(given_here.begin(), given_here.end()), data);
-      gpus.reduce_scatter(std::span<const double>{data}, piece);
+      gpus.reduce_scatter(GpuSpan<const double>{data}, piece);
       EXPECT_TRUE(std::ranges::equal(on_host<double>(piece), sums_of_this));
       gpus.all_reduce(data);
       EXPECT_EQ(on_host<double>(data), sums);
-      fill(std::as_writable_bytes(data), 1);
-      gpus.all_gather(std::span<const double>{piece}, data);
+      fill(data, 1);
+      gpus.all_gather(GpuSpan<const double>{piece}, data);
       EXPECT_EQ(on_host<double>(data), sums);
-      if (ranks.rank() != world - 1) fill(std::as_writable_bytes(data), 1);
+      if (ranks.rank() != world - 1) fill(data, 1);
       gpus.broadcast(data, world - 1);
       EXPECT_EQ(on_host<double>(data), sums);
       const ForeignMemory exchanged{n * world * sizeof(double)};
-      gpus.all_to_all(std::span<const double>{data}, exchanged.as<double>());
+      gpus.all_to_all(GpuSpan<const double>{data}, exchanged.as<double>());
       const auto got = on_host<double>(exchanged.as<double>());
       for (std::uint32_t from = 0; from < world; ++from) {
         EXPECT_TRUE(std::ranges::equal(std::span{got}.subspan(from * n, n), sums_of_this));
@@ -181,19 +182,33 @@ TEST_F(Collectives, RanksNeedNotUseTheSameKindOfMemory) {
 
 /// Memory that was freed is used again, and is empty then.
 TEST_F(Collectives, NewMemoryIsEmpty) {
-  run([](Communicator&, Communicator& gpus) {
+  run([](Communicator&, GpuCommunicator& gpus) {
     for (int i = 0; i < 5; ++i) {
       const auto data = gpus.allocate<float>(1000);
       for (const float each : on_host<float>(data.span())) ASSERT_EQ(each, 0);
-      fill(std::as_writable_bytes(data.span()), 7);
+      fill(data.span(), 7);
       gpus.all_reduce(data.span(), Reduction::kMax);
       EXPECT_EQ(on_host<float>(data.span())[999], filled_with(7));
     }
   });
 }
 
+/// What only run time can tell: bytes of unknown type.
+TEST_F(Collectives, MemoryOfTheWrongKindIsNamed) {
+  run([](Communicator& ranks, GpuCommunicator& gpus) {
+    std::array<std::byte, 8> on_host{};
+    const auto on_gpu = gpus.allocate<std::byte>(8 * gpus.size());
+    const std::span all_on_gpu{on_gpu.data(), on_gpu.size()};
+    EXPECT_SAYS(
+        message_of<InvalidArgument>([&] { gpus.untyped().begin_all_gather(DType::kU8, on_host, all_on_gpu).wait(); }),
+        "`from` of all_gather(), 8 bytes at 0x");
+    EXPECT_SAYS(message_of<InvalidArgument>([&] { ranks.all_reduce(all_on_gpu); }), "is in the memory of a GPU");
+    gpus.barrier();
+  });
+}
+
 TEST_F(Collectives, SeveralAreUnderWayAtOnceAndMessagesBesideThem) {
-  run([](Communicator& ranks, Communicator& gpus) {
+  run([](Communicator& ranks, GpuCommunicator& gpus) {
     const auto data = gpus.allocate<float>(10'000);
     const auto message = gpus.allocate<float>(1);
     std::vector<Pending> pending;
@@ -202,7 +217,7 @@ TEST_F(Collectives, SeveralAreUnderWayAtOnceAndMessagesBesideThem) {
       to_gpu(std::vector<float>(1000, static_cast<float>(i)), part);
       pending.push_back(gpus.begin_all_reduce(part, Reduction::kMean));
     }
-    if (gpus.size() > 1 && ranks.rank() == 0) gpus.send(std::span<const float>{message.span()}, 1);
+    if (gpus.size() > 1 && ranks.rank() == 0) gpus.send(GpuSpan<const float>{message.span()}, 1);
     if (gpus.size() > 1 && ranks.rank() == 1) gpus.receive(message.span(), 0);
     for (Pending& each : pending) each.wait();
     const auto means = on_host<float>(data.span());
@@ -211,16 +226,16 @@ TEST_F(Collectives, SeveralAreUnderWayAtOnceAndMessagesBesideThem) {
 }
 
 TEST_F(Collectives, AMessageHasWhatWasThereAndWaitsForWhoUsedItsPlace) {
-  run([](Communicator& ranks, Communicator& gpus) {
+  run([](Communicator& ranks, GpuCommunicator& gpus) {
     if (gpus.size() == 1) return;
     const auto data = gpus.allocate<float>(100'000);
     for (int byte = 1; byte <= 5; ++byte) {
       if (ranks.rank() == 0) {
-        fill(std::as_writable_bytes(data.span()), byte);
-        gpus.send(std::span<const float>{data.span()}, 1);
-        fill(std::as_writable_bytes(data.span()), 99);
+        fill(data.span(), byte);
+        gpus.send(GpuSpan<const float>{data.span()}, 1);
+        fill(data.span(), 99);
       } else if (ranks.rank() == 1) {
-        fill(std::as_writable_bytes(data.span()), 88);
+        fill(data.span(), 88);
         gpus.receive(data.span(), 0);
         const auto got = on_host<float>(data.span());
         EXPECT_EQ(std::ranges::count(got, filled_with(byte)), std::ssize(got));
@@ -230,13 +245,13 @@ TEST_F(Collectives, AMessageHasWhatWasThereAndWaitsForWhoUsedItsPlace) {
 }
 
 TEST_F(Collectives, AfterAFailureNothingUsesTheMemoryOfAMessage) {
-  run([](Communicator& ranks, Communicator& gpus) {
+  run([](Communicator& ranks, GpuCommunicator& gpus) {
     if (gpus.size() == 1) return;
     const auto data = gpus.allocate<float>(100'000);
     if (ranks.rank() == 0) {
-      const Pending sent = gpus.begin_send(std::span<const float>{data.span()}, 1);
+      const Pending sent = gpus.begin_send(GpuSpan<const float>{data.span()}, 1);
       gpus.abort("enough");
-      fill(std::as_writable_bytes(data.span()), 1);
+      fill(data.span(), 1);
       EXPECT_EQ(on_host<float>(data.span())[99'999], filled_with(1));
     }
     EXPECT_SAYS(message_of<Cancelled>([&] { gpus.barrier(); }), "enough");
@@ -244,14 +259,14 @@ TEST_F(Collectives, AfterAFailureNothingUsesTheMemoryOfAMessage) {
 }
 
 TEST_F(Collectives, AfterAFailureNothingUsesTheMemoryOfAnOperation) {
-  run([](Communicator& ranks, Communicator& gpus) {
+  run([](Communicator& ranks, GpuCommunicator& gpus) {
     if (gpus.size() == 1) return;
     const auto data = gpus.allocate<float>(100'000);
     gpus.all_reduce(data.span());
     if (ranks.rank() == 0) {
       const Pending alone = gpus.begin_all_reduce(data.span());
       gpus.abort("enough");
-      fill(std::as_writable_bytes(data.span()), 1);
+      fill(data.span(), 1);
       EXPECT_EQ(on_host<float>(data.span())[99'999], filled_with(1));
     }
     EXPECT_SAYS(message_of<Cancelled>([&] {
@@ -262,7 +277,7 @@ TEST_F(Collectives, AfterAFailureNothingUsesTheMemoryOfAnOperation) {
 }
 
 TEST_F(Collectives, DisagreementsAndGivingUpAreToldAsOnTheHost) {
-  run([](Communicator& ranks, Communicator& gpus) {
+  run([](Communicator& ranks, GpuCommunicator& gpus) {
     const auto data = gpus.allocate<float>(100);
     if (gpus.size() == 1) {
       gpus.abort("enough");
@@ -277,7 +292,7 @@ TEST_F(Collectives, DisagreementsAndGivingUpAreToldAsOnTheHost) {
 
 TEST_F(Collectives, ARankThatDiesIsNamedToTheOthers) {
   if (std::getenv("WORLD_SIZE") == nullptr) GTEST_SKIP() << "the ranks are threads of one process, and cannot die";
-  run([](Communicator& ranks, Communicator& gpus) {
+  run([](Communicator& ranks, GpuCommunicator& gpus) {
     if (gpus.size() == 1) return;
     const auto data = gpus.allocate<float>(1 << 20);
     gpus.all_reduce(data.span());

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -6,6 +7,7 @@
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/collective/core.hpp>
+#include <pharos/ml/collective/gpu_addresses.hpp>
 #include <pharos/ml/communicator.hpp>
 
 #include "shared/meeting.hpp"
@@ -221,6 +223,24 @@ void check_reduction(DType dtype, Reduction reduction) {
                  "Reduce floats, or reduce with Reduction::kSum and divide the sum.");
 }
 
+/// `name` is that of an argument, such as "`from` of all_gather()".
+void check_memory(const detail::Core& core, std::span<const std::byte> data, const char* name) {
+  const bool is_on_gpu = core.backend().is_on_gpu();
+  if (data.empty() || detail::is_of_gpu(data.data()) == is_on_gpu) return;
+  std::array<char, 20> address{};
+  std::snprintf(address.data(), address.size(), "%p", static_cast<const void*>(data.data()));
+  const std::string what =
+      std::string{name} + ", " + std::to_string(data.size()) + " bytes at " + address.data() + ", is in the memory of ";
+  if (is_on_gpu) {
+    detail::refuse(what + "the host, and the data of these ranks is in the memory of GPUs",
+                   "Pass memory of the GPU, such as that of a tensor there or of allocate(); or use the communicator "
+                   "from which this one was made.");
+  }
+  detail::refuse(
+      what + "a GPU, and the data of these ranks is in the memory of the host",
+      "Use the communicator that on_gpu() or communicator_on() returns, or copy the data to the host first.");
+}
+
 void check_pieces(std::size_t from, std::size_t to, std::uint32_t ranks) {
   if (from == to * ranks) return;
   detail::refuse("reduce_scatter() cannot go from " + std::to_string(from) + " elements to " + std::to_string(to) +
@@ -232,6 +252,7 @@ void check_pieces(std::size_t from, std::size_t to, std::uint32_t ranks) {
 
 Pending Communicator::begin_all_reduce(DType dtype, std::span<std::byte> data, Reduction reduction) {
   check_reduction(dtype, reduction);
+  check_memory(*core_, data, "`data` of all_reduce()");
   const std::size_t count = elements_in(dtype, data);
   const Operation operation{.kind = Kind::kAllReduce, .dtype = dtype, .reduction = reduction, .count = count};
   return {core_, core_->begin(operation, {data.data(), data.data()})};
@@ -240,6 +261,8 @@ Pending Communicator::begin_all_reduce(DType dtype, std::span<std::byte> data, R
 Pending Communicator::begin_reduce_scatter(DType dtype, std::span<const std::byte> from, std::span<std::byte> to,
                                            Reduction reduction) {
   check_reduction(dtype, reduction);
+  check_memory(*core_, from, "`from` of reduce_scatter()");
+  check_memory(*core_, to, "`to` of reduce_scatter()");
   const std::size_t count = elements_in(dtype, from);
   check_pieces(count, elements_in(dtype, to), size());
   const Operation operation{.kind = Kind::kReduceScatter, .dtype = dtype, .reduction = reduction, .count = count};
@@ -249,6 +272,8 @@ Pending Communicator::begin_reduce_scatter(DType dtype, std::span<const std::byt
 Pending Communicator::begin_reduce_scatter(DType dtype, std::span<std::byte> from, std::span<const Elsewhere> own,
                                            std::span<std::byte> to, Reduction reduction) {
   check_reduction(dtype, reduction);
+  check_memory(*core_, from, "`from` of reduce_scatter()");
+  check_memory(*core_, to, "`to` of reduce_scatter()");
   const std::size_t count = elements_in(dtype, from);
   check_pieces(count, elements_in(dtype, to), size());
   std::size_t end = 0;
@@ -273,6 +298,8 @@ Pending Communicator::begin_reduce_scatter(DType dtype, std::span<std::byte> fro
 }
 
 Pending Communicator::begin_all_gather(DType dtype, std::span<const std::byte> from, std::span<std::byte> to) {
+  check_memory(*core_, from, "`from` of all_gather()");
+  check_memory(*core_, to, "`to` of all_gather()");
   const std::size_t from_count = elements_in(dtype, from);
   const std::size_t to_count = elements_in(dtype, to);
   if (to_count != from_count * size()) {
@@ -286,6 +313,7 @@ Pending Communicator::begin_all_gather(DType dtype, std::span<const std::byte> f
 
 Pending Communicator::begin_broadcast(DType dtype, std::span<std::byte> data, std::uint32_t root) {
   if (root >= size()) detail::refuse("there is no rank " + std::to_string(root), "Ranks begin with 0.");
+  check_memory(*core_, data, "`data` of broadcast()");
   const Operation operation{.kind = Kind::kBroadcast,
                             .dtype = dtype,
                             .root = static_cast<std::uint16_t>(root),
@@ -294,6 +322,8 @@ Pending Communicator::begin_broadcast(DType dtype, std::span<std::byte> data, st
 }
 
 Pending Communicator::begin_all_to_all(DType dtype, std::span<const std::byte> from, std::span<std::byte> to) {
+  check_memory(*core_, from, "`from` of all_to_all()");
+  check_memory(*core_, to, "`to` of all_to_all()");
   const std::size_t from_count = elements_in(dtype, from);
   const std::size_t to_count = elements_in(dtype, to);
   if (to_count != from_count || from_count % size() != 0) {
@@ -330,10 +360,12 @@ void check_other(std::uint32_t other, std::uint32_t rank, std::uint32_t ranks) {
 
 Pending Communicator::begin_send(DType dtype, std::span<const std::byte> data, std::uint32_t to) {
   check_other(to, rank(), size());
+  check_memory(*core_, data, "`data` of send()");
   return {core_, core_->begin(message(dtype, rank(), to, elements_in(dtype, data)), {.from = data.data()})};
 }
 Pending Communicator::begin_receive(DType dtype, std::span<std::byte> data, std::uint32_t from) {
   check_other(from, rank(), size());
+  check_memory(*core_, data, "`data` of receive()");
   return {core_, core_->begin(message(dtype, from, rank(), elements_in(dtype, data)), {.to = data.data()})};
 }
 

@@ -12,6 +12,7 @@
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/collective/core.hpp>
+#include <pharos/ml/collective/gpu_addresses.hpp>
 #include <pharos/ml/nccl.hpp>
 #include <pharos/ml/nccl/failpoints.hpp>
 
@@ -473,14 +474,29 @@ std::optional<Error> GpuBackend::seen_from_aside() {
 
 namespace {
 
-[[maybe_unused]] const bool is_registered = (detail::register_on_gpu(&on_gpu), true);
-
-}  // namespace
-
-Communicator on_gpu(Communicator& ranks, int device, const CommunicatorOptions& options) {
+Communicator untyped_on_gpu(Communicator& ranks, int device, const CommunicatorOptions& options) {
   auto backend = GpuBackend::make(ranks, device, options);
   if (!backend) throw_error(backend.error());
   return Communicator{std::make_shared<detail::Core>(*std::move(backend), options)};
+}
+
+/// Memory of the host that is pinned for the GPU is memory of the host, too.
+bool is_of_gpu(const void* address) {
+  cudaPointerAttributes attributes{};
+  if (::cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
+    ::cudaGetLastError();  // CUDA would tell it again
+    return false;
+  }
+  return attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+}
+
+[[maybe_unused]] const bool is_registered =
+    (detail::register_on_gpu(&untyped_on_gpu), detail::register_is_of_gpu(&is_of_gpu), true);
+
+}  // namespace
+
+GpuCommunicator on_gpu(Communicator& ranks, int device, const CommunicatorOptions& options) {
+  return GpuCommunicator{untyped_on_gpu(ranks, device, options)};
 }
 
 }  // namespace pharos::ml

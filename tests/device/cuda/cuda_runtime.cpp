@@ -236,6 +236,12 @@ cudaError_t cudaFreeHost(void* memory) {
   return allocations.remove(memory) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
+  const auto on_host = pinned_memory().has(address) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+  attributes->type = is_of_device(address) ? cudaMemoryTypeDevice : on_host;
+  return cudaSuccess;
+}
+
 cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned) {
   pinned_memory().add(memory, bytes);
   return cudaSuccess;

@@ -33,6 +33,15 @@ enum cudaMemcpyKind {
   cudaMemcpyDeviceToDevice = 3,
   cudaMemcpyDefault = 4
 };
+enum cudaMemoryType {
+  cudaMemoryTypeUnregistered = 0,
+  cudaMemoryTypeHost = 1,
+  cudaMemoryTypeDevice = 2,
+  cudaMemoryTypeManaged = 3
+};
+struct cudaPointerAttributes {
+  enum cudaMemoryType type;
+};
 typedef struct {
   char reserved[64];
 } cudaIpcMemHandle_t;
@@ -85,6 +94,7 @@ cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void* memory);
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned flags);
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes, const void* address);
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream = 0);

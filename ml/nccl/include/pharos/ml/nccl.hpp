@@ -2,6 +2,7 @@
 
 #include <pharos/base/export.hpp>
 #include <pharos/ml/communicator.hpp>
+#include <pharos/ml/gpu_communicator.hpp>
 
 namespace pharos::ml {
 
@@ -13,8 +14,8 @@ namespace pharos::ml {
 /// or DeadlineExceeded if NCCL cannot start, and what fails between `ranks`; these are failures of all ranks.
 ///
 ///   Communicator& ranks = pharos::ml::communicator();
-///   Communicator gpus = on_gpu(ranks, 0);
-///   gpus.all_reduce(std::span{gradients, count}, Reduction::kMean);  // cudaMalloc'd, or a tensor's
+///   GpuCommunicator gpus = on_gpu(ranks, 0);
+///   gpus.all_reduce(GpuSpan{gradients, count}, Reduction::kMean);  // cudaMalloc'd, or a tensor's
 ///
 /// The ranks use `ranks` to agree on each operation, and to learn which rank is missing or has died; a failure there
 /// ends what runs on the GPUs, too, and a failure on the GPUs makes `ranks` fail. The new communicator, which the
@@ -26,6 +27,6 @@ namespace pharos::ml {
 /// to the GPU after wait() runs after the operation. Buffers are in the memory of the GPU. Messages go through the
 /// memory of the host. Two ranks of one machine may use the same GPU. Sums are the same bits on all ranks. NCCL
 /// determines their order and the rounding of half-precision numbers; otherwise both are as on the host.
-PHAROS_API Communicator on_gpu(Communicator& ranks, int device, const CommunicatorOptions& options = {});
+PHAROS_API GpuCommunicator on_gpu(Communicator& ranks, int device, const CommunicatorOptions& options = {});
 
 }  // namespace pharos::ml

@@ -20,6 +20,7 @@ class Core {
   Core(Core&&) = delete;
 
   Backend& backend() { return *backend_; }
+  const Backend& backend() const { return *backend_; }
   Duration timeout() const { return options_.timeout; }
 
   std::shared_ptr<Work> begin(const Operation& operation, const Places& places);
