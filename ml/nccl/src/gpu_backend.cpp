@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 using Kind = Operation::Kind;
 
-constexpr Duration kPause = 20us;      // between looks at messages, and at NCCL while it connects
+constexpr Duration kPause = 20us;      // between looks at NCCL while it connects
 constexpr Duration kSpin = 50us;       // what ends within that time is not worth a call of the host
 constexpr Duration kLookTime = 100ms;  // between checks that all ranks are alive; also how long NCCL may take to end
 
@@ -334,20 +334,22 @@ Result<void> GpuBackend::join(detail::Work& work, Duration time) {
 /// Waits for a part of what the operation still needs.
 Result<void> GpuBackend::wait_for_more(Running& running, TimePoint deadline) {
   const TimePoint now = std::chrono::steady_clock::now();
-  const auto is_message = [](const auto& each) { return each->is_message(); };
-  const bool is_polled = std::ranges::any_of(running_, is_message);
   const bool is_late = now >= deadline;
-  // If a rank does not begin the operation in time, the wait of the host's operation fails, and names that rank.
-  if (running.on_ranks && (is_late || !is_polled)) return wait_for_ranks(running);
-  if (is_late) return overdue(running.operation);
-  if (now >= next_look_) {
+  if (!is_late && now >= next_look_) {
     next_look_ = now + kLookTime;
     PHAROS_TRY_VOID(host_check());
     PHAROS_TRY_VOID(group_->is_settled());
   }
-  if (!is_polled) return wait_for_gpu(running, std::min(next_look_, deadline));
-  std::this_thread::sleep_for(kPause);
-  return {};
+  // Messages are sent as soon as they are copied: what this rank waits for may wait for them.
+  const auto is_copied = [&](const auto& each) {
+    return each->is_message() && !each->on_ranks && each->event != nullptr;
+  };
+  const auto copied = std::ranges::find_if(running_, is_copied);
+  if (copied != running_.end() && !is_late) return wait_for_gpu(**copied, std::min(next_look_, deadline));
+  // If a rank does not begin the operation in time, the wait of the host's operation fails, and names that rank.
+  if (running.on_ranks) return wait_for_ranks(running);
+  if (is_late) return overdue(running.operation);
+  return wait_for_gpu(running, std::min(next_look_, deadline));
 }
 
 /// Waits until all ranks have begun the first operation about which this rank does not know that.

@@ -33,8 +33,8 @@ namespace pharos::ml {
 /// 3. While the owner is elsewhere, perhaps in a function of libtorch that waits for the GPU, a thread of the backend
 ///    watches the operations. It aborts the group, so that the owner comes back, and the owner's next call tells the
 ///    host. The mutex keeps the two apart.
-/// 4. A thread that waits for the GPU sleeps until the GPU calls back. Only messages, which go through the host's
-///    memory, are looked after again and again.
+/// 4. A thread that waits for the GPU sleeps until the GPU calls back. Messages go through the host's memory: they are
+///    sent, or copied to the GPU, inside calls of the owner.
 class GpuBackend final : public detail::Backend {
  public:
   /// All ranks call it together; it waits for them. kFailedPrecondition on all ranks if one of them has no such GPU;
