@@ -168,7 +168,9 @@ Memory::Block* Memory::make_block(c10::DeviceIndex index, std::size_t bytes, int
 
 // With the lock.
 void Memory::remove(Block& block) {
-  ::mmap(for_kernels(block.at), block.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  void* const nothing = ::mmap(for_kernels(block.at), block.bytes, PROT_NONE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  TORCH_CHECK(nothing != MAP_FAILED, "memory of a simulated device cannot be removed");
   ::close(block.file);
   removed_[{block.device, block.bytes}].push_back(block.at);
   blocks_.erase(block.at);
