@@ -20,7 +20,7 @@ inline constexpr std::uint32_t kPeersMax = 64;
 struct alignas(64) PeerLine {
   std::uint64_t at;        // where the writer's data begins: an address of the reader
   std::uint64_t stride;    // the bytes from one piece of the data to the next
-  std::uint64_t what;      // the operation but for its elements: see what_of()
+  std::uint64_t what;      // the operation but for its elements, as one number; 0 is none
   std::uint64_t elements;  // in the whole operation
   std::uint32_t here;      // the last round whose data is there
   std::uint32_t done;      // the last round in which the writer has ended its part
