@@ -44,7 +44,7 @@ void* stream_of_work(int device) {
 
 Communicator over_gpu(Communicator& ranks, int device, OnGpu make) {
   if (auto made = ranks.core_->over_gpu(device)) return Communicator{std::move(made)};
-  Communicator gpus = make(ranks, device, {.timeout = ranks.timeout()});
+  Communicator gpus = make(ranks, device, ranks.core_->options());
   ranks.core_->set_over_gpu(device, gpus.core_);
   return gpus;
 }

@@ -309,7 +309,7 @@ using StreamOfWork = void* (*)(int device);
 PHAROS_API void register_stream_of_work(StreamOfWork stream);
 PHAROS_API void* stream_of_work(int device);
 /// The communicator that `make` has made of `ranks` for this GPU, if anything still uses it. Otherwise makes it, with
-/// the timeout of `ranks`. All ranks call this together; throws what `make` throws.
+/// the options of `ranks`. All ranks call this together; throws what `make` throws.
 PHAROS_API Communicator over_gpu(Communicator& ranks, int device, OnGpu make);
 }  // namespace detail
 

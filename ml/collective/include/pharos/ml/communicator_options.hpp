@@ -32,7 +32,7 @@ struct CommunicatorOptions {
   bool bf16_over_tcp = false;
   /// The most bytes that a rank sends over TCP in a second. 0: no limit.
   std::uint64_t bytes_per_second = 0;
-  /// Only for on_gpu(). All ranks must set the same.
+  /// For on_gpu() and communicator_on(). All ranks must set the same.
   GpuPath gpu_path = GpuPath::kBest;
 };
 

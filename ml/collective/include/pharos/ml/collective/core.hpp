@@ -21,6 +21,7 @@ class Core {
 
   Backend& backend() { return *backend_; }
   const Backend& backend() const { return *backend_; }
+  const CommunicatorOptions& options() const { return options_; }
   Duration timeout() const { return options_.timeout; }
 
   std::shared_ptr<Work> begin(const Operation& operation, const Places& places);
