@@ -219,6 +219,28 @@ TEST(StreamForming, WhoGivesUpTellsThoseItHasFoundWhy) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
 }
 
+/// Rank 1 has connected, and its handshake is over only once rank 2 has died. Rank 3 never comes.
+TEST(StreamForming, WhoGivesUpTellsThoseThatHaveJustComeWhy) {
+  net::Key key;
+  fill_random(key);
+  const auto listener = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
+  ASSERT_TRUE(listener);
+  const net::Address address = *net::bound_address(listener->get());
+  const std::vector<std::string> addresses(4, address.to_string());
+  std::jthread rank_0{[&] { EXPECT_FALSE(connect_ranks(*listener, addresses, key, 0, 1, Deadline::in(20s))); }};
+  const auto rank_1 = net::connect_to(address, Deadline::in(5s));
+  ASSERT_TRUE(rank_1);
+  come_to(address, key, 2);  // this connection is closed at once
+  ASSERT_TRUE(net::initiate(rank_1->get(), key, {net::Role::kWorker, 1}, Deadline::in(5s)));
+  StreamMessage message;
+  ASSERT_TRUE(net::receive_all(rank_1->get(), std::as_writable_bytes(std::span{&message, 1}), Deadline::in(10s)));
+  ASSERT_EQ(message.kind, StreamMessage::Kind::kGaveUp);
+  ASSERT_TRUE(message.makes_sense());
+  std::string text(message.bytes, ' ');
+  ASSERT_TRUE(net::receive_all(rank_1->get(), std::as_writable_bytes(std::span{text}), Deadline::in(10s)));
+  EXPECT_SAYS(text, "rank 2 has died before all ranks had joined the group");
+}
+
 /// A peer that has the key but sends nonsense.
 TEST(StreamStrangers, BytesThatMakeNoSenseEndTheGroupAndAllocateNothing) {
   auto first = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});

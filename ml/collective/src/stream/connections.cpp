@@ -23,6 +23,7 @@ namespace pharos::ml {
 namespace {
 
 constexpr int kSocketBufferBytes = 4 << 20;
+constexpr Duration kFarewell = std::chrono::milliseconds{500};
 
 std::string who(std::size_t rank) {
   return "rank " + std::to_string(rank);
@@ -79,6 +80,7 @@ class Search {
   Result<Connections> run() {
     auto found = find_all();
     if (found) return std::move(found_);
+    let_in_who_has_come();
     tell(found.error());
     return found.error();
   }
@@ -103,14 +105,29 @@ class Search {
       if (deadline_.expired(std::chrono::steady_clock::now())) return is_late();
       auto guest = greeting_.next(deadline_, open_ones());
       if (!guest) continue;
-      const std::uint64_t other = guest->id / sockets_;
-      const std::uint64_t which = guest->id % sockets_;
-      if (other >= found_.size() || other <= rank_ || found_[other][which]) continue;
-      PHAROS_TRY_VOID(set_up(guest->socket));
-      found_[other][which] = std::move(guest->socket);
-      --left;
+      PHAROS_TRY(const bool is_new, let_in(*std::move(guest)));
+      if (is_new) --left;
     }
     return {};
+  }
+
+  /// Returns false if this is no rank that is waited for.
+  Result<bool> let_in(Greeting::Guest guest) {
+    const std::uint64_t other = guest.id / sockets_;
+    const std::uint64_t which = guest.id % sockets_;
+    if (other >= found_.size() || other <= rank_ || found_[other][which]) return false;
+    PHAROS_TRY_VOID(set_up(guest.socket));
+    found_[other][which] = std::move(guest.socket);
+    return true;
+  }
+
+  /// A rank whose handshake is cut off would take this rank for dead.
+  void let_in_who_has_come() {
+    const Deadline end = Deadline::in(kFarewell);
+    while (greeting_.has_begun() && !end.expired(std::chrono::steady_clock::now())) {
+      if (auto guest = greeting_.next(end))
+        static_cast<void>(let_in(*std::move(guest)));  // fails only if that rank is gone
+    }
   }
 
   Result<Fd> reach(std::uint32_t other, std::uint32_t which) const {

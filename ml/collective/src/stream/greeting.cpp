@@ -60,6 +60,11 @@ std::optional<Greeting::Guest> Greeting::next(Deadline deadline, std::span<const
   }
 }
 
+bool Greeting::has_begun() {
+  accept_all();
+  return !heard_.empty();
+}
+
 /// Returns false if connections wait that cannot be accepted, because there are no descriptors left.
 bool Greeting::accept_all() {
   for (;;) {

@@ -36,6 +36,9 @@ class Greeting {
   /// closed its end.
   std::optional<Guest> next(Deadline deadline, std::span<const int> those = {});
 
+  /// Whether a peer has connected whose handshake goes on.
+  bool has_begun();
+
  private:
   static constexpr std::size_t kHeardMax = 256;
   struct Heard;
