@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -91,42 +92,57 @@ TEST(ParzenTest, DensitiesOfRealsAreOneInAll) {
   EXPECT_NEAR(sum, 1, 1e-6);
 }
 
+/// Expects that a logarithm is the one of the weighted sum of the kernels whose logarithms `log_of` gives.
+void expect_sum(double found, const std::vector<double>& weights, const std::function<double(std::size_t)>& log_of) {
+  double largest = -1e300;
+  for (std::size_t k = 0; k < weights.size(); ++k) largest = std::max(largest, log_of(k));
+  double sum = 0;
+  for (std::size_t k = 0; k < weights.size(); ++k) sum += weights[k] * std::exp(log_of(k) - largest);
+  EXPECT_NEAR(found, std::log(sum) + largest, 1e-12 * std::abs(largest));
+}
+
 TEST(MixtureTest, IsTheSameBitsWithAndWithoutVectors) {
+  constexpr std::size_t kPoints = 6;  // some together, and some alone
   Random random{7};
   for (const std::size_t kernels : {1U, 7U, 256U, 1001U}) {
     std::vector<double> weights(kernels);
     std::vector<double> logs(kernels);
     std::vector<double> means(kernels);
     std::vector<double> sharpness(kernels);
+    std::vector<double> scaled(kernels);
     for (std::size_t k = 0; k < kernels; ++k) {
       weights[k] = random.uniform();
       logs[k] = random.uniform(-500, 0);
       means[k] = random.uniform(-5, 5);
       sharpness[k] = random.uniform(0.1, 20);
+      scaled[k] = means[k] * sharpness[k];
     }
     std::vector<Term> terms;
-    for (int point = 0; point < 3; ++point) {
-      terms.push_back({.means = means.data(), .sharpness = sharpness.data(), .number = random.uniform(-5, 5)});
+    std::vector<Term> normal;
+    for (std::size_t point = 0; point < kPoints; ++point) {
+      terms.push_back({.sharpness = sharpness.data(), .scaled = scaled.data(), .number = random.uniform(-5, 5)});
+      normal.push_back(terms.back());
       terms.push_back({.kind = Term::Kind::kGiven, .given = logs.data()});
       terms.push_back({.kind = Term::Kind::kChoice, .means = means.data(), .number = means[0], .hit = -1, .miss = -2});
     }
-    std::vector<double> plain(3);
-    std::vector<double> fast(3);
+    std::vector<double> plain(kPoints);
+    std::vector<double> fast(kPoints);
+    log_sums_plain(weights, logs, normal, plain);
+    log_sums(weights, logs, normal, fast);
+    EXPECT_EQ(plain, fast);
+    for (std::size_t point = 0; point < kPoints; ++point)
+      expect_sum(plain[point], weights, [&](std::size_t k) {
+        const double far = (normal[point].number - means[k]) * sharpness[k];
+        return logs[k] - far * far / 2;
+      });
     log_sums_plain(weights, logs, terms, plain);
     log_sums(weights, logs, terms, fast);
     EXPECT_EQ(plain, fast);
-    for (std::size_t point = 0; point < 3; ++point) {
-      double largest = -1e300;
-      std::vector<double> all;
-      for (std::size_t k = 0; k < kernels; ++k) {
-        const double far = (terms[3 * point].number - means[k]) * sharpness[k];
-        all.push_back(2 * logs[k] - far * far / 2 + (k == 0 ? -1 : -2));
-        largest = std::max(largest, all.back());
-      }
-      double sum = 0;
-      for (std::size_t k = 0; k < kernels; ++k) sum += weights[k] * std::exp(all[k] - largest);
-      EXPECT_NEAR(plain[point], std::log(sum) + largest, 1e-12 * std::abs(largest));
-    }
+    for (std::size_t point = 0; point < kPoints; ++point)
+      expect_sum(plain[point], weights, [&](std::size_t k) {
+        const double far = (normal[point].number - means[k]) * sharpness[k];
+        return 2 * logs[k] - far * far / 2 + (k == 0 ? -1 : -2);
+      });
   }
 }
 

@@ -10,7 +10,7 @@ namespace pharos::ml {
 /// component of a mixture; the arrays have one element for each kernel, and belong to the caller.
 struct Term {
   enum class Kind : std::uint8_t {
-    kNormal,  ///< -((number - means) * sharpness)^2 / 2
+    kNormal,  ///< -(number * sharpness - scaled)^2 / 2: `scaled` is a mean times its sharpness
     kGiven,   ///< given[kernel]
     kChoice,  ///< `hit` if the kernel's mean is `number`, else `miss`
   };
@@ -18,6 +18,7 @@ struct Term {
   Kind kind = Kind::kNormal;
   const double* means = nullptr;
   const double* sharpness = nullptr;
+  const double* scaled = nullptr;
   const double* given = nullptr;
   double number = 0;
   double hit = 0;

@@ -72,12 +72,11 @@ double log_normal_mass(double a, double b) {
 double normal_quantile_between(double a, double b, double share) {
   if (a > 0) return -normal_quantile_between(-b, -a, 1 - share);
   const double below = normal_mass(a);
-  const double mass = below + share * (normal_mass(b) - below);
-  if (b > kFarOut && mass > std::numeric_limits<double>::min()) {
-    return std::clamp(mass > 0.5 ? -normal_quantile(normal_mass(-b) + (1 - share) * (normal_mass(-a) - normal_mass(-b)))
-                                 : normal_quantile(mass),
-                      a, b);
-  }
+  const double above = b > 0 ? normal_mass(-b) : 0;
+  const double between = b > 0 ? 1 - below - above : normal_mass(b) - below;
+  const double mass = below + share * between;
+  if (mass > 0.5) return std::clamp(-normal_quantile(above + (1 - share) * between), a, b);
+  if (b > kFarOut && mass > std::numeric_limits<double>::min()) return std::clamp(normal_quantile(mass), a, b);
   const double log_below = log_mass_below(a);
   const double log_between = std::log(share) + log_normal_mass(a, b);
   const double larger = std::max(log_below, log_between);

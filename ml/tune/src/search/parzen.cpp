@@ -24,7 +24,7 @@ Parzen::Kernels::Kernels(const Dimension& its) : dimension{its} {
     low = dimension.line_low();
     high = dimension.line_high();
   }
-  for (auto* const each : {&means, &widths, &deviations, &sharpness, &logs}) each->push_back(0);
+  for (auto* const each : {&means, &widths, &deviations, &sharpness, &scaled, &logs}) each->push_back(0);
   if (is_choice()) {
     means[0] = -1;  // equals no choice
     return;
@@ -38,7 +38,7 @@ Parzen::Kernels::Kernels(const Dimension& its) : dimension{its} {
 std::size_t Parzen::Kernels::insert(std::size_t kernel, double mean) {
   const auto at = static_cast<std::ptrdiff_t>(kernel);
   means.insert(means.begin() + at, mean);
-  for (auto* const each : {&widths, &deviations, &sharpness, &logs}) each->insert(each->begin() + at, 0);
+  for (auto* const each : {&widths, &deviations, &sharpness, &scaled, &logs}) each->insert(each->begin() + at, 0);
   if (is_choice()) return 0;
   if (kernel + 1 != means.size()) {
     for (std::uint32_t& each : order) each += each >= kernel ? 1 : 0;
@@ -54,7 +54,7 @@ std::size_t Parzen::Kernels::insert(std::size_t kernel, double mean) {
 /// Returns the position that the kernel had in `order`.
 std::size_t Parzen::Kernels::erase(std::size_t kernel) {
   const auto at = static_cast<std::ptrdiff_t>(kernel);
-  for (auto* const each : {&means, &widths, &deviations, &sharpness, &logs}) each->erase(each->begin() + at);
+  for (auto* const each : {&means, &widths, &deviations, &sharpness, &scaled, &logs}) each->erase(each->begin() + at);
   if (is_choice()) return 0;
   const auto found = std::find(order.begin(), order.end(), static_cast<std::uint32_t>(kernel));
   const auto position = static_cast<std::size_t>(found - order.begin());
@@ -70,6 +70,7 @@ void Parzen::Kernels::resize(std::size_t kernel, double least_share) {
   if (deviation == deviations[kernel]) return;
   deviations[kernel] = deviation;
   sharpness[kernel] = 1 / deviation;
+  scaled[kernel] = means[kernel] * sharpness[kernel];
   logs[kernel] = -log_normal_mass((low - means[kernel]) / deviation, (high - means[kernel]) / deviation);
   if (dimension.kind == Dimension::Kind::kReal) logs[kernel] -= std::log(deviation) + kLogOfRoot2Pi;
 }
@@ -151,20 +152,21 @@ void Parzen::settle() {
   }
 }
 
-std::vector<double> Parzen::weights() const {
+std::span<const double> Parzen::weights() {
   const std::size_t n = trials_.size();
-  std::vector<double> all(n + 1, 1);
+  if (weights_.size() == n + 1) return weights_;
+  weights_.assign(n + 1, 1);
   if (n > kFlat) {
     const auto older = static_cast<double>(n - kFlat);
     const double least = 1 / static_cast<double>(n);
     for (std::size_t i = 0; i < n - kFlat; ++i) {
-      all[i + 1] = n - kFlat == 1 ? least : least + (1 - least) * static_cast<double>(i) / (older - 1);
+      weights_[i + 1] = n - kFlat == 1 ? least : least + (1 - least) * static_cast<double>(i) / (older - 1);
     }
   }
   double sum = 0;
-  for (const double each : all) sum += each;
-  for (double& each : all) each /= sum;
-  return all;
+  for (const double each : weights_) sum += each;
+  for (double& each : weights_) each /= sum;
+  return weights_;
 }
 
 std::span<const double> Parzen::means(std::size_t dimension) {
@@ -184,7 +186,8 @@ std::pair<double, double> Parzen::chances(std::size_t choices) const {
 
 std::vector<double> Parzen::sample(Random& random, std::size_t count) {
   settle();
-  std::vector<double> sums = weights();
+  const auto each = weights();
+  std::vector<double> sums(each.begin(), each.end());
   for (std::size_t k = 1; k < sums.size(); ++k) sums[k] += sums[k - 1];
   std::vector<double> points;
   points.reserve(count * dimensions_.size());
@@ -238,7 +241,8 @@ std::vector<double> Parzen::log_densities(std::span<const double> points) {
   terms.reserve(points.size());
   for (std::size_t i = 0; i < points.size(); ++i) {
     const Kernels& its = dimensions_[i % dimensions_.size()];
-    Term term{.means = its.means.data(), .sharpness = its.sharpness.data(), .number = points[i]};
+    Term term{
+        .means = its.means.data(), .sharpness = its.sharpness.data(), .scaled = its.scaled.data(), .number = points[i]};
     if (its.dimension.kind == Dimension::Kind::kReal) {
       term.number = its.dimension.to_line(points[i]);
     } else if (its.dimension.kind == Dimension::Kind::kSteps) {

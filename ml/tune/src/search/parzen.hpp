@@ -37,9 +37,9 @@ class Parzen {
   std::vector<double> log_densities(std::span<const double> points);
 
   /// Returns the weights of the kernels: first the wide one, then one for each trial, by trial number. Their sum is 1.
-  std::vector<double> weights() const;
-  /// Mean and standard deviation of each kernel, in a dimension that is no choice. The spans are valid until the next
-  /// add() or remove().
+  /// This span and the following two are valid until the next add() or remove().
+  std::span<const double> weights();
+  /// Mean and standard deviation of each kernel, in a dimension that is no choice.
   std::span<const double> means(std::size_t dimension);
   std::span<const double> deviations(std::size_t dimension);
 
@@ -55,6 +55,7 @@ class Parzen {
     std::vector<double> widths{};        // distances to the farther neighbour
     std::vector<double> deviations{};    // the widths, clamped between the smallest allowed one and the range
     std::vector<double> sharpness{};     // 1 / deviation
+    std::vector<double> scaled{};        // mean / deviation
     std::vector<double> logs{};          // logarithms of the factors that normalise the densities
     std::vector<std::uint32_t> order{};  // the trials' kernels, sorted by mean
 
@@ -72,6 +73,7 @@ class Parzen {
 
   std::vector<Kernels> dimensions_;
   std::vector<std::uint64_t> trials_;  // sorted
+  std::vector<double> weights_;        // of as many kernels as there were when they were needed last
   std::vector<double> logs_{0};        // by kernel: the sum of Kernels::logs over the dimensions
   std::vector<char> is_changed_{0};    // by kernel
   double settled_share_ = 0;           // least_share() at the last settle()
