@@ -64,12 +64,18 @@ TEST_F(Collectives, ReducesGathersPassesOnAndExchanges) {
       gpus.all_reduce(data.span());
       const auto sums = on_host<float>(data.span());
       for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(sums[i], sum(world, i));
+      to_gpu(std::vector<float>(n * world), data.span());
       gpus.all_gather(GpuSpan<const float>{piece.span()}, data.span());
       EXPECT_EQ(on_host<float>(data.span()), sums);
-      gpus.broadcast(data.span(), world - 1);
+      to_gpu(all_given(ranks.rank(), n * world), data.span());
       const auto other = gpus.allocate<float>(n * world);
       gpus.all_to_all(GpuSpan<const float>{data.span()}, other.span());
-      EXPECT_EQ(on_host<float>(other.span())[0], sums[ranks.rank() * n]);
+      const auto exchanged = on_host<float>(other.span());
+      for (std::uint32_t from = 0; from < world; ++from) {
+        for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(exchanged[from * n + i], given(from, ranks.rank() * n + i));
+      }
+      gpus.broadcast(data.span(), world - 1);
+      EXPECT_EQ(on_host<float>(data.span()), all_given(world - 1, n * world));
       gpus.barrier();
     }
   });
@@ -291,9 +297,12 @@ TEST_F(Collectives, DisagreementsAndGivingUpAreToldAsOnTheHost) {
       EXPECT_SAYS(message_of<Cancelled>([&] { gpus.all_reduce(data.span()); }), "enough");
       return;
     }
+    to_gpu(all_given(ranks.rank(), 100), data.span());
     const std::string text =
         message_of<InvalidArgument>([&] { gpus.all_reduce(data.span().first(ranks.rank() == 0 ? 99 : 100)); });
     EXPECT_SAYS(text, "rank 0 called all_reduce(sum of 99 f32)");
+    if (ranks.rank() != 0) return;
+    EXPECT_EQ(on_host<float>(data.span())[99], given(0, 99)) << "it was not passed";
   });
 }
 

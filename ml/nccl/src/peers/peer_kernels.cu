@@ -179,6 +179,16 @@ __global__ void copy_kernel(PeerRound round, PeerCopy what) {
   }
 }
 
+template <class... Arguments>
+cudaError_t launch(void (*kernel)(Arguments...), unsigned blocks, unsigned threads, cudaStream_t stream,
+                   const std::type_identity_t<Arguments>&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
 /// Enough blocks for so many threads, but no more than the GPU runs at once.
 unsigned blocks_for(std::uint64_t threads) {
   int device = 0;
@@ -191,59 +201,56 @@ unsigned blocks_for(std::uint64_t threads) {
 }
 
 template <class T, class Op, unsigned kRanks>
-void launch(const PeerRound& round, const PeerReduction& reduction, cudaStream_t stream) {
+cudaError_t reduce(const PeerRound& round, const PeerReduction& reduction, cudaStream_t stream) {
   const unsigned blocks = blocks_for(reduction.elements / Vector<T>::kLength);
-  reduce_kernel<T, Op, kRanks><<<blocks, kThreads, 0, stream>>>(round, reduction);
+  return launch(reduce_kernel<T, Op, kRanks>, blocks, kThreads, stream, round, reduction);
 }
 
 template <class T>
-void reduce_as(const PeerRound& round, const PeerReduction& reduction, cudaStream_t stream) {
+cudaError_t reduce_as(const PeerRound& round, const PeerReduction& reduction, cudaStream_t stream) {
   switch (reduction.reduction) {
-    case Reduction::kMax: return launch<T, Max, 0>(round, reduction, stream);
-    case Reduction::kMin: return launch<T, Min, 0>(round, reduction, stream);
+    case Reduction::kMax: return reduce<T, Max, 0>(round, reduction, stream);
+    case Reduction::kMin: return reduce<T, Min, 0>(round, reduction, stream);
     case Reduction::kSum:
     case Reduction::kMean: break;
   }
   if constexpr (!std::is_integral_v<T>) {  // integers are few: counts, marks
     switch (round.ranks) {
-      case 2: return launch<T, Sum, 2>(round, reduction, stream);
-      case 4: return launch<T, Sum, 4>(round, reduction, stream);
-      case 8: return launch<T, Sum, 8>(round, reduction, stream);
+      case 2: return reduce<T, Sum, 2>(round, reduction, stream);
+      case 4: return reduce<T, Sum, 4>(round, reduction, stream);
+      case 8: return reduce<T, Sum, 8>(round, reduction, stream);
       default: break;
     }
   }
-  launch<T, Sum, 0>(round, reduction, stream);
+  return reduce<T, Sum, 0>(round, reduction, stream);
 }
 
 }  // namespace
 
 cudaError_t tell_here(const PeerRound& round, const PeerPlace& place, cudaStream_t stream) {
-  tell_here_kernel<<<1, round.ranks, 0, stream>>>(round, place);
-  return cudaGetLastError();
+  return launch(tell_here_kernel, 1, round.ranks, stream, round, place);
 }
 
 cudaError_t tell_done(const PeerRound& round, cudaStream_t stream) {
-  tell_done_kernel<<<1, round.ranks, 0, stream>>>(round);
-  return cudaGetLastError();
+  return launch(tell_done_kernel, 1, round.ranks, stream, round);
 }
 
 cudaError_t reduce_peers(const PeerRound& round, const PeerReduction& reduction, cudaStream_t stream) {
   switch (reduction.dtype) {
-    case DType::kU8: reduce_as<std::uint8_t>(round, reduction, stream); break;
-    case DType::kI8: reduce_as<std::int8_t>(round, reduction, stream); break;
-    case DType::kI32: reduce_as<std::int32_t>(round, reduction, stream); break;
-    case DType::kI64: reduce_as<std::int64_t>(round, reduction, stream); break;
-    case DType::kF16: reduce_as<__half>(round, reduction, stream); break;
-    case DType::kBF16: reduce_as<__nv_bfloat16>(round, reduction, stream); break;
-    case DType::kF32: reduce_as<float>(round, reduction, stream); break;
-    case DType::kF64: reduce_as<double>(round, reduction, stream); break;
+    case DType::kU8: return reduce_as<std::uint8_t>(round, reduction, stream);
+    case DType::kI8: return reduce_as<std::int8_t>(round, reduction, stream);
+    case DType::kI32: return reduce_as<std::int32_t>(round, reduction, stream);
+    case DType::kI64: return reduce_as<std::int64_t>(round, reduction, stream);
+    case DType::kF16: return reduce_as<__half>(round, reduction, stream);
+    case DType::kBF16: return reduce_as<__nv_bfloat16>(round, reduction, stream);
+    case DType::kF32: return reduce_as<float>(round, reduction, stream);
+    case DType::kF64: return reduce_as<double>(round, reduction, stream);
   }
-  return cudaGetLastError();
+  return cudaErrorInvalidValue;
 }
 
 cudaError_t copy_peers(const PeerRound& round, const PeerCopy& copy, cudaStream_t stream) {
-  copy_kernel<<<blocks_for(copy.bytes / kVector), kThreads, 0, stream>>>(round, copy);
-  return cudaGetLastError();
+  return launch(copy_kernel, blocks_for(copy.bytes / kVector), kThreads, stream, round, copy);
 }
 
 }  // namespace pharos::ml

@@ -27,6 +27,19 @@ struct cudaDeviceProp {
   char name[256];
   cudaUUID_t uuid;
 };
+struct dim3 {
+#ifdef __cplusplus
+  constexpr dim3(unsigned new_x = 1, unsigned new_y = 1, unsigned new_z = 1) : x{new_x}, y{new_y}, z{new_z} {}
+#endif
+  unsigned x, y, z;
+};
+typedef struct {
+  struct dim3 gridDim;
+  struct dim3 blockDim;
+  size_t dynamicSmemBytes;
+  cudaStream_t stream;
+} cudaLaunchConfig_t;
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice = 1,
   cudaMemcpyDeviceToHost = 2,
@@ -65,6 +78,7 @@ cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetAttribute(int* value, enum cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaGetLastError(void);
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
