@@ -1,6 +1,5 @@
 #include "daemon/joined_nodes.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <variant>
@@ -46,9 +45,8 @@ void JoinedNodes::add(Fd socket) {
 }
 
 std::optional<JoinedNodes::Number> JoinedNodes::number_of(NodeId id) const {
-  const auto found =
-      std::find_if(nodes_.begin(), nodes_.end(), [id](const auto& each) { return each.second.id == id; });
-  return found == nodes_.end() ? std::nullopt : std::optional{found->first};
+  const auto found = numbers_.find(id);
+  return found == numbers_.end() ? std::nullopt : std::optional{found->second};
 }
 
 // ---- Joining
@@ -81,6 +79,7 @@ Result<void> JoinedNodes::take_in(Number number, const wire::JoinCluster& join, 
   if (!join.again && here->knows(join.node)) return Error{ErrorCode::kAlreadyExists, "the node has joined before"};
   if (!join.again) here->remove_node(join.node);  // its first join was recorded by a head that ended before the answer
   node.id = join.node;
+  numbers_.emplace(node.id, number);
   node.session = std::make_shared<Session>(random_u64());
   node.session->begin(node.peer);
   silence_.add(number, node.machine, executor_.now());
@@ -157,6 +156,7 @@ void JoinedNodes::lose(Number number, bool was_silent) {
   const FarNode& node = gone.mapped();
   if (node.peer != nullptr) links_.erase(node.peer.get());
   if (!node.id) return;
+  numbers_.erase(node.id);
   if (Head* const here = head()) here->remove_node(node.id, was_silent);
 }
 
@@ -232,6 +232,7 @@ void JoinedNodes::end_all() {
 void JoinedNodes::forget_all() {
   close_links();
   nodes_.clear();
+  numbers_.clear();
   links_.clear();
   silence_ = Silence{};
 }

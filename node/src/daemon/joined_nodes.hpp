@@ -77,7 +77,8 @@ class JoinedNodes final : public net::Peer::Owner {
   async::Executor& executor_;
   Host& host_;
   const FindHead find_head_;
-  std::map<Number, FarNode> nodes_;  // in the order in which they came
+  std::map<Number, FarNode> nodes_;             // in the order in which they came
+  std::unordered_map<NodeId, Number> numbers_;  // of those that have joined
   std::unordered_map<const net::Peer*, Number> links_;
   Silence silence_;  // how long the nodes have been silent
   Number last_number_ = 0;
