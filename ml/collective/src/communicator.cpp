@@ -2,8 +2,10 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <span>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/collective/core.hpp>
@@ -43,7 +45,11 @@ void* stream_of_work(int device) {
 }
 
 Communicator over_gpu(Communicator& ranks, int device, OnGpu make) {
-  if (auto made = ranks.core_->over_gpu(device)) return Communicator{std::move(made)};
+  // One rank may still use a copy when another one uses none any more.
+  auto made = ranks.core_->over_gpu(device);
+  std::uint8_t all_have_it = made == nullptr ? 0 : 1;
+  ranks.all_reduce(std::span{&all_have_it, 1}, Reduction::kMin);
+  if (all_have_it != 0) return Communicator{std::move(made)};
   Communicator gpus = make(ranks, device, ranks.core_->options());
   ranks.core_->set_over_gpu(device, gpus.core_);
   return gpus;

@@ -308,8 +308,8 @@ PHAROS_API OnGpu registered_on_gpu();
 using StreamOfWork = void* (*)(int device);
 PHAROS_API void register_stream_of_work(StreamOfWork stream);
 PHAROS_API void* stream_of_work(int device);
-/// The communicator that `make` has made of `ranks` for this GPU, if anything still uses it. Otherwise makes it, with
-/// the options of `ranks`. All ranks call this together; throws what `make` throws.
+/// The communicator that `make` has made of `ranks` for this GPU, if something on each rank still uses it. Otherwise
+/// makes it, with the options of `ranks`. All ranks call this together; throws what `make` throws.
 PHAROS_API Communicator over_gpu(Communicator& ranks, int device, OnGpu make);
 }  // namespace detail
 
