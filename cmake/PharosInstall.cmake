@@ -1,5 +1,5 @@
-# Rules for `cmake --install`. It installs libpharos.so, libpharos_ml.so and libpharos_nccl.so (those that were built),
-# the start object, the pharos executable and the library that it loads for its records, the public headers, and the
+# Rules for `cmake --install`. It installs libpharos.so, libpharos_ml.so, libpharos_nccl.so and libpharos_cuda.so (those
+# that were built), the start object, the pharos executable and the library that it loads for its records, the public headers, and the
 # package that find_package(pharos CONFIG) reads.
 
 include(CMakePackageConfigHelpers)
@@ -19,6 +19,9 @@ if(PHAROS_HAS_NCCL)
   list(APPEND libraries pharos_with_nccl)
   list(APPEND pharos_components nccl)
   list(APPEND to_install pharos_nccl)
+endif()
+if(PHAROS_HAS_TORCH AND PHAROS_HAS_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
+  list(APPEND libraries pharos_with_cuda)
 endif()
 # Installs the headers of these modules and of the modules in their DEPS, because public headers include them.
 set(modules "")

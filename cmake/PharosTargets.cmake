@@ -42,6 +42,26 @@ function(pharos_shared_library target)
   endforeach()
 endfunction()
 
+# pharos_kernels(<variable> <file.cu> [INCLUDES folder…]): compiles kernels for GPUs, and sets the variable to the object.
+# This is not CMake's own language CUDA, with which nvcc would also link each program that uses the library.
+function(pharos_kernels variable source)
+  cmake_parse_arguments(ARG "" "" "INCLUDES" ${ARGN})
+  cmake_path(GET source STEM name)
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.o)
+  list(TRANSFORM ARG_INCLUDES PREPEND -I)
+  add_custom_command(
+    OUTPUT ${object}
+    COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 -Xcompiler=-fPIC,-fvisibility=hidden
+            -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
+            -I ${CMAKE_CURRENT_SOURCE_DIR}/src ${ARG_INCLUDES}
+            -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
+    DEPENDS ${source}
+    DEPFILE ${object}.d
+    COMMENT "Building CUDA object ${object}"
+    VERBATIM)
+  set(${variable} ${object} PARENT_SCOPE)
+endfunction()
+
 # pharos_test(<name> LABEL fast|thorough|cluster|long SOURCES … [DEPS …] [TIMEOUT seconds] [WAITS] [SHARDS n] [TORCH])
 # Makes a GoogleTest program and one ctest entry, both called <name>. With SHARDS there are n entries, <name>_1 and so on,
 # each of which runs a part of the tests: a long program then does not run alone at the end.

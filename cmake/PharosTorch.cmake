@@ -1,4 +1,4 @@
-# Makes the targets pharos_torch_cpu and pharos_torch_c10 of the libtorch that tools/setup has unpacked.
+# Makes the targets pharos_torch_cpu, pharos_torch_c10 and pharos_torch_cuda of the libtorch that tools/setup has unpacked.
 
 include(PharosTorchTargets)
 
@@ -14,4 +14,5 @@ pharos_part(TORCH FOUND ${torch_found} DETAIL "libtorch ${PHAROS_TORCH_VERSION}"
 
 if(PHAROS_HAS_TORCH)
   pharos_add_torch(pharos_torch_cpu pharos_torch_c10 ${PHAROS_TORCH_DIR})
+  pharos_add_torch_cuda(pharos_torch_cuda pharos_torch_cpu ${PHAROS_TORCH_DIR})
 endif()

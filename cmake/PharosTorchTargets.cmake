@@ -28,3 +28,12 @@ function(pharos_add_torch cpu c10 folder)
     INTERFACE_LINK_LIBRARIES ${c10}
     INTERFACE_COMPILE_DEFINITIONS NDEBUG)  # as libtorch was built: the layout of its classes depends on it
 endfunction()
+
+# pharos_add_torch_cuda(<cuda> <cpu> <folder>): makes the imported target <cuda>, libtorch's libraries for CUDA. NVIDIA's
+# libraries that they need are only looked for when a program loads them.
+function(pharos_add_torch_cuda cuda cpu folder)
+  add_library(${cuda} SHARED IMPORTED)
+  set_target_properties(${cuda} PROPERTIES
+    IMPORTED_LOCATION ${folder}/lib/libtorch_cuda.so
+    INTERFACE_LINK_LIBRARIES "${cpu};${folder}/lib/libc10_cuda.so")
+endfunction()

@@ -19,6 +19,7 @@
 #include <pharos/ml/communicator.hpp>
 #include <pharos/ml/ddp.hpp>
 #include <pharos/ml/device.hpp>
+#include <pharos/ml/graph.hpp>
 #include <pharos/ml/linear_cross_entropy.hpp>
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/precision.hpp>
@@ -155,20 +156,28 @@ void measure(at::Device device, const Way& way, std::int64_t batch) {
   ml::Optimizer optimizer{ml::groups_of(*model, kDecay), kRule};
   const Words words{device, batch};
   Tensor loss;
-  const double step = seconds(device, kSteps, [&] {
+  const auto learn = [&] {
     optimizer.zero_grad();
     {
       const ml::Autocast autocast{device, precision};
       loss = loss_of(model, words.x, words.y, way);
     }
     loss.backward();
-    optimizer.step();
-  });
-  const double rate = static_cast<double>(batch * kTokens) / step;
-  const std::string of = std::string{way.name} + "_batch_" + std::to_string(batch);
-  print("gpt2_tokens_per_s_" + of, rate, "/s");
-  print("gpt2_tflops_" + of, rate * operations(*model) / 1e12, "TFLOPS");
-  print("gpt2_loss_" + of, loss.item<double>(), "nats");
+  };
+  const auto measure_as = [&](const std::string& name, const std::function<void()>& learn_once) {
+    const double step = seconds(device, kSteps, [&] {
+      learn_once();
+      optimizer.step();
+    });
+    const double rate = static_cast<double>(batch * kTokens) / step;
+    const std::string of = name + "_batch_" + std::to_string(batch);
+    print("gpt2_tokens_per_s_" + of, rate, "/s");
+    print("gpt2_tflops_" + of, rate * operations(*model) / 1e12, "TFLOPS");
+    print("gpt2_loss_" + of, loss.item<double>(), "nats");
+  };
+  measure_as(way.name, learn);
+  ml::Graph graph{device, learn};
+  measure_as(std::string{way.name} + "_graph", [&] { graph.run(); });
 }
 
 // ---- Ranks that share the GPU

@@ -247,10 +247,11 @@ Values Call::run_later(Queue& queue) {
     if (makes(i) && results_[i].defined()) into[i] = for_kernels(results_[i], storages);
   }
   ++counts.queued;
-  queue.push([op = op_, stack = std::move(stack), into = std::move(into)]() mutable {
-    call(op, stack);
+  queue.push([op = op_, arguments = std::move(stack), into = std::move(into)] {
+    Values its = arguments;
+    call(op, its);
     for (std::size_t i = 0; i < into.size(); ++i) {
-      if (into[i].defined()) into[i].copy_(stack[i].toTensor());
+      if (into[i].defined()) into[i].copy_(its[i].toTensor());
     }
   });
   return {results_.begin(), results_.end()};

@@ -20,6 +20,7 @@
 #include <pharos/pharos.hpp>
 
 #include "cluster_test.hpp"
+#include "cuda/nccl.hpp"
 #include "demand.hpp"
 #include "devices.hpp"
 #include "mishaps.hpp"
@@ -129,6 +130,28 @@ TEST_F(FitOnSimulatedGpus, ResNetLearnsThereAsOnTheCpuAndADeathCostsNoStep) {
   EXPECT_SAYS(killed.interruptions[0].why, "rank 1");
   EXPECT_LE(killed.interruptions[0].step, 3U);  // those that the trainer had heard of
   EXPECT_EQ(losses(killed), on_gpus);
+}
+
+// ---- How the ranks' GPUs reach each other
+
+void count_communicators_of_nccl(TrainContext& context) {
+  const Communicator gpus = communicator_on(own_device(), context.communicator());
+  context.report({{"nccl", simulated::nccl_communicators()}});
+}
+
+TEST_F(FitOnSimulatedGpus, TheRanksUseThePathThatTheTrainerIsGiven) {
+  Runtime runtime;
+  must_end_within(std::chrono::seconds{60});
+  for (const GpuPath path : {GpuPath::kPeers, GpuPath::kNccl}) {
+    Trainer trainer{runtime,
+                    {.scaling = {.workers = 2, .cpus_per_worker = 0, .gpus_per_worker = 1},
+                     .gpu_path = path,
+                     .metric = "nccl",
+                     .progress = false}};
+    const TrainResult result = trainer.run<&count_communicators_of_nccl>();
+    ASSERT_EQ(result.reports.size(), 1U);
+    EXPECT_EQ(*result.reports[0].metrics.find("nccl"), path == GpuPath::kNccl ? 1 : 0);
+  }
 }
 
 // ---- The strategy that fits the memory

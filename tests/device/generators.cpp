@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "drill.hpp"
+#include "recording.hpp"
 
 namespace pharos::simulated {
 namespace {
@@ -39,6 +40,8 @@ void DeviceGenerator::set_state(const c10::TensorImpl& state) {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> DeviceGenerator::get_state() const {
+  TORCH_CHECK(streams().current(device().index()).recording() == nullptr,
+              "the state of a generator is not known while work is recorded");
   const at::Tensor state = at::empty({kStateBytes}, at::kByte);
   auto* const bytes = state.data_ptr<std::uint8_t>();
   std::memcpy(bytes, &seed_, sizeof seed_);
@@ -68,6 +71,11 @@ at::Generator generator_of_kernel(at::Generator generator) {
   TORCH_CHECK(generator.device().type() == kDeviceType,
               "a kernel of a simulated device cannot draw from a generator of ", generator.device());
   const std::lock_guard lock{generator.mutex()};
+  if (RecordedWork* const recording = streams().current(generator.device().index()).recording()) {
+    const at::Generator drawn_from = at::detail::createCPUGenerator();
+    recording->add_draw(generator, drawn_from);
+    return drawn_from;
+  }
   const std::uint64_t offset = generator.get_offset();
   if (!is_left_out("a kernel's draw changes the generator")) generator.set_offset(offset + 1);
   return at::detail::createCPUGenerator(seed_of_kernel(generator.current_seed(), offset));

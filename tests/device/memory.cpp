@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "drill.hpp"
+#include "recording.hpp"
 
 namespace pharos::simulated {
 namespace {
@@ -56,6 +57,10 @@ void Memory::note(const OrderChecker::Piece& piece, const void* address, std::si
   const auto from = static_cast<std::size_t>(static_cast<const std::byte*>(address) - block->at);
   if (writes && is_left_out("the checker knows what is written")) return;
   if (!writes && is_left_out("the checker knows what is read")) return;
+  if (RecordedWork* const recording = recording_of(piece.queue)) {
+    recording->add_use(address, bytes, writes, name);
+    return;
+  }
   order().note(piece, block->log, from, from + bytes, writes, name);
 }
 
@@ -139,6 +144,7 @@ Memory::Block* Memory::take_block(c10::DeviceIndex index, std::size_t bytes, Blo
     block = make_block(index, bytes, file);
     if (!is_left_out("new memory holds no number")) std::memset(for_kernels(block->at), kFill, bytes);
   }
+  block->is_recorded = streams().current(index).recording() != nullptr;
   device.live += bytes;
   return block;
 }
@@ -234,7 +240,15 @@ void Memory::release(void* block) {
 // With the lock. The stream's own order protects the memory: what is queued there later comes after what uses it now.
 void Memory::give_back(Block& block) {
   Queue& own = streams().queue(block.device, block.stream);
-  order().note_free(own.number(), {}, block.log, block.bytes);
+  if (RecordedWork* const recording = own.recording()) {
+    recording->add_use(block.at, block.bytes, true, "freeing");
+  } else if (block.is_recorded) {
+    // Its stream has recorded, and is given nothing else any more.
+    free_[{block.device, block.stream}].emplace(block.bytes, &block);
+    return;
+  } else {
+    order().note_free(own.number(), {}, block.log, block.bytes);
+  }
   if (!is_left_out("freed memory holds no number")) {
     own.push([memory = for_kernels(block.at), bytes = block.bytes] { std::memset(memory, kFill, bytes); });
   }

@@ -86,6 +86,7 @@ class Memory final : public c10::DeviceAllocator {
     std::size_t bytes;                // whole pages
     std::set<c10::StreamId> users{};  // other streams, which record_stream has named
     int file = -1;                    // what other processes map, if they may
+    bool is_recorded = false;         // recorded work uses it again and again
     AccessLog log{};
   };
   struct Device {

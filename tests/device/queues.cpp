@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "drill.hpp"
+#include "recording.hpp"
 
 namespace pharos::simulated {
 namespace {
@@ -28,6 +29,10 @@ Queue::Queue(std::uint64_t salt) : salt_{salt}, number_{order().add_queue()} {
 }
 
 std::uint64_t Queue::push(std::function<void()> work) {
+  if (RecordedWork* const recording = recording_) {
+    recording->add_work(std::move(work));
+    return queued();
+  }
   ++activity().calls;
   const std::lock_guard lock{mutex_};
   waiting_.push_back(std::move(work));
@@ -50,7 +55,13 @@ void Queue::wait(std::uint64_t work) const {
   changed_.wait(lock, [&] { return done_ >= work; });
 }
 
+void Queue::record(RecordedWork* into) {
+  const bool recorded = recording_.exchange(into) != nullptr;
+  recording_queues += (into != nullptr ? 1 : 0) - (recorded ? 1 : 0);
+}
+
 void Queue::synchronize() {
+  TORCH_CHECK(recording_ == nullptr, "nobody can wait for a stream whose work is recorded");
   ++activity().host_waits;
   const Clock before = order().now(number_);
   wait(queued());
@@ -101,6 +112,8 @@ void Queue::run() {
 }
 
 void Event::record(Queue& queue) {
+  recording_ = queue.recording();
+  if (recording_ != nullptr) return;  // block() lets only this queue wait
   const Clock clock = order().now(queue.number());
   std::uint64_t version = 0;
   {
@@ -117,6 +130,8 @@ void Event::record(Queue& queue) {
 }
 
 void Event::block(Queue& queue) {
+  TORCH_CHECK(recording_ == queue.recording(), "one stream's work is recorded, and the other one's is not");
+  if (recording_ != nullptr) return;
   Clock clock;
   std::uint64_t version = 0;
   {

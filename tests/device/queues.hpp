@@ -33,6 +33,8 @@ struct Activity {
 };
 Activity& activity();
 
+class RecordedWork;
+
 /// One stream: work that runs in order on a thread of its own, some time after it was queued. Never destroyed, so it
 /// may be used while the process ends. Any thread may call it.
 class Queue {
@@ -42,6 +44,13 @@ class Queue {
   QueueNumber number() const { return number_; }
   /// Queues work, and returns how much was queued so far. What the work throws comes out of the next synchronize().
   std::uint64_t push(std::function<void()> work);
+
+  /// From now on the queue records what it is given, and does none of it, until `into` is nullptr. It cannot be waited
+  /// for meanwhile.
+  void record(RecordedWork* into);
+  RecordedWork* recording() const { return recording_; }
+  /// Whether any queue records.
+  static bool any_records() { return recording_queues != 0; }
   std::uint64_t queued() const;
   bool is_idle() const;
   /// Waits until so much work is done.
@@ -66,6 +75,8 @@ class Queue {
   std::mt19937_64 random_;
   std::chrono::microseconds longest_{0};
   std::exception_ptr error_;
+  std::atomic<RecordedWork*> recording_ = nullptr;
+  static inline std::atomic<int> recording_queues = 0;
 };
 
 /// An event: a place in the work of a queue. Shared by its owner and by the work that waits for it. Any thread.
@@ -84,9 +95,10 @@ class Event : public std::enable_shared_from_this<Event> {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t recorded_ = 0;  // how often it was recorded
-  std::uint64_t done_ = 0;      // the last of these whose work is done
-  Clock clock_;                 // what the last one comes after
+  std::uint64_t recorded_ = 0;                      // how often it was recorded
+  std::uint64_t done_ = 0;                          // the last of these whose work is done
+  Clock clock_;                                     // what the last one comes after
+  std::atomic<RecordedWork*> recording_ = nullptr;  // in which it was recorded last, if any
   std::chrono::steady_clock::time_point when_;
 };
 

@@ -194,22 +194,46 @@ TEST_F(GpuTraining, GradientsAreScaledAsOnTheCpu) {
   EXPECT_LE(largest_difference(here.values, there.values), 1e-5);
 }
 
+/// The loss of an output layer, and the gradients of its input and its weight, all on the CPU. Three targets do not
+/// count.
+template <class LossWith>
+Tensor loss_and_gradients(at::Device device, torch::Dtype dtype, std::int64_t classes, const LossWith& loss_with) {
+  const Tensor x = numbers(1, {40, 8}, torch::kFloat).to(dtype).to(device).requires_grad_();
+  const Tensor weight = numbers(2, {classes, 8}, torch::kFloat).to(dtype).to(device).requires_grad_();
+  Tensor targets = torch::arange(40).remainder(classes);
+  targets.slice(0, 5, 8).fill_(-100);
+  const Tensor loss = loss_with(x, weight, targets.to(device));
+  loss.backward();
+  return torch::cat({loss.detach().view(1), x.grad().flatten(), weight.grad().flatten()}).cpu().to(torch::kDouble);
+}
+
 TEST_F(GpuTraining, TheLossOfAnOutputLayerIsThatOfAllScores) {
-  const Tensor targets = torch::arange(40).remainder(21);
-  const auto gradients = [&](at::Device device, const auto& loss_with) {
-    const Tensor x = numbers(1, {40, 8}).to(device).requires_grad_();
-    const Tensor weight = numbers(2, {21, 8}).to(device).requires_grad_();
-    const Tensor loss = loss_with(x, weight, targets.to(device));
-    loss.backward();
-    return torch::cat({loss.detach().view(1), x.grad().flatten(), weight.grad().flatten()}).cpu();
-  };
-  const Tensor expected = gradients(at::kCPU, [](const Tensor& x, const Tensor& weight, const Tensor& y) {
-    return torch::cross_entropy_loss(torch::linear(x, weight), y);
-  });
-  const Tensor found = gradients(gpu_, [](const Tensor& x, const Tensor& weight, const Tensor& y) {
-    return linear_cross_entropy(x, weight, y, {.rows_at_once = 7});
-  });
-  EXPECT_LE(largest_difference(expected, found), 1e-9);
+  const std::vector<std::pair<torch::Dtype, double>> exactness{
+      {torch::kDouble, 1e-9}, {torch::kFloat, 1e-5}, {torch::kHalf, 5e-3}, {torch::kBFloat16, 3e-2}};
+  for (const auto& [dtype, exact] : exactness) {
+    for (const std::int64_t classes : {21, 64, 4097}) {
+      const bool is_half = dtype == torch::kHalf || dtype == torch::kBFloat16;
+      const torch::Dtype of_cpu = is_half ? torch::kFloat : dtype;
+      const Tensor expected =
+          loss_and_gradients(at::kCPU, dtype, classes, [&](const auto& x, const auto& weight, const auto& y) {
+            return torch::cross_entropy_loss(torch::linear(x.to(of_cpu), weight.to(of_cpu)), y);
+          });
+      const Tensor found =
+          loss_and_gradients(gpu_, dtype, classes, [](const auto& x, const auto& weight, const auto& y) {
+            return linear_cross_entropy(x, weight, y, {.rows_at_once = 7});
+          });
+      EXPECT_LE(largest_difference(expected, found), exact) << dtype << ", " << classes << " classes";
+    }
+  }
+}
+
+TEST_F(GpuTraining, ATargetThatIsNoClassMakesTheLossNan) {
+  const Tensor x = torch::ones({2, 8}, torch::TensorOptions{}.device(gpu_));
+  const Tensor weight = torch::ones({16, 8}, torch::TensorOptions{}.device(gpu_));
+  for (const std::int64_t wrong : {16, -1}) {
+    const Tensor targets = torch::tensor({std::int64_t{3}, wrong}).to(gpu_);
+    EXPECT_TRUE(std::isnan(linear_cross_entropy(x, weight, targets).item<double>())) << wrong;
+  }
 }
 
 TEST_F(GpuTraining, ARecomputedPartDrawsOnTheGpuWhatItDrew) {
@@ -425,6 +449,15 @@ TEST_F(GpuTraining, AfterAFailureDividedParametersAreNoNumbers) {
   EXPECT_TRUE(loss.isnan().item<bool>());
   EXPECT_SAYS(message_of<Cancelled>([&] { loss.backward(); }), "the test gives up");
   EXPECT_SAYS(message_of<Cancelled>([&] { sharded.check(); }), "the test gives up");
+}
+
+TEST_F(GpuTraining, RanksMakeACommunicatorAgainUnlessAllOfThemUseIt) {
+  Communicator ranks = ranks_of_launcher();
+  std::optional<Communicator> first{communicator_on(gpu_, ranks)};
+  if (ranks.rank() == 0) first.reset();
+  Communicator second = communicator_on(gpu_, ranks);
+  const Communicator third = communicator_on(gpu_, ranks);
+  second.barrier();
 }
 
 TEST_F(GpuTraining, RanksLearnWhatOneProcessLearnsFromTheWholeBatch) {

@@ -23,6 +23,7 @@ MAY_INCLUDE = {
     "ml/models": ["base"],
     "ml/collective": ["base", "async", "wire", "net", "process", "actors"],
     "ml/nccl": ["base", "async", "actors", "ml/collective"],
+    "ml/cuda": ["base", "actors", "ml/device", "ml/models"],
     "ml/device": ["base", "actors", "ml/collective"],
     "ml/data": ["base", "wire", "actors", "ml/collective"],
     "ml/checkpoint": ["base", "wire", "object_store", "actors", "ml/collective", "ml/data"],
@@ -49,8 +50,8 @@ DOORS = {
     r"CLI/": ["console"],
     r"sodium\.h$": ["runtime/net"],
     r"backtrace\.h": ["runtime/process"],
-    r"(torch|ATen|c10|caffe2)/": ["ml/device", "ml/parallel", "ml/models"],
-    r"(cuda|cuda_runtime|cuda_runtime_api|cublas_v2|nccl|cuda_fp16|cuda_bf16)\.h": ["ml/nccl"],
+    r"(torch|ATen|c10|caffe2)/": ["ml/cuda", "ml/device", "ml/parallel", "ml/models"],
+    r"(cuda|cuda_runtime|cuda_runtime_api|cublas_v2|nccl|cuda_fp16|cuda_bf16)\.h": ["ml/cuda", "ml/nccl"],
     r"nvml\.h": ["node"],
     r"xgboost/": [],
 }

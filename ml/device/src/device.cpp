@@ -15,6 +15,8 @@
 #include <pharos/actors/runtime.hpp>
 #include <pharos/ml/device.hpp>
 
+#include "libraries.hpp"
+
 namespace pharos::ml {
 namespace {
 
@@ -24,20 +26,17 @@ constexpr const char* kCudaLibrary = "libtorch_cuda.so";
   throw_error(Error{ErrorCode::kFailedPrecondition, std::move(what), std::move(remedy)});
 }
 
-/// The folder of the library, or the program, that has this function.
-template <class Function>
-std::filesystem::path folder_of(Function* function) {
-  Dl_info found{};
-  ::dladdr(reinterpret_cast<const void*>(function), &found);
-  return std::filesystem::path{found.dli_fname}.parent_path();
-}
-
 void load_cuda() {
-  const std::filesystem::path library = folder_of(&at::globalContext) / kCudaLibrary;
-  if (::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
-  const char* const why = ::dlerror();
-  refuse("libtorch's CUDA library cannot be loaded: " + std::string{why},
-         "It comes with PyTorch's wheel for CUDA 13; LD_LIBRARY_PATH names the folders of CUDA's own libraries.");
+  const std::filesystem::path library = folder_of(reinterpret_cast<const void*>(&at::globalContext)) / kCudaLibrary;
+  if (::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    const char* const why = ::dlerror();
+    refuse("libtorch's CUDA library cannot be loaded: " + std::string{why},
+           "It comes with PyTorch's wheel for CUDA 13; LD_LIBRARY_PATH names the folders of CUDA's own libraries.");
+  }
+#ifdef PHAROS_CUDA_LIBRARY
+  // A program that links Pharos as archives has it where it is needed.
+  if (is_beside(PHAROS_CUDA_LIBRARY)) load_beside(PHAROS_CUDA_LIBRARY, "GPUs", "CUDA's runtime");
+#endif
 }
 
 /// The kind of devices that are this process's GPUs: CUDA's, unless the program has brought libtorch another kind.
@@ -55,15 +54,10 @@ at::DeviceType kind_of_gpus() {
 detail::OnGpu load_on_gpu() {
   if (const auto make = detail::registered_on_gpu()) return make;
 #ifdef PHAROS_NCCL_LIBRARY
-  const std::filesystem::path library = folder_of(&own_device) / PHAROS_NCCL_LIBRARY;
-  if (::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-    const char* const why = ::dlerror();
-    refuse("ranks on GPUs need " + library.filename().string() + ", which cannot be loaded: " + why,
-           "It lies beside libpharos_ml.so, and needs NCCL and CUDA's runtime.");
-  }
+  load_beside(PHAROS_NCCL_LIBRARY, "ranks on GPUs", "NCCL and CUDA's runtime");
   const auto make = detail::registered_on_gpu();
   if (make == nullptr) {
-    refuse(library.string() + " uses another copy of libpharos.so than this program",
+    refuse(std::string{PHAROS_NCCL_LIBRARY} + " uses another copy of libpharos.so than this program",
            "Link the program with libpharos.so, or with all of Pharos' libraries as archives.");
   }
   return make;

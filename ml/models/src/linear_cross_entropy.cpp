@@ -14,6 +14,7 @@
 #include <string>
 
 #include <pharos/ml/linear_cross_entropy.hpp>
+#include <pharos/ml/models/row_losses.hpp>
 
 namespace pharos::ml {
 namespace {
@@ -40,10 +41,39 @@ at::ScalarType computed(const Tensor& x) {
   return is_cast ? at::autocast::get_autocast_dtype(device) : x.scalar_type();
 }
 
+/// The kernel of the device, if it takes such scores.
+detail::RowLosses kernel_for(const Tensor& x) {
+  return x.scalar_type() == at::kDouble ? nullptr : detail::row_losses(x.device().type());
+}
+
 std::int64_t rows_at_once(const Tensor& x, const Tensor& weight, const LinearCrossEntropyOptions& options) {
   if (options.rows_at_once > 0) return options.rows_at_once;
-  const auto row = weight.size(0) * static_cast<std::int64_t>(c10::elementSize(summed(x.scalar_type())));
+  const at::ScalarType type = kernel_for(x) != nullptr ? x.scalar_type() : summed(x.scalar_type());
+  const auto row = weight.size(0) * static_cast<std::int64_t>(c10::elementSize(type));
   return std::max<std::int64_t>(1, (x.is_cpu() ? kBytesOnCpu : kBytesOnDevice) / std::max<std::int64_t>(row, 1));
+}
+
+/// The sum of the losses of some rows, and the gradient of their scores, which is undefined if it is not asked for.
+struct Scored {
+  Tensor loss;
+  Tensor gradient{};
+  /// 1 for each row that counts and 0 for others, by which the products with the gradient, which are smaller, are to be
+  /// multiplied; undefined if the gradient is 0 in rows that do not count.
+  Tensor counts{};
+};
+
+Scored by_operators(const Tensor& scores, const Tensor& targets, const Tensor& counts, std::int64_t ignored,
+                    bool gradient) {
+  const at::ScalarType type = summed(scores.scalar_type());
+  Tensor values = at::log_softmax(scores, 1, type);
+  Scored scored{.loss = at::nll_loss(values, targets, {}, at::Reduction::Sum, ignored)};
+  if (!gradient) return scored;
+  // The probabilities, less 1 for the target.
+  const Tensor wanted = (targets * counts.to(targets.scalar_type())).unsqueeze(1);
+  scored.counts = counts.unsqueeze(1);
+  values.exp_().scatter_add_(1, wanted, scored.counts.to(type).neg());
+  scored.gradient = values.to(scores.scalar_type());
+  return scored;
 }
 
 /// The sum of the losses of all rows, and its gradients, which are undefined where they are not asked for.
@@ -57,6 +87,7 @@ struct Sum {
 Sum sum_of(const Tensor& x, const Tensor& weight, const Tensor& targets, const Tensor& counts,
            const LinearCrossEntropyOptions& options, bool for_x, bool for_weight) {
   const at::ScalarType type = summed(x.scalar_type());
+  const detail::RowLosses kernel = kernel_for(x);
   Sum sum{.loss = at::zeros({}, x.options().dtype(type))};
   if (for_x) sum.x_gradient = at::empty_like(x);
   if (for_weight) sum.weight_gradient = at::zeros_like(weight, weight.options().dtype(type));
@@ -65,20 +96,21 @@ Sum sum_of(const Tensor& x, const Tensor& weight, const Tensor& targets, const T
     const std::int64_t rows = std::min(most, x.size(0) - begin);
     const Tensor its = x.narrow(0, begin, rows);
     const Tensor wanted = targets.narrow(0, begin, rows);
-    Tensor values = at::log_softmax(at::mm(its, weight.t()), 1, type);
-    sum.loss.add_(at::nll_loss(values, wanted, {}, at::Reduction::Sum, options.ignored));
-    if (!for_x && !for_weight) continue;
-    // The gradient of the scores: the probabilities, less 1 for the target. Rows that do not count are left out by the
-    // factors of the products, which are smaller.
-    const Tensor count = counts.narrow(0, begin, rows).unsqueeze(1);
-    values.exp_().scatter_add_(1, (wanted * count.to(wanted.scalar_type()).squeeze(1)).unsqueeze(1),
-                               count.to(type).neg());
-    const Tensor gradient = values.to(x.scalar_type());
-    if (for_x) sum.x_gradient.narrow(0, begin, rows).copy_(at::mm(gradient, weight).mul_(count));
+    const bool learns = for_x || for_weight;
+    Tensor scores = at::mm(its, weight.t());
+    Scored scored;
+    if (kernel != nullptr) {
+      scored = {.loss = kernel(scores, wanted, options.ignored, learns).sum(), .gradient = scores};
+    } else {
+      scored = by_operators(scores, wanted, counts.narrow(0, begin, rows), options.ignored, learns);
+    }
+    sum.loss.add_(scored.loss);
+    const auto counted = [&](const Tensor& all) { return scored.counts.defined() ? all * scored.counts : all; };
+    if (for_x) sum.x_gradient.narrow(0, begin, rows).copy_(counted(at::mm(scored.gradient, weight)));
     if (for_weight && type == weight.scalar_type()) {
-      sum.weight_gradient.addmm_(gradient.t(), its * count);
+      sum.weight_gradient.addmm_(scored.gradient.t(), counted(its));
     } else if (for_weight) {
-      sum.weight_gradient.add_(at::mm(gradient.t(), its * count));
+      sum.weight_gradient.add_(at::mm(scored.gradient.t(), counted(its)));
     }
   }
   return sum;
@@ -131,8 +163,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   TORCH_CHECK(targets.numel() == rows.size(0), "linear_cross_entropy() got ", targets.numel(), " targets for ",
               rows.size(0), " rows");
   const bool learns = at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
-  if (!learns) return Loss::forward(nullptr, rows, weight, targets.reshape({-1}), options);
-  return Loss::apply(rows, weight, targets.reshape({-1}), options);
+  if (!learns) return Loss::forward(nullptr, rows, weight, targets.reshape({-1}).contiguous(), options);
+  return Loss::apply(rows, weight, targets.reshape({-1}).contiguous(), options);
 }
 
 }  // namespace pharos::ml

@@ -55,7 +55,10 @@ TrainWorkers::~TrainWorkers() = default;
 }  // namespace detail
 
 RankGroup::RankGroup(const detail::MakeTrainWorkers& make, const TrainerOptions& options)
-    : timeout_{options.timeout}, workers_{make(group_of(options))}, ranks_(options.scaling.workers) {}
+    : timeout_{options.timeout},
+      gpu_path_{options.gpu_path},
+      workers_{make(group_of(options))},
+      ranks_(options.scaling.workers) {}
 
 RankGroup::~RankGroup() {
   if (ended_ == ranks_.size() && !died_) {
@@ -75,7 +78,7 @@ Result<bool> RankGroup::make_ready(const std::function<bool()>& interrupted, Tim
   }
   try {
     Ref<void>{ready}.get();
-    if (ranks_.size() > 1) workers_->connect({.timeout = timeout_});
+    if (ranks_.size() > 1) workers_->connect({.timeout = timeout_, .gpu_path = gpu_path_});
   } catch (const Exception& e) {
     return e.error();
   }

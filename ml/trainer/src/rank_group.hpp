@@ -93,6 +93,7 @@ class RankGroup {
   void lose(std::size_t rank, Error why);
 
   const Duration timeout_;
+  const GpuPath gpu_path_;
   detail::TrainBegin begin_;
   std::unique_ptr<detail::TrainWorkers> workers_;
   std::vector<Rank> ranks_;

@@ -1,42 +1,40 @@
 #include "kernels.hpp"
 
 #include <cuda_language.h>
-#include <ucontext.h>
 
 #include <cstddef>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
-#if defined(__SANITIZE_ADDRESS__)
+#include <boost/context/fiber.hpp>
+#include <boost/context/fixedsize_stack.hpp>
+
+#ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 #endif
 
 namespace pharos::simulated {
 namespace {
 
+using boost::context::fiber;
+using boost::context::stack_context;
+
 constexpr std::size_t kStack = std::size_t{64} << 10;
 
-/// Where a piece of work goes on, and the stack on which it does so.
-struct Place {
-  ucontext_t context{};
-  const void* stack = nullptr;
-  std::size_t bytes = 0;
+/// Memory for a stack, which the caller of allocate() sees, too.
+class Stacks {
+ public:
+  explicit Stacks(stack_context& made) : made_{made} {}
+  stack_context allocate() { return made_ = boost::context::fixedsize_stack{kStack}.allocate(); }
+  static void deallocate(stack_context& stack) { boost::context::fixedsize_stack{kStack}.deallocate(stack); }
+
+ private:
+  stack_context& made_;
 };
 
-/// Goes on at `next`. Returns once somebody goes on at `own`.
-void go_on(Place& own, Place& next) {
-#if defined(__SANITIZE_ADDRESS__)
-  void* fake_stack = nullptr;
-  __sanitizer_start_switch_fiber(&fake_stack, next.stack, next.bytes);
-  ::swapcontext(&own.context, &next.context);
-  __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
-#else
-  ::swapcontext(&own.context, &next.context);
-#endif
-}
-
-/// The threads that one stream's thread stands for: of one block at a time. They stay for the next block.
+/// The threads of one block, on the thread of one stream. They stay for the next block.
 class Block {
  public:
   void run(unsigned threads, Turns turns, const std::function<void()>& kernel) {
@@ -50,9 +48,8 @@ class Block {
         const unsigned k = turns == Turns::kFirstBegins ? turn : threads - 1 - turn;
         if (threads_[k]->is_over) continue;
         threadIdx = k;
-        now_ = threads_[k].get();
-        go_on(own_, now_->place);
-        if (!now_->is_over) ++waiting;
+        go_in(*threads_[k]);
+        if (!threads_[k]->is_over) ++waiting;
       }
       if (waiting != 0 && waiting != left) throw std::logic_error{"some threads of a block ended while others waited"};
       left = waiting;
@@ -62,49 +59,70 @@ class Block {
 
   bool wait(bool value) {
     all_true_ = all_true_ && value;
-    go_on(now_->place, own_);
+    go_out();
     return was_all_true_;
   }
 
  private:
   struct Thread {
-    Place place{};
-    std::unique_ptr<std::byte[]> stack{};
+    stack_context stack{};
+    fiber inside{};
     bool is_over = false;
   };
 
   void add_thread() {
-    Thread& thread = *threads_.emplace_back(std::make_unique<Thread>());
-    thread.stack = std::make_unique_for_overwrite<std::byte[]>(kStack);
-    thread.place.stack = thread.stack.get();
-    thread.place.bytes = kStack;
-    ::getcontext(&thread.place.context);
-    thread.place.context.uc_stack.ss_sp = thread.stack.get();
-    thread.place.context.uc_stack.ss_size = kStack;
-    ::makecontext(&thread.place.context, &run_thread, 0);
+    threads_.push_back(std::make_unique<Thread>());
+    Thread& thread = *threads_.back();
+    thread.inside = fiber{std::allocator_arg, Stacks{thread.stack}, [this, &thread](fiber&& outside) {
+                            outside_ = std::move(outside);
+                            arrive(nullptr);
+                            for (;;) {
+                              (*kernel_)();
+                              thread.is_over = true;
+                              go_out();
+                            }
+                            return std::move(outside_);
+                          }};
   }
 
-  static void run_thread();
+  void go_in(Thread& thread) {
+#ifdef __SANITIZE_ADDRESS__
+    void* fake = nullptr;
+    __sanitizer_start_switch_fiber(&fake, static_cast<char*>(thread.stack.sp) - thread.stack.size, thread.stack.size);
+    thread.inside = std::move(thread.inside).resume();
+    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#else
+    thread.inside = std::move(thread.inside).resume();
+#endif
+  }
 
-  Place own_;  // of the stream's thread
+  void go_out() {
+    void* fake = nullptr;
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_start_switch_fiber(&fake, outside_stack_, outside_bytes_);
+#endif
+    outside_ = std::move(outside_).resume();
+    arrive(fake);
+  }
+  void arrive([[maybe_unused]] void* fake) {
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(fake, &outside_stack_, &outside_bytes_);
+#endif
+  }
+
   std::vector<std::unique_ptr<Thread>> threads_;
-  Thread* now_ = nullptr;  // whose turn it is
+  fiber outside_;  // returns to the stream's thread, while a thread of the block has its turn
+  const void* outside_stack_ = nullptr;
+  std::size_t outside_bytes_ = 0;
   const std::function<void()>* kernel_ = nullptr;
   bool all_true_ = true;  // of the wait at which the threads arrive
   bool was_all_true_ = true;
 };
 
-thread_local Block block;
-
-void Block::run_thread() {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &block.own_.stack, &block.own_.bytes);
-#endif
-  for (;;) {
-    (*block.kernel_)();
-    block.now_->is_over = true;
-    go_on(block.now_->place, block.own_);
-  }
+/// The threads of streams never end, and neither does this.
+Block& block() {
+  static thread_local Block& its = *new Block;
+  return its;
 }
 
 }  // namespace
@@ -114,12 +132,12 @@ void run_blocks(dim3 blocks, dim3 threads, Turns turns, const std::function<void
   blockDim = threads;
   for (unsigned k = 0; k < blocks.x; ++k) {
     blockIdx = k;
-    block.run(threads.x, turns, kernel);
+    block().run(threads.x, turns, kernel);
   }
 }
 
 bool wait_for_block(bool value) {
-  return block.wait(value);
+  return block().wait(value);
 }
 
 }  // namespace pharos::simulated

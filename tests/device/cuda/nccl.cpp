@@ -3,6 +3,8 @@
 // ncclCommGetAsyncError says ncclRemoteError. Ranks are threads or processes of one machine, and are connected by Unix
 // sockets. All ranks reduce in the order of the ranks, so they get the same bits.
 
+#include "nccl.hpp"
+
 #include <ATen/ATen.h>
 #include <nccl.h>
 #include <poll.h>
@@ -393,8 +395,14 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
+std::atomic<int>& pharos::simulated::nccl_communicators() {
+  static std::atomic<int> made = 0;
+  return made;
+}
+
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (rank < 0 || rank >= ranks) return ncclInvalidArgument;
+  ++nccl_communicators();
   *comm = new ncclComm{std::make_shared<State>(id.internal, rank, ranks)};
   (*comm)->state->start(config->blocking != 0);
   return config->blocking != 0 ? (*comm)->state->state() : ncclInProgress;

@@ -25,6 +25,9 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 
+inline void __syncthreads() {
+  pharos::simulated::wait_for_block(true);
+}
 inline int __syncthreads_and(int value) {
   return pharos::simulated::wait_for_block(value != 0) ? 1 : 0;
 }

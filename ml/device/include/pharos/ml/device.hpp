@@ -34,10 +34,10 @@ PHAROS_API std::uint64_t memory_of(at::Device gpu);
 PHAROS_API Error no_room_on(at::Device gpu, std::string_view said);
 
 /// Returns a communicator of the same ranks for tensors on `device`: a copy of `ranks` if that is the CPU, or the
-/// result of on_gpu(), with the options of `ranks`. As long as a copy of that is in use, later calls for the same ranks
-/// and device return further copies. Like all communicators it is used by one thread at a time. For GPUs this loads
-/// libpharos_nccl.so, which lies beside libpharos_ml.so. All ranks call this together. Throws FailedPrecondition if the
-/// library is missing, and what on_gpu() throws.
+/// result of on_gpu(), with the options of `ranks`. As long as all ranks use copies of that, later calls for the same
+/// ranks and device return further copies. Like all communicators it is used by one thread at a time. For GPUs this
+/// loads libpharos_nccl.so, which lies beside libpharos_ml.so. All ranks call this together. Throws FailedPrecondition
+/// if the library is missing, and what on_gpu() throws.
 PHAROS_API Communicator communicator_on(at::Device device, Communicator& ranks);
 
 }  // namespace pharos::ml

@@ -28,8 +28,9 @@ struct LinearCrossEntropyOptions {
 /// `x` has `weight.size(1)` columns, and any dimensions before. `weight` has a row for each class. `targets` has a
 /// class for each row of `x`, below `weight.size(0)`. Half-precision scores become floats before they are
 /// exponentiated, and weight gradients are summed in floats. Autocast counts as for torch::linear(). The host waits for
-/// no device. The result is NaN if no row counts. Throws libtorch's exceptions, also in a backward with create_graph.
-/// Any thread.
+/// no device, and on GPUs a kernel of Pharos computes losses and gradients of the scores in one pass. The result is NaN
+/// if no row counts, and on a GPU also if a target is no class. Throws libtorch's exceptions, also in a backward with
+/// create_graph. Any thread.
 PHAROS_API at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                                            const LinearCrossEntropyOptions& options = {});
 

@@ -13,6 +13,7 @@
 #include <pharos/base/byte_count.hpp>
 #include <pharos/base/clock.hpp>
 #include <pharos/base/export.hpp>
+#include <pharos/ml/communicator_options.hpp>
 #include <pharos/ml/train_result.hpp>
 
 namespace pharos::ml {
@@ -42,6 +43,8 @@ struct TrainerOptions {
   Scaling scaling{};
   /// The type of the ranks' GPUs, as the label "gpu_type" of nodes has it: "A10". Empty: any type.
   std::string gpu_type{};
+  /// How the ranks' GPUs reach each other.
+  GpuPath gpu_path = GpuPath::kBest;
   std::uint64_t seed = 0;
   /// The folder for logs, and for checkpoints in its subfolder "checkpoints". It lies on a disk that all nodes see, and
   /// only one training may use it. A training resumes from the checkpoints that it finds there. Empty: nothing is
