@@ -69,7 +69,7 @@ class Bench {
       auto opened = storage::open_rocksdb(state);
       if (!opened) throw std::runtime_error{opened.error().to_string()};
       store_ = *std::move(opened);
-      background_.spawn(load(this));
+      background_.spawn(load());
       while (!head_) poll();
     } else {
       head_.emplace(reactor_);
@@ -110,13 +110,13 @@ class Bench {
   void kill_what_starts() { kills_ = true; }
 
  private:
-  static async::Async<void> load(Bench* self) {
-    auto found = co_await node::Records::load(self->store_.get());
+  async::Async<void> load() {
+    auto found = co_await node::Records::load(store_.get());
     if (!found) throw std::runtime_error{found.error().to_string()};
-    self->records_ = std::make_unique<node::Records>(
-        self->reactor_, *self->store_, [](const pharos::Error& why) { throw std::runtime_error{why.to_string()}; });
-    self->head_.emplace(self->reactor_, kOwn, self->records_.get());
-    self->head_->restore(*std::move(found));
+    records_ = std::make_unique<node::Records>(
+        reactor_, *store_, [](const pharos::Error& why) { throw std::runtime_error{why.to_string()}; });
+    head_.emplace(reactor_, kOwn, records_.get());
+    head_->restore(*std::move(found));
   }
   // The answer is posted, because the head is inside of a call when it sends a message.
   void told(wire::Message message) {

@@ -48,7 +48,7 @@ constexpr std::size_t kAskedAtOnce = 512;
 constexpr std::size_t kReportMax = 10'000;  // incarnations and holds in one report
 
 async::Async<void> go_on(node::Membership* head) {
-  const auto started = co_await node::Membership::start(head);
+  const auto started = co_await head->start();
   if (!started) throw std::runtime_error{started.error().to_string()};
 }
 

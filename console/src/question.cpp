@@ -153,14 +153,13 @@ struct NodeConnection::Connection {
   ~Connection() {
     if (peer != nullptr) peer->close();
   }
-  static async::Async<void> ask(Connection* self, wire::Message question, Result<wire::Message>* to,
-                                std::size_t* missing) {
-    const auto deadline = async::Deadline::after(kAnswerTime, self->reactor.now());
-    auto answer = co_await self->peer->request(std::move(question), std::vector<Fd>{}, deadline);
+  async::Async<void> ask(wire::Message question, Result<wire::Message>* to, std::size_t* missing) {
+    const auto deadline = async::Deadline::after(kAnswerTime, reactor.now());
+    auto answer = co_await peer->request(std::move(question), std::vector<Fd>{}, deadline);
     if (answer) {
       *to = std::move(answer->message);
     } else {
-      *to = std::move(answer).error().with("asking " + self->address);
+      *to = std::move(answer).error().with("asking " + address);
     }
     --*missing;
   }
@@ -194,7 +193,7 @@ std::vector<Result<wire::Message>> NodeConnection::ask_all(std::vector<wire::Mes
   std::size_t missing = 0;
   for (std::size_t next = 0; next < questions.size() || missing != 0;) {
     for (; next < questions.size() && missing < kAtOnce; ++next, ++missing) {
-      group.spawn(Connection::ask(connection_.get(), std::move(questions[next]), &answers[next], &missing));
+      group.spawn(connection_->ask(std::move(questions[next]), &answers[next], &missing));
     }
     connection_->reactor.poll_one(async::Deadline::never());
   }

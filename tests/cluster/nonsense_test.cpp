@@ -78,7 +78,7 @@ class Intruder final : public net::Peer::Owner {
   std::optional<Result<net::Parcel>> ask(wire::Message question, Duration patience = 10s) {
     std::optional<Result<net::Parcel>> answer;
     async::AsyncGroup group{reactor_};
-    group.spawn(ask(this, std::move(question), patience, &answer));
+    group.spawn(ask(std::move(question), patience, &answer));
     while (group.size() != 0) reactor_.poll_one(async::Deadline::after(100ms, reactor_.now()));
     return answer;
   }
@@ -103,11 +103,10 @@ class Intruder final : public net::Peer::Owner {
     }
     return some;
   }
-  static async::Async<void> ask(Intruder* self, wire::Message question, Duration patience,
-                                std::optional<Result<net::Parcel>>* answer) {
+  async::Async<void> ask(wire::Message question, Duration patience, std::optional<Result<net::Parcel>>* answer) {
     std::vector<Fd> descriptors = descriptors_for(question);
-    const auto deadline = async::Deadline::after(patience, self->reactor_.now());
-    auto parcel = co_await self->peer_->request(std::move(question), std::move(descriptors), deadline);
+    const auto deadline = async::Deadline::after(patience, reactor_.now());
+    auto parcel = co_await peer_->request(std::move(question), std::move(descriptors), deadline);
     if (parcel || parcel.error().code() != ErrorCode::kDeadlineExceeded) answer->emplace(std::move(parcel));
   }
   void on_message(net::Peer&, net::Parcel parcel, std::optional<std::uint64_t>) override {

@@ -57,13 +57,13 @@ class ClientsTest : public testing::Test, public net::Peer::Owner {
   }
   /// Asks something to which no answer comes. When that fails, failed_ gets the caller, and error_ says why.
   void ask(const Client& client) {
-    tests_.spawn(ask(this, client));
+    tests_.spawn(wait_for_answer(client));
     executor_.run_until_idle();
   }
-  static async::Async<void> ask(ClientsTest* self, Client client) {
+  async::Async<void> wait_for_answer(Client client) {
     const auto answer = co_await client.peer->request(wire::Done{}, std::vector<Fd>{}, async::Deadline::never());
-    self->failed_.push_back(client.caller);
-    self->error_ = answer.error();
+    failed_.push_back(client.caller);
+    error_ = answer.error();
   }
 
   async::ManualExecutor executor_;

@@ -66,7 +66,7 @@ class HeadHereTest : public testing::Test {
     };
   }
   void start(HeadHere& here) {
-    tests_.spawn(keep_result(HeadHere::start(&here), &result_));
+    tests_.spawn(keep_result(here.start(), &result_));
     executor_.run_until_idle();
   }
   void close(HeadHere& here) {
@@ -176,19 +176,18 @@ class HeadElsewhereTest : public testing::Test, public HeadElsewhere::Listener {
     EXPECT_TRUE(elsewhere_.closed());
   }
 
-  void on_joined(const wire::ClusterJoined&) override { heard_.push_back("joined"); }
-  void on_joined_again(const wire::ClusterJoined&) override { heard_.push_back("joined again"); }
+  void on_joined(const wire::ClusterJoined&) override { heard_.emplace_back("joined"); }
+  void on_joined_again(const wire::ClusterJoined&) override { heard_.emplace_back("joined again"); }
   void on_beat(const wire::Beat&) override { ++beats_; }
-  void on_head_message(wire::Message message) override { heard_.push_back(std::string{wire::name_of(message)}); }
-  void on_head_lost(const Error&) override { heard_.push_back("lost"); }
-  void on_given_up() override { heard_.push_back("given up"); }
+  void on_head_message(wire::Message message) override { heard_.emplace_back(wire::name_of(message)); }
+  void on_head_lost(const Error&) override { heard_.emplace_back("lost"); }
+  void on_given_up() override { heard_.emplace_back("given up"); }
 
   /// Begins to join. The head has not answered yet.
   void begin() {
     HeadElsewhere::ReachedAt reached_at = [](int) { return Result<std::string>{"here"}; };
-    tests_.spawn(keep_result(
-        HeadElsewhere::join(&elsewhere_, std::move(reached_at), async::Deadline::after(9s, executor_.now())),
-        &result_));
+    tests_.spawn(
+        keep_result(elsewhere_.join(std::move(reached_at), async::Deadline::after(9s, executor_.now())), &result_));
     executor_.run_until_idle();
   }
   static async::Async<void> keep_result(async::Async<Result<void>> join, std::optional<Result<void>>* result) {

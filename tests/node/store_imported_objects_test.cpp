@@ -30,7 +30,7 @@ class ImportedObjectsTest : public StoreTest {
 
   /// Imports an object of the other node, which says that it has it.
   void import_object() {
-    imports_of_test_.spawn(import_one(this));
+    imports_of_test_.spawn(import_one());
     executor_.run_until_idle();
     KeptWire& wire = *host_.wires.back();
     const auto claim = std::ranges::find_if(
@@ -40,9 +40,8 @@ class ImportedObjectsTest : public StoreTest {
     executor_.run_until_idle();
     ASSERT_EQ(imports_.size(), 1U);
   }
-  static async::Async<void> import_one(ImportedObjectsTest* self) {
-    const auto here =
-        co_await ImportedObjects::import(&self->imports_, self->table_, self->object_, ImportedObjects::kKeepTime);
+  async::Async<void> import_one() {
+    const auto here = co_await imports_.import(table_, object_, ImportedObjects::kKeepTime);
     EXPECT_TRUE(here);
   }
   /// No process keeps the object in time, so it is released.
@@ -65,21 +64,17 @@ class ImportedObjectsTest : public StoreTest {
     }
     return newest;
   }
-  static async::Async<Result<std::string>> find(ImportedObjectsTest* self) {
-    ++self->asked_;
-    if (!self->is_known_) co_return Error{ErrorCode::kNotFound, "there is no such node"};
+  async::Async<Result<std::string>> find() {
+    ++asked_;
+    if (!is_known_) co_return Error{ErrorCode::kNotFound, "there is no such node"};
     co_return std::string{"there"};
   }
 
   const Location object_{ObjectId{CallerId{9}, 1}, {}, CallerId{9}, kOther};
   bool is_known_ = true;
   int asked_ = 0;
-  ImportedObjects imports_{executor_,
-                           host_,
-                           kOwn,
-                           store_,
-                           NodePins::open(store_, CallerId{1}).value(),
-                           [this](NodeId) { return find(this); }};
+  ImportedObjects imports_{
+      executor_, host_, kOwn, store_, NodePins::open(store_, CallerId{1}).value(), [this](NodeId) { return find(); }};
   async::AsyncGroup imports_of_test_{executor_};
 };
 

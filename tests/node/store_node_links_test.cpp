@@ -25,12 +25,12 @@ class NodeLinksTest : public testing::Test {
   }
   static async::Async<void> reach(NodeLinks* links, NodeId node,
                                   std::shared_ptr<std::optional<Result<NodeLinks::Link>>> result) {
-    *result = co_await NodeLinks::reach(links, node);
+    *result = co_await links->reach(node);
   }
   /// The address of a node, as the head gives it.
-  static async::Async<Result<std::string>> find(NodeLinksTest* self, NodeId) {
-    ++self->asked_;
-    if (!self->is_known_) co_return Error{ErrorCode::kNotFound, "there is no such node"};
+  async::Async<Result<std::string>> find(NodeId) {
+    ++asked_;
+    if (!is_known_) co_return Error{ErrorCode::kNotFound, "there is no such node"};
     co_return std::string{"there"};
   }
 
@@ -44,7 +44,7 @@ class NodeLinksTest : public testing::Test {
   NodeLinks links_{executor_,
                    host_,
                    NodeId{1},
-                   [this](NodeId node) { return find(this, node); },
+                   [this](NodeId node) { return find(node); },
                    {.connected = [this](NodeId node, const NodeLinks::Link&) { connected_.push_back(node); },
                     .ended =
                         [this](NodeId node) {

@@ -247,6 +247,12 @@ Async<void> f() {
 """)
         self.passes("coroutines")
 
+    def test_coroutines_refuses_a_static_coroutine_that_gets_its_object(self):
+        self.write("node/src/a.hpp", "class A {\n  static async::Async<Result<void>> f(A* self, int x);\n};\n")
+        self.refused("coroutines", "node/src/a.hpp:2", "make it a member")
+        self.write("node/src/a.hpp", "class A {\n  static Async<void> f(std::shared_ptr<A> self);\n  Async<void> g(A* a);\n};\n")
+        self.passes("coroutines")
+
     def test_coroutines_refuses_a_condition_that_awaits(self):
         for text in ("if (co_await f()) return;", "while (x && co_await f()) {}", "if (auto r = g(); co_await r) {}",
                      "for (; co_await f();) {}", "switch (co_await f()) {}"):

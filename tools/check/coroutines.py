@@ -1,4 +1,5 @@
-"""Refuses coroutines that are capturing lambdas, and conditions that await. The captures die with the lambda while the
+"""Refuses coroutines that are capturing lambdas, static coroutines of a class that get its object as a pointer, and
+conditions that await. The captures die with the lambda while the
 coroutine still runs, and GCC 11 and 12 even free them twice when the coroutine is awaited. For a condition that awaits,
 GCC 12 writes beyond the frame of the coroutine."""
 
@@ -11,6 +12,7 @@ INTRODUCER = re.compile(r"(?<![\w\])\[])\[(?!\[)")
 STRUCTURED_BINDING = re.compile(r"\bauto\s*&{0,2}\s*$")
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 CONDITION = re.compile(r"\b(if|while|switch|for)\s*\(")
+STATIC_OF_AN_OBJECT = re.compile(r"\bstatic\s+(?:async::)?Async<[^;{}]*?>\s+(\w+)\((\w+)\*\s+self\b")
 COROUTINE_WORD = re.compile(r"\bco_(await|return|yield)\b")
 
 
@@ -73,6 +75,9 @@ def check_coroutines(tree: Tree) -> list[Problem]:
     problems = []
     for name in tree.cpp_files:
         code = tree.code(name)
+        for match in STATIC_OF_AN_OBJECT.finditer(code):
+            problems.append(Problem(name, line_of(code, match.start()), f"{match[1]}() is a static coroutine of a "
+                                    f"{match[2]}: make it a member, which lives no longer than the object either"))
         if not COROUTINE_WORD.search(code):
             continue
         for start, statement in awaiting_conditions(code):

@@ -140,15 +140,14 @@ void KnownActors::construct(const std::shared_ptr<ActorHandle>& actor, const Cel
     }
   }
   actor->keep_construction(construction);
-  line_->spawn(start_actor(this, actor, std::move(start)));
+  line_->spawn(start_actor(actor, std::move(start)));
 }
 
-async::Async<void> KnownActors::start_actor(KnownActors* self, std::shared_ptr<ActorHandle> actor,
-                                            wire::StartActor start) {
+async::Async<void> KnownActors::start_actor(std::shared_ptr<ActorHandle> actor, wire::StartActor start) {
   // Without a deadline: the constructor may take any time.
   wire::Message ask = std::move(start);
-  auto answer = co_await self->line_->request(std::move(ask));
-  self->take_answer(actor, std::move(answer));
+  auto answer = co_await line_->request(std::move(ask));
+  take_answer(actor, std::move(answer));
 }
 
 Result<std::shared_ptr<ActorHandle>> KnownActors::find(const std::string& name, const std::string& name_space,
@@ -163,11 +162,11 @@ Result<std::shared_ptr<ActorHandle>> KnownActors::find(const std::string& name, 
 // Not to be called on the strand.
 Result<wire::ActorFound> KnownActors::ask_for_actor(wire::Message ask) {
   if (const auto why = line_->over()) return *why;
-  return async::block_on(line_->executor(), request_actor(this, std::move(ask)));
+  return async::block_on(line_->executor(), request_actor(std::move(ask)));
 }
 
-async::Async<Result<wire::ActorFound>> KnownActors::request_actor(KnownActors* self, wire::Message ask) {
-  PHAROS_CO_TRY(const net::Parcel answer, co_await self->line_->request(std::move(ask)));
+async::Async<Result<wire::ActorFound>> KnownActors::request_actor(wire::Message ask) {
+  PHAROS_CO_TRY(const net::Parcel answer, co_await line_->request(std::move(ask)));
   const auto* const found = std::get_if<wire::ActorFound>(&answer.message);
   if (found == nullptr)
     co_return Error{ErrorCode::kInternal, "the node answered the request for an actor with an unexpected message"};
@@ -190,15 +189,15 @@ std::shared_ptr<ActorHandle> KnownActors::adopt(ActorId id, const std::string& l
   auto shared = actor->share();
   // The node counts one hold for this process, however many handles it has.
   if (known && held) line_->tell(wire::HoldActor{id, -1});
-  if (!known && !held) line_->spawn(hold(this, id, number));
-  if (!known) line_->spawn(connect_actor(this, actor, 0));
+  if (!known && !held) line_->spawn(hold(id, number));
+  if (!known) line_->spawn(connect_actor(actor, 0));
   return shared;
 }
 
 // Whatever the answer, there is nothing more to wait for: a request fails only when this process has lost its node.
-async::Async<void> KnownActors::hold(KnownActors* self, ActorId actor, std::uint64_t number) {
-  static_cast<void>(co_await self->line_->request(wire::HoldActor{actor, 1}));
-  self->holds_.counted(number);
+async::Async<void> KnownActors::hold(ActorId actor, std::uint64_t number) {
+  static_cast<void>(co_await line_->request(wire::HoldActor{actor, 1}));
+  holds_.counted(number);
 }
 
 void KnownActors::wait_for_holds() {
@@ -214,16 +213,15 @@ void KnownActors::when_held(async::Callback then) {
 }
 
 // The actor lives, as far as the head knows, so it may be reached later.
-async::Async<void> KnownActors::connect_actor_later(KnownActors* self, std::shared_ptr<ActorHandle> actor) {
+async::Async<void> KnownActors::connect_actor_later(std::shared_ptr<ActorHandle> actor) {
   const auto slept = co_await async::sleep(kUnreachableTime);
-  if (slept && !actor->calls()->lost()) self->actor_disconnected(std::move(actor));
+  if (slept && !actor->calls()->lost()) actor_disconnected(std::move(actor));
 }
 
-async::Async<void> KnownActors::connect_actor(KnownActors* self, std::shared_ptr<ActorHandle> actor,
-                                              std::uint32_t seen) {
+async::Async<void> KnownActors::connect_actor(std::shared_ptr<ActorHandle> actor, std::uint32_t seen) {
   wire::Message ask = wire::ConnectActor{actor->id(), seen};
-  auto answer = co_await self->line_->request(std::move(ask));
-  self->take_answer(actor, std::move(answer));
+  auto answer = co_await line_->request(std::move(ask));
+  take_answer(actor, std::move(answer));
 }
 
 void KnownActors::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<net::Parcel> answer) {
@@ -233,7 +231,7 @@ void KnownActors::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<
   if (cause.code() == ErrorCode::kUnavailable) {
     actor->calls()->fail(
         {cause.code(), "actor \"" + actor->label() + "\" cannot be reached: " + cause.message(), cause.remedy()});
-    return line_->spawn(connect_actor_later(this, actor));
+    return line_->spawn(connect_actor_later(actor));
   }
   const bool told = cause.code() == ErrorCode::kActorDied || cause.code() == ErrorCode::kAlreadyExists ||
                     cause.code() == ErrorCode::kInvalidArgument || cause.code() == ErrorCode::kFailedPrecondition ||
@@ -247,7 +245,7 @@ void KnownActors::take_answer(const std::shared_ptr<ActorHandle>& actor, Result<
 // The node knows whether the actor has ended or will restart.
 void KnownActors::actor_disconnected(std::shared_ptr<ActorHandle> actor) {
   const std::uint32_t seen = actor->calls()->incarnation();
-  line_->spawn(connect_actor(this, std::move(actor), seen));
+  line_->spawn(connect_actor(std::move(actor), seen));
 }
 
 void KnownActors::leave(const wire::IncarnationEnded& ended) {

@@ -82,14 +82,12 @@ class KnownActors final : public detail::ActorHandle::Owner,
   void construct(const std::shared_ptr<detail::ActorHandle>& actor, const detail::CellHandle& construction,
                  wire::StartActor start, std::optional<Error> missing);
   void take_answer(const std::shared_ptr<detail::ActorHandle>& actor, Result<net::Parcel> answer);
-  static async::Async<Result<wire::ActorFound>> request_actor(KnownActors* self, wire::Message ask);
-  static async::Async<void> start_actor(KnownActors* self, std::shared_ptr<detail::ActorHandle> actor,
-                                        wire::StartActor start);
+  async::Async<Result<wire::ActorFound>> request_actor(wire::Message ask);
+  async::Async<void> start_actor(std::shared_ptr<detail::ActorHandle> actor, wire::StartActor start);
   void wait_for_holds();
-  static async::Async<void> hold(KnownActors* self, ActorId actor, std::uint64_t number);
-  static async::Async<void> connect_actor(KnownActors* self, std::shared_ptr<detail::ActorHandle> actor,
-                                          std::uint32_t seen);
-  static async::Async<void> connect_actor_later(KnownActors* self, std::shared_ptr<detail::ActorHandle> actor);
+  async::Async<void> hold(ActorId actor, std::uint64_t number);
+  async::Async<void> connect_actor(std::shared_ptr<detail::ActorHandle> actor, std::uint32_t seen);
+  async::Async<void> connect_actor_later(std::shared_ptr<detail::ActorHandle> actor);
 
   const std::shared_ptr<NodeLine> line_;
   const std::shared_ptr<Connector> connector_;

@@ -87,7 +87,7 @@ CellHandle Lineage::make_again(const std::shared_ptr<Recipe>& recipe, const Erro
       ++recipe->call.attempt;
       cell->set_call(recipe->call);
       failed = std::exchange(recipe->again, cell);
-      background_.spawn(make(this, cell, recipe));
+      background_.spawn(make(cell, recipe));
       return cell;
     }
   }
@@ -95,8 +95,8 @@ CellHandle Lineage::make_again(const std::shared_ptr<Recipe>& recipe, const Erro
   return cell;
 }
 
-async::Async<void> Lineage::make(Lineage* self, CellHandle cell, std::shared_ptr<Recipe> recipe) {
-  auto restored = co_await restore(self, cell, recipe->arguments);
+async::Async<void> Lineage::make(CellHandle cell, std::shared_ptr<Recipe> recipe) {
+  auto restored = co_await restore(cell, recipe->arguments);
   if (!restored) co_return cell->set_error(std::move(restored).error());
   complete(cell, restored->arguments);
   recipe->pool->submit(std::move(cell));
@@ -106,15 +106,15 @@ void Lineage::repair(RunsAgain& pool, CellHandle cell, const Error& why) {
   {
     const std::lock_guard lock{mutex_};
     if (!ended_ && (cell->call().flags & wire::kInPieces) != 0) {
-      return background_.spawn(repair(this, &pool, std::move(cell), why));
+      return background_.spawn(repair(&pool, std::move(cell), why));
     }
   }
   cell->set_error(why);
 }
 
-async::Async<void> Lineage::repair(Lineage* self, RunsAgain* pool, CellHandle cell, Error why) {
+async::Async<void> Lineage::repair(RunsAgain* pool, CellHandle cell, Error why) {
   const auto sent = cell->arguments();
-  auto restored = co_await restore(self, cell, {sent.begin(), sent.end()});
+  auto restored = co_await restore(cell, {sent.begin(), sent.end()});
   if (!restored || !restored->changed)
     co_return cell->set_error(restored ? std::move(why) : std::move(restored).error());
   complete(cell, restored->arguments);
@@ -127,22 +127,21 @@ void Lineage::complete(const CellHandle& cell, std::span<const std::byte> argume
   cell->complete_arguments(encoded);
 }
 
-async::Async<Result<Lineage::Restored>> Lineage::restore(Lineage* self, CellHandle cell,
-                                                         std::vector<std::byte> arguments) {
+async::Async<Result<Lineage::Restored>> Lineage::restore(CellHandle cell, std::vector<std::byte> arguments) {
   Restored restored{std::move(arguments)};
   if ((cell->call().flags & wire::kInPieces) == 0) co_return restored;
   PHAROS_CO_TRY(InPieces read, read_pieces(restored.arguments));
   for (Piece& piece : read.pieces) {
-    const auto object = co_await LargeValues::find(&self->values_, piece.location);
+    const auto object = co_await values_.find(piece.location);
     if (object) {
       cell->call().keep(*object);
       continue;
     }
-    const auto recipe = object_store::is_lost(object.error()) ? self->find(piece.location.id) : nullptr;
+    const auto recipe = object_store::is_lost(object.error()) ? find(piece.location.id) : nullptr;
     if (recipe == nullptr) {
       co_return Error{object.error()}.with("making an argument of a lost result again");
     }
-    const CellHandle again = self->make_again(recipe, object.error());
+    const CellHandle again = make_again(recipe, object.error());
     co_await until_there(again);
     if (!again.ready()) co_return stopped();
     if (again->error() != nullptr) co_return *again->error();

@@ -81,11 +81,10 @@ class Lineage final : public std::enable_shared_from_this<Lineage> {
     bool changed = false;
   };
   std::shared_ptr<Recipe> find(const ObjectId& result);
-  static async::Async<void> make(Lineage* self, detail::CellHandle cell, std::shared_ptr<Recipe> recipe);
-  static async::Async<void> repair(Lineage* self, RunsAgain* pool, detail::CellHandle cell, Error why);
+  async::Async<void> make(detail::CellHandle cell, std::shared_ptr<Recipe> recipe);
+  async::Async<void> repair(RunsAgain* pool, detail::CellHandle cell, Error why);
   /// Returns the arguments of the cell's call, with the locations of objects that exist. The cell keeps these objects.
-  static async::Async<Result<Restored>> restore(Lineage* self, detail::CellHandle cell,
-                                                std::vector<std::byte> arguments);
+  async::Async<Result<Restored>> restore(detail::CellHandle cell, std::vector<std::byte> arguments);
   static void complete(const detail::CellHandle& cell, std::span<const std::byte> arguments);
 
   async::Executor& executor_;

@@ -83,15 +83,15 @@ void PendingResults::explain(const wire::InspectedWorker& running, async::Unique
 }
 
 void PendingResults::explain(async::UniqueFunction<void(std::string)> then) {
-  line_.spawn(ask_why(this, std::move(then)));
+  line_.spawn(ask_why(std::move(then)));
 }
 
-async::Async<void> PendingResults::ask_why(PendingResults* self, async::UniqueFunction<void(std::string)> then) {
-  const auto deadline = async::Deadline::after(kAskTime, self->line_.executor().now());
+async::Async<void> PendingResults::ask_why(async::UniqueFunction<void(std::string)> then) {
+  const auto deadline = async::Deadline::after(kAskTime, line_.executor().now());
   wire::Message ask = wire::Inspect{};
-  auto answer = co_await self->line_.request(std::move(ask), deadline);
+  auto answer = co_await line_.request(std::move(ask), deadline);
   const auto* const inspected = answer ? std::get_if<wire::Inspected>(&answer->message) : nullptr;
-  then(actors::explain_waits(self->all(), self->line_.registered().caller, inspected, &name_of_function));
+  then(actors::explain_waits(all(), line_.registered().caller, inspected, &name_of_function));
 }
 
 }  // namespace pharos::actors

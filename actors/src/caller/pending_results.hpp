@@ -34,7 +34,7 @@ class PendingResults {
 
  private:
   void add(const detail::CellHandle& cell, std::int32_t argument_of, std::vector<wire::PendingResult>& to);
-  static async::Async<void> ask_why(PendingResults* self, async::UniqueFunction<void(std::string)> then);
+  async::Async<void> ask_why(async::UniqueFunction<void(std::string)> then);
 
   NodeLine& line_;
   WaitingThreads& threads_;

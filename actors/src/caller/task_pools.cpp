@@ -82,14 +82,14 @@ Result<TaskPool*> TaskPools::pool_near(TaskOptions options, const std::vector<Pl
 }
 
 void TaskPools::request_lease(TaskPool& pool) {
-  line_->spawn(lease_worker(this, &pool));
+  line_->spawn(lease_worker(&pool));
 }
 
-async::Async<void> TaskPools::lease_worker(TaskPools* self, TaskPool* pool) {
-  self->begin_to_tend();
+async::Async<void> TaskPools::lease_worker(TaskPool* pool) {
+  begin_to_tend();
   wire::Message ask = wire::LeaseWorker{pool->shape().to_wire()};
   // Without a deadline: tasks have deadlines of their own, and the wait ends with the node or with the caller.
-  auto parcel = co_await self->line_->request(std::move(ask));
+  auto parcel = co_await line_->request(std::move(ask));
   if (!parcel) {
     pool->lease_refused(std::move(parcel).error().with("asking for a worker"));
     co_return;
@@ -100,8 +100,8 @@ async::Async<void> TaskPools::lease_worker(TaskPools* self, TaskPool* pool) {
     co_return;
   }
   const WorkerId worker = ready->worker;
-  const auto calls = self->connector_->open(std::shared_ptr<OutgoingCalls::Observer>{self->shared_from_this(), pool});
-  self->connector_->connect(*calls, *std::move(parcel), "the worker");
+  const auto calls = connector_->open(std::shared_ptr<OutgoingCalls::Observer>{shared_from_this(), pool});
+  connector_->connect(*calls, *std::move(parcel), "the worker");
   pool->add_worker(worker, calls);
 }
 
@@ -112,18 +112,18 @@ void TaskPools::tend_soon() {
 }
 
 void TaskPools::begin_to_tend() {
-  if (!std::exchange(tends_tasks_, true)) line_->spawn(tend_tasks(this));
+  if (!std::exchange(tends_tasks_, true)) line_->spawn(tend_tasks());
 }
 
-async::Async<void> TaskPools::tend_tasks(TaskPools* self) {
+async::Async<void> TaskPools::tend_tasks() {
   for (;;) {
     bool more = false;
-    for (TaskPool* const pool : self->all()) more = pool->tend() || more;
+    for (TaskPool* const pool : all()) more = pool->tend() || more;
     if (!more) break;
     const auto slept = co_await async::sleep(kTendTime);
     if (!slept) break;
   }
-  self->tends_tasks_ = false;
+  tends_tasks_ = false;
 }
 
 void TaskPools::return_lease(WorkerId worker) {
@@ -136,16 +136,16 @@ void TaskPools::give_back(const wire::RecallLeases& recalled) {
 }
 
 void TaskPools::worker_disconnected(WorkerId worker) {
-  line_->spawn(give_up_on_worker(this, worker));
+  line_->spawn(give_up_on_worker(worker));
 }
 // The node says why the worker ended (WorkerEnded). Only if it has not done so in time, this gives the worker up. The
 // worker may still live, if it is on another machine and only the connection broke.
-async::Async<void> TaskPools::give_up_on_worker(TaskPools* self, WorkerId worker) {
+async::Async<void> TaskPools::give_up_on_worker(WorkerId worker) {
   const auto slept = co_await async::sleep(kReasonTime);
   if (!slept) co_return;
-  for (TaskPool* const pool : self->all()) {
+  for (TaskPool* const pool : all()) {
     if (pool->lose_worker(worker, Error{ErrorCode::kWorkerDied, "the worker's connection ended", kRunAgain})) {
-      self->line_->send_now(wire::ReturnLease{worker, {}, true});
+      line_->send_now(wire::ReturnLease{worker, {}, true});
     }
   }
 }

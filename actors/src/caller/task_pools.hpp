@@ -72,9 +72,9 @@ class TaskPools final : public TaskPool::Leases, public std::enable_shared_from_
  private:
   std::vector<TaskPool*> all();
   void begin_to_tend();
-  static async::Async<void> lease_worker(TaskPools* self, TaskPool* pool);
-  static async::Async<void> tend_tasks(TaskPools* self);
-  static async::Async<void> give_up_on_worker(TaskPools* self, WorkerId worker);
+  async::Async<void> lease_worker(TaskPool* pool);
+  async::Async<void> tend_tasks();
+  async::Async<void> give_up_on_worker(WorkerId worker);
 
   const std::shared_ptr<NodeLine> line_;
   const std::shared_ptr<Connector> connector_;

@@ -207,12 +207,12 @@ void Driver::on_peer_closed(net::Peer&, const Error& why) {
                                  "Start the program again; the node's last messages are on standard error."});
 }
 
-async::Async<void> Driver::stop_cluster(Driver* self) {
-  const auto deadline = async::Deadline::after(kStopTime, self->reactor_.now());
+async::Async<void> Driver::stop_cluster() {
+  const auto deadline = async::Deadline::after(kStopTime, reactor_.now());
   // The result does not matter: a node that does not answer has stopped already.
   wire::Message ask = wire::Stop{};
-  [[maybe_unused]] const auto done = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
-  self->node_->close();
+  [[maybe_unused]] const auto done = co_await node_->request(std::move(ask), std::vector<Fd>{}, deadline);
+  node_->close();
 }
 
 void Driver::stop() {
@@ -223,7 +223,7 @@ void Driver::stop() {
       // in flight with kRuntimeStopped. Otherwise the node, which ends the job next, would fail them with other errors.
       caller_->line().finish_telling();
       caller_->close();
-      async::block_on(reactor_, stop_cluster(this));
+      async::block_on(reactor_, stop_cluster());
     } else {
       node_->close();
     }

@@ -47,7 +47,7 @@ class Driver final : public net::Peer::Owner {
   void run_io();
   void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
   void on_peer_closed(net::Peer& peer, const Error& why) override;
-  static async::Async<void> stop_cluster(Driver* self);
+  async::Async<void> stop_cluster();
   void reap_keeper();
 
   const std::shared_ptr<actors::ReactorPlatform> platform_ = std::make_shared<actors::ReactorPlatform>();

@@ -70,24 +70,24 @@ LargeValues::Opened LargeValues::opened() const {
 Result<LargeValues::Opened> LargeValues::open() {
   if (ended_.load()) return stopped();
   if (auto client = opened()) return client;
-  return async::block_on(executor_, open_store(this));
+  return async::block_on(executor_, open_store());
 }
 
 // The first caller asks the node. Callers that come meanwhile wait for the answer to that request.
-async::Async<Result<LargeValues::Opened>> LargeValues::open_store(LargeValues* self) {
-  if (auto client = self->opened()) co_return client;
-  if (std::exchange(self->opening_, true)) {
+async::Async<Result<LargeValues::Opened>> LargeValues::open_store() {
+  if (auto client = opened()) co_return client;
+  if (std::exchange(opening_, true)) {
     async::Completion<Opened> opened;
-    self->waiting_.push_back(opened);
-    co_return co_await opened.wait(async::Deadline::after(kAnswerTime, self->executor_.now()));
+    waiting_.push_back(opened);
+    co_return co_await opened.wait(async::Deadline::after(kAnswerTime, executor_.now()));
   }
-  auto opened = co_await ask_for_store(self);
+  auto opened = co_await ask_for_store();
   if (opened) {
-    const std::lock_guard lock{self->mutex_};
-    self->client_ = *opened;
+    const std::lock_guard lock{mutex_};
+    client_ = *opened;
   }
-  self->opening_ = false;
-  for (auto& waiting : std::exchange(self->waiting_, {})) {
+  opening_ = false;
+  for (auto& waiting : std::exchange(waiting_, {})) {
     if (opened) {
       waiting.complete(*opened);
     } else {
@@ -97,10 +97,10 @@ async::Async<Result<LargeValues::Opened>> LargeValues::open_store(LargeValues* s
   co_return opened;
 }
 
-async::Async<Result<LargeValues::Opened>> LargeValues::ask_for_store(LargeValues* self) {
+async::Async<Result<LargeValues::Opened>> LargeValues::ask_for_store() {
   // The node hands its memory out once. If this request timed out, its only answer would be lost.
-  const auto deadline = async::Deadline::after(kAnswerTime, self->executor_.now());
-  const auto node = self->node_.lock();
+  const auto deadline = async::Deadline::after(kAnswerTime, executor_.now());
+  const auto node = node_.lock();
   if (node == nullptr) co_return stopped();
   wire::Message ask = wire::OpenStore{};
   auto answer = co_await node->request(std::move(ask), std::vector<Fd>{}, deadline);
@@ -114,7 +114,7 @@ async::Async<Result<LargeValues::Opened>> LargeValues::ask_for_store(LargeValues
   if (opened->table >= memory->ledger().tables()) {
     co_return Error{ErrorCode::kCorrupt, "the node named a table of pins that does not exist"};
   }
-  co_return StoreClient::make(self->self_, opened->table, std::move(memory), self->weak_from_this(),
+  co_return StoreClient::make(self_, opened->table, std::move(memory), weak_from_this(),
                               std::move(answer->descriptors[2]));
 }
 
@@ -122,13 +122,13 @@ async::Async<Result<LargeValues::Opened>> LargeValues::ask_for_store(LargeValues
 
 Result<object_store::Slab> LargeValues::lease(std::uint64_t slot_bytes) {
   if (ended_.load()) return stopped();
-  return async::block_on(executor_, ask_for_slab(this, slot_bytes));
+  return async::block_on(executor_, ask_for_slab(slot_bytes));
 }
 
 template <class Answer>
-async::Async<Result<Answer>> LargeValues::ask(LargeValues* self, wire::Message question) {
-  const auto deadline = async::Deadline::after(kAnswerTime, self->executor_.now());
-  const auto node = self->node_.lock();
+async::Async<Result<Answer>> LargeValues::ask(wire::Message question) {
+  const auto deadline = async::Deadline::after(kAnswerTime, executor_.now());
+  const auto node = node_.lock();
   if (node == nullptr) co_return stopped();
   auto answer = co_await node->request(std::move(question), std::vector<Fd>{}, deadline);
   if (!answer) co_return unanswered(std::move(answer).error());
@@ -136,32 +136,31 @@ async::Async<Result<Answer>> LargeValues::ask(LargeValues* self, wire::Message q
   co_return Error{ErrorCode::kInternal, "the node's answer does not fit the request"};
 }
 
-async::Async<Result<object_store::Slab>> LargeValues::ask_for_slab(LargeValues* self, std::uint64_t slot_bytes) {
+async::Async<Result<object_store::Slab>> LargeValues::ask_for_slab(std::uint64_t slot_bytes) {
   wire::Message question = wire::LeaseSlab{slot_bytes};
-  PHAROS_CO_TRY(const auto leased, co_await ask<wire::SlabLeased>(self, std::move(question)));
+  PHAROS_CO_TRY(const auto leased, co_await ask<wire::SlabLeased>(std::move(question)));
   co_return object_store::Slab{leased.offset, leased.slot_bytes, leased.first_slot, leased.slots};
 }
 
 Result<void> LargeValues::bring(const object_store::Location& location) {
   if (ended_.load()) return stopped();
-  return async::block_on(executor_, ask_to_bring(this, location));
+  return async::block_on(executor_, ask_to_bring(location));
 }
 
-async::Async<Result<void>> LargeValues::ask_to_bring(LargeValues* self, object_store::Location location) {
+async::Async<Result<void>> LargeValues::ask_to_bring(object_store::Location location) {
   wire::Message question = wire::BringObject{location};
-  PHAROS_CO_TRY([[maybe_unused]] const auto done, co_await ask<wire::Done>(self, std::move(question)));
+  PHAROS_CO_TRY([[maybe_unused]] const auto done, co_await ask<wire::Done>(std::move(question)));
   co_return {};
 }
 
 Result<object_store::Location> LargeValues::import(const object_store::Location& location) {
   if (ended_.load()) return stopped();
-  return async::block_on(executor_, ask_to_import(this, location));
+  return async::block_on(executor_, ask_to_import(location));
 }
 
-async::Async<Result<object_store::Location>> LargeValues::ask_to_import(LargeValues* self,
-                                                                        object_store::Location location) {
+async::Async<Result<object_store::Location>> LargeValues::ask_to_import(object_store::Location location) {
   wire::Message question = wire::ImportObject{location};
-  PHAROS_CO_TRY(const auto imported, co_await ask<wire::ObjectImported>(self, std::move(question)));
+  PHAROS_CO_TRY(const auto imported, co_await ask<wire::ObjectImported>(std::move(question)));
   co_return imported.object;
 }
 
@@ -259,33 +258,33 @@ void LargeValues::take(std::span<const std::byte> payload, Taken then) {
   const object_store::Location location = read->pieces.front().location;
   const auto client = opened();
   if (client != nullptr && client->is_here(location)) return then(client->take_over(location));
-  background_.spawn(take_later(this, location, std::move(then)));
+  background_.spawn(take_later(location, std::move(then)));
 }
 
-async::Async<void> LargeValues::take_later(LargeValues* self, object_store::Location location, Taken then) {
-  then(co_await take(self, location));
+async::Async<void> LargeValues::take_later(object_store::Location location, Taken then) {
+  then(co_await take(location));
 }
 
 // An object of another node is borrowed, not taken over: its maker keeps it until this process has a share in it.
-async::Async<Result<std::shared_ptr<Object>>> LargeValues::take(LargeValues* self, object_store::Location location) {
-  const auto client = co_await open_store(self);
-  if (!client) co_return self->ended_.load() ? stopped() : Error{client.error()}.with("taking a large result");
+async::Async<Result<std::shared_ptr<Object>>> LargeValues::take(object_store::Location location) {
+  const auto client = co_await open_store();
+  if (!client) co_return ended_.load() ? stopped() : Error{client.error()}.with("taking a large result");
   if ((*client)->is_here(location)) co_return (*client)->take_over(location);
-  co_return co_await borrow(self, location);
+  co_return co_await borrow(location);
 }
 
-async::Async<Result<std::shared_ptr<Object>>> LargeValues::find(LargeValues* self, object_store::Location location) {
-  PHAROS_CO_TRY(auto object, co_await borrow(self, location));
+async::Async<Result<std::shared_ptr<Object>>> LargeValues::find(object_store::Location location) {
+  PHAROS_CO_TRY(auto object, co_await borrow(location));
   // A share in an object that is not in this node's memory does not tell whether the object still exists.
-  if (!object->in_memory()) PHAROS_CO_TRY_VOID(co_await ask_to_bring(self, object->location()));
+  if (!object->in_memory()) PHAROS_CO_TRY_VOID(co_await ask_to_bring(object->location()));
   co_return object;
 }
 
-async::Async<Result<std::shared_ptr<Object>>> LargeValues::borrow(LargeValues* self, object_store::Location location) {
-  PHAROS_CO_TRY(const Opened opened, co_await open_store(self));
+async::Async<Result<std::shared_ptr<Object>>> LargeValues::borrow(object_store::Location location) {
+  PHAROS_CO_TRY(const Opened opened, co_await open_store());
   if (opened->is_here(location)) co_return opened->borrow_here(location);
   for (int attempt = 1;; ++attempt) {
-    PHAROS_CO_TRY(const object_store::Location here, co_await ask_to_import(self, location));
+    PHAROS_CO_TRY(const object_store::Location here, co_await ask_to_import(location));
     if (!opened->is_here(here))
       co_return Error{ErrorCode::kCorrupt, "the node answered with an object of another node"};
     auto object = opened->borrow_here(here);

@@ -73,8 +73,7 @@ class LargeValues final : public object_store::StoreNode, public std::enable_sha
 
   /// Returns an object of any node once it is in this node's memory, or an error if it cannot be brought there. On the
   /// strand.
-  static async::Async<Result<std::shared_ptr<object_store::Object>>> find(LargeValues* self,
-                                                                          object_store::Location location);
+  async::Async<Result<std::shared_ptr<object_store::Object>>> find(object_store::Location location);
 
   Result<object_store::Slab> lease(std::uint64_t slot_bytes) override;
   void give_back(std::uint32_t first_slot) override;
@@ -89,19 +88,17 @@ class LargeValues final : public object_store::StoreNode, public std::enable_sha
                                                    std::shared_ptr<const void> buffer, bool waits);
   Opened opened() const;
   Result<Opened> open();
-  static async::Async<Result<Opened>> open_store(LargeValues* self);
-  static async::Async<Result<Opened>> ask_for_store(LargeValues* self);
-  static async::Async<Result<object_store::Slab>> ask_for_slab(LargeValues* self, std::uint64_t slot_bytes);
-  static async::Async<Result<void>> ask_to_bring(LargeValues* self, object_store::Location location);
+  async::Async<Result<Opened>> open_store();
+  async::Async<Result<Opened>> ask_for_store();
+  async::Async<Result<object_store::Slab>> ask_for_slab(std::uint64_t slot_bytes);
+  async::Async<Result<void>> ask_to_bring(object_store::Location location);
   /// Asks the node. Returns its answer, or kInternal if the answer is of another type.
   template <class Answer>
-  static async::Async<Result<Answer>> ask(LargeValues* self, wire::Message question);
-  static async::Async<Result<object_store::Location>> ask_to_import(LargeValues* self, object_store::Location location);
-  static async::Async<void> take_later(LargeValues* self, object_store::Location location, Taken then);
-  static async::Async<Result<std::shared_ptr<object_store::Object>>> borrow(LargeValues* self,
-                                                                            object_store::Location location);
-  static async::Async<Result<std::shared_ptr<object_store::Object>>> take(LargeValues* self,
-                                                                          object_store::Location location);
+  async::Async<Result<Answer>> ask(wire::Message question);
+  async::Async<Result<object_store::Location>> ask_to_import(object_store::Location location);
+  async::Async<void> take_later(object_store::Location location, Taken then);
+  async::Async<Result<std::shared_ptr<object_store::Object>>> borrow(object_store::Location location);
+  async::Async<Result<std::shared_ptr<object_store::Object>>> take(object_store::Location location);
 
   async::Executor& executor_;
   std::weak_ptr<net::Peer> node_;  // owned by the caller

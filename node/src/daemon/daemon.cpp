@@ -76,7 +76,7 @@ class Daemon final {
     auto opened = machine ? open_folder() : Result<void>{machine.error()};
     if (opened && options_.head.empty() && !options_.listen.empty()) opened = listen_at(options_.listen);
     if (!opened) node().refuse_jobs(std::move(opened).error());
-    background_.spawn(serve_first_driver(this, std::move(driver)));
+    background_.spawn(serve_first_driver(std::move(driver)));
     return poll();
   }
 
@@ -86,9 +86,9 @@ class Daemon final {
     auto opened = open_as_told();
     if (!opened) return fail(opened.error());
     if (!options_.head.empty()) {
-      background_.spawn(join_and_say(this));
+      background_.spawn(join_and_say());
     } else if (!options_.state.empty()) {
-      background_.spawn(start_head(this));
+      background_.spawn(start_head());
     } else {
       say_head_runs();
     }
@@ -239,13 +239,13 @@ class Daemon final {
     end(serves_one_driver_ ? 1 : kExitToRestartAsNewNode);
   }
 
-  static async::Async<void> start_head(Daemon* self) {
-    const auto started = co_await Membership::start(self->membership_.get());
+  async::Async<void> start_head() {
+    const auto started = co_await membership_->start();
     if (started) {
-      self->say_head_runs();
+      say_head_runs();
     } else {
       std::cerr << "pharos: " << started.error().to_string() << std::endl;
-      self->end(1);
+      end(1);
     }
   }
 
@@ -277,38 +277,38 @@ class Daemon final {
     }
   }
 
-  static async::Async<void> serve_first_driver(Daemon* self, Fd socket) {
-    const auto greeted = co_await FrontDoor::greet(&self->front_door_, socket.get(), net::Role::kDriver);
+  async::Async<void> serve_first_driver(Fd socket) {
+    const auto greeted = co_await front_door_.greet(socket.get(), net::Role::kDriver);
     if (!greeted) {
-      self->end(0);
+      end(0);
       co_return;
     }
-    if (!self->options_.head.empty()) {
-      auto joined = co_await join(self);
-      if (!joined) self->node().refuse_jobs(std::move(joined).error());
+    if (!options_.head.empty()) {
+      auto joined = co_await join();
+      if (!joined) node().refuse_jobs(std::move(joined).error());
     }
-    const auto driver = self->node().add_driver(std::move(socket));
-    self->node().when_gone(driver, [self] { self->end(0); });
+    const auto driver = node().add_driver(std::move(socket));
+    node().when_gone(driver, [this] { end(0); });
   }
 
   // ---- Joining a head elsewhere
 
-  static async::Async<void> join_and_say(Daemon* self) {
-    const auto joined = co_await join(self);
+  async::Async<void> join_and_say() {
+    const auto joined = co_await join();
     if (!joined) {
       std::cerr << "pharos: " << joined.error().to_string() << std::endl;
-      self->end(1);
+      end(1);
       co_return;
     }
-    self->say_node_runs();
+    say_node_runs();
   }
 
-  static async::Async<Result<void>> join(Daemon* self) {
-    const auto deadline = async::Deadline::after(kJoinTime, self->reactor_.now());
-    Membership::ReachedAt reached_at = [self](int head) { return self->listen_beside(head); };
-    auto joined = co_await Membership::join(self->membership_.get(), std::move(reached_at), deadline);
+  async::Async<Result<void>> join() {
+    const auto deadline = async::Deadline::after(kJoinTime, reactor_.now());
+    Membership::ReachedAt reached_at = [this](int head) { return listen_beside(head); };
+    auto joined = co_await membership_->join(std::move(reached_at), deadline);
     if (joined) co_return {};
-    co_return Error{joined.error()}.with("joining the head at " + self->options_.head);
+    co_return Error{joined.error()}.with("joining the head at " + options_.head);
   }
 
   /// Returns where other nodes reach this one, and listens there if it does not yet. `head` is the connection to the

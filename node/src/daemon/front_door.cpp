@@ -65,56 +65,56 @@ void FrontDoor::accept_all(int listening, bool is_unix) {
       // The reactor tells only of connections that are new, so those that wait now would wait for the next one.
       if (errno == EAGAIN || !accept_again_.insert(listening).second) return;
       log(LogLevel::kWarn, "cannot accept a connection; trying again", {kv("errno", errno)});
-      background_.spawn(accept_later(this, listening, is_unix));
+      background_.spawn(accept_later(listening, is_unix));
       return;
     }
     std::size_t& unproven = is_unix ? unproven_here_ : unproven_far_;
     if (unproven >= kUnprovenMax) continue;  // this closes the connection
     auto counted = std::make_unique<Unproven>(unproven);
     if (!is_unix) {
-      background_.spawn(let_node_in(this, std::move(connection), std::move(counted)));
+      background_.spawn(let_node_in(std::move(connection), std::move(counted)));
     } else if (net::check_peer_is_this_user(connection.get())) {
-      background_.spawn(let_driver_in(this, std::move(connection), std::move(counted)));
+      background_.spawn(let_driver_in(std::move(connection), std::move(counted)));
     }
   }
 }
 
 // The process has no descriptors left, or the machine no memory.
-async::Async<void> FrontDoor::accept_later(FrontDoor* self, int listening, bool is_unix) {
+async::Async<void> FrontDoor::accept_later(int listening, bool is_unix) {
   const auto slept = co_await async::sleep(kAcceptAgainTime);
-  self->accept_again_.erase(listening);
-  if (slept) self->accept_all(listening, is_unix);
+  accept_again_.erase(listening);
+  if (slept) accept_all(listening, is_unix);
 }
 
-async::Async<Result<void>> FrontDoor::greet(FrontDoor* self, int socket, net::Role expected) {
-  const auto deadline = async::Deadline::after(kGreetTime, self->reactor_.now());
-  net::Acceptor::KeyFor key_for = [self, expected](net::Identity peer) {
-    return peer.role == expected ? std::optional{self->token_} : std::nullopt;
+async::Async<Result<void>> FrontDoor::greet(int socket, net::Role expected) {
+  const auto deadline = async::Deadline::after(kGreetTime, reactor_.now());
+  net::Acceptor::KeyFor key_for = [this, expected](net::Identity peer) {
+    return peer.role == expected ? std::optional{token_} : std::nullopt;
   };
-  const auto identity = co_await net::accept(&self->reactor_, socket, self->self_, std::move(key_for), deadline);
+  const auto identity = co_await net::accept(&reactor_, socket, self_, std::move(key_for), deadline);
   if (identity) co_return {};
   log(LogLevel::kInfo, "refused a connection", {kv("error", identity.error())});
   co_return identity.error();
 }
 
-async::Async<void> FrontDoor::let_driver_in(FrontDoor* self, Fd socket, std::unique_ptr<Unproven> counted) {
-  const auto greeted = co_await greet(self, socket.get(), net::Role::kDriver);
+async::Async<void> FrontDoor::let_driver_in(Fd socket, std::unique_ptr<Unproven> counted) {
+  const auto greeted = co_await greet(socket.get(), net::Role::kDriver);
   counted.reset();
-  if (greeted) self->guests_.driver(std::move(socket));
+  if (greeted) guests_.driver(std::move(socket));
 }
 
-async::Async<void> FrontDoor::let_node_in(FrontDoor* self, Fd socket, std::unique_ptr<Unproven> counted) {
+async::Async<void> FrontDoor::let_node_in(Fd socket, std::unique_ptr<Unproven> counted) {
   const auto far = net::set_up_far_socket(socket.get());
-  const auto greeted = co_await greet(self, socket.get(), net::Role::kNode);
+  const auto greeted = co_await greet(socket.get(), net::Role::kNode);
   counted.reset();
   if (!far || !greeted) co_return;
   Introduction introduction;
-  const auto deadline = async::Deadline::after(kGreetTime, self->reactor_.now());
-  const auto received = co_await net::receive_exactly(&self->reactor_, socket.get(),
+  const auto deadline = async::Deadline::after(kGreetTime, reactor_.now());
+  const auto received = co_await net::receive_exactly(&reactor_, socket.get(),
                                                       std::as_writable_bytes(std::span{&introduction, 1}), deadline);
   if (!received) co_return;
   if (introduction.leads_to_leased_worker() && !net::make_patient(socket.get())) co_return;
-  self->guests_.node(introduction, std::move(socket));
+  guests_.node(introduction, std::move(socket));
 }
 
 }  // namespace pharos::node

@@ -48,7 +48,7 @@ class FrontDoor {
   /// Waits, for at most 5 s, until the process at the other end of a socket has proved that it has this role. The
   /// socket stays the caller's. Fails with kDeadlineExceeded, kCancelled or an error of the handshake, which is also
   /// logged.
-  static async::Async<Result<void>> greet(FrontDoor* self, int socket, net::Role expected);
+  async::Async<Result<void>> greet(int socket, net::Role expected);
 
   void close() { background_.cancel(); }
   bool closed() const { return background_.size() == 0; }
@@ -58,9 +58,9 @@ class FrontDoor {
   class Unproven;
 
   void accept_all(int listening, bool is_unix);
-  static async::Async<void> accept_later(FrontDoor* self, int listening, bool is_unix);
-  static async::Async<void> let_driver_in(FrontDoor* self, Fd socket, std::unique_ptr<Unproven> counted);
-  static async::Async<void> let_node_in(FrontDoor* self, Fd socket, std::unique_ptr<Unproven> counted);
+  async::Async<void> accept_later(int listening, bool is_unix);
+  async::Async<void> let_driver_in(Fd socket, std::unique_ptr<Unproven> counted);
+  async::Async<void> let_node_in(Fd socket, std::unique_ptr<Unproven> counted);
 
   net::Reactor& reactor_;
   const net::Identity self_;

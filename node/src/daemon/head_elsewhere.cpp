@@ -56,35 +56,34 @@ void HeadElsewhere::connect(Fd socket) {
   link->start(link_);
 }
 
-async::Async<Result<wire::ClusterJoined>> HeadElsewhere::ask_to_join(HeadElsewhere* self, Fd socket, bool again,
-                                                                     async::Deadline deadline) {
-  self->connect(std::move(socket));
-  const auto link = self->link_;
+async::Async<Result<wire::ClusterJoined>> HeadElsewhere::ask_to_join(Fd socket, bool again, async::Deadline deadline) {
+  connect(std::move(socket));
+  const auto link = link_;
   if (!again) {
-    self->session_ = Session{};
-    self->session_.begin(link);
+    session_ = Session{};
+    session_.begin(link);
   }
-  const wire::Beat asked{self->executor_.now()};
-  const std::uint64_t heard_before = self->session_.received();
-  wire::Message ask = wire::JoinCluster{.node = self->settings_.node,
-                                        .address = self->reached_at_,
-                                        .amounts = self->settings_.machine.resources.amounts(),
-                                        .labels = self->settings_.machine.labels,
+  const wire::Beat asked{executor_.now()};
+  const std::uint64_t heard_before = session_.received();
+  wire::Message ask = wire::JoinCluster{.node = settings_.node,
+                                        .address = reached_at_,
+                                        .amounts = settings_.machine.resources.amounts(),
+                                        .labels = settings_.machine.labels,
                                         .again = again,
-                                        .session = self->session_.number(),
+                                        .session = session_.number(),
                                         .heard = heard_before};
   PHAROS_CO_TRY(const net::Parcel answer, co_await link->request(std::move(ask), std::vector<Fd>{}, deadline));
   const auto* const joined = std::get_if<wire::ClusterJoined>(&answer.message);
   if (joined == nullptr)
     co_return Error{ErrorCode::kInternal, "the head sent an invalid answer to the request to join"};
-  if (joined->resumed && !self->session_.can_resume(joined->heard)) {
-    self->session_ = Session{};  // so that the head gives this node up at the next attempt
+  if (joined->resumed && !session_.can_resume(joined->heard)) {
+    session_ = Session{};  // so that the head gives this node up at the next attempt
     co_return Error{ErrorCode::kExhausted, "this node has sent more messages than it can keep while the head was away"};
   }
-  if (!joined->lost) self->listener_.on_beat(asked);
-  if (!joined->lost) self->go_on_with(*joined, heard_before);
-  self->spoke_ = self->executor_.now();
-  self->tick_later();
+  if (!joined->lost) listener_.on_beat(asked);
+  if (!joined->lost) go_on_with(*joined, heard_before);
+  spoke_ = executor_.now();
+  tick_later();
   co_return *joined;
 }
 
@@ -113,25 +112,24 @@ void HeadElsewhere::note_back() {
   ++returns_;
 }
 
-async::Async<Result<void>> HeadElsewhere::join(HeadElsewhere* self, ReachedAt reached_at, async::Deadline deadline) {
+async::Async<Result<void>> HeadElsewhere::join(ReachedAt reached_at, async::Deadline deadline) {
   for (;;) {
-    auto joined = co_await try_to_join(self, reached_at, deadline);
+    auto joined = co_await try_to_join(reached_at, deadline);
     if (joined || joined.error().code() != ErrorCode::kUnavailable) co_return joined;
     const auto slept = co_await async::sleep(kJoinPause);
-    if (!slept || deadline.expired(self->executor_.now() + kJoinPause)) co_return joined;
+    if (!slept || deadline.expired(executor_.now() + kJoinPause)) co_return joined;
   }
 }
 
-async::Async<Result<void>> HeadElsewhere::try_to_join(HeadElsewhere* self, ReachedAt reached_at,
-                                                      async::Deadline deadline) {
+async::Async<Result<void>> HeadElsewhere::try_to_join(ReachedAt reached_at, async::Deadline deadline) {
   const Introduction introduction{.purpose = Introduction::Purpose::kJoin};
-  PHAROS_CO_TRY(Fd socket, co_await self->host_.reach(self->settings_.address, introduction, deadline));
-  PHAROS_CO_TRY(self->reached_at_, reached_at(socket.get()));
-  PHAROS_CO_TRY(const auto cluster, co_await ask_to_join(self, std::move(socket), false, deadline));
-  self->state_ = State::kJoined;
-  self->listener_.on_joined(cluster);
+  PHAROS_CO_TRY(Fd socket, co_await host_.reach(settings_.address, introduction, deadline));
+  PHAROS_CO_TRY(reached_at_, reached_at(socket.get()));
+  PHAROS_CO_TRY(const auto cluster, co_await ask_to_join(std::move(socket), false, deadline));
+  state_ = State::kJoined;
+  listener_.on_joined(cluster);
   // The connection may have ended since.
-  if (self->link_ == nullptr) self->lose(Error{ErrorCode::kUnavailable, "the head has ended"});
+  if (link_ == nullptr) lose(Error{ErrorCode::kUnavailable, "the head has ended"});
   co_return {};
 }
 
@@ -146,7 +144,7 @@ void HeadElsewhere::lose(const Error& why) {
   const TimePoint now = executor_.now();
   const bool may_be_there = lasts_ || now - spoke_ >= kQuietTime || now < after_silence_;
   if (!may_be_there) return listener_.on_head_lost(why);
-  background_.spawn(come_back(this, why));
+  background_.spawn(come_back(why));
 }
 
 /// A message has come from the head. It may have been sent before a cut of the network, or while this process was
@@ -157,42 +155,41 @@ void HeadElsewhere::note_spoke() {
   spoke_ = now;
 }
 
-async::Async<void> HeadElsewhere::come_back(HeadElsewhere* self, Error why) {
-  const std::string& head = self->settings_.address;
+async::Async<void> HeadElsewhere::come_back(Error why) {
+  const std::string& head = settings_.address;
   log(LogLevel::kWarn, "the head is gone, and is looked for again", {kv("head", head), kv("error", why)});
-  const TimePoint since = self->executor_.now();
-  const Duration longest = self->settings_.away_max;
-  const Duration away_max = self->lasts_ ? longest : std::min(longest, kAwayMaxWithoutRecords);
-  for (Duration pause = kFirstPause; self->executor_.now() - since < away_max;
-       pause = std::min(2 * pause, kLongestPause)) {
+  const TimePoint since = executor_.now();
+  const Duration longest = settings_.away_max;
+  const Duration away_max = lasts_ ? longest : std::min(longest, kAwayMaxWithoutRecords);
+  for (Duration pause = kFirstPause; executor_.now() - since < away_max; pause = std::min(2 * pause, kLongestPause)) {
     const auto slept = co_await async::sleep(about(pause));
     if (!slept) co_return;
-    const auto deadline = async::Deadline::after(kRejoinTime, self->executor_.now());
+    const auto deadline = async::Deadline::after(kRejoinTime, executor_.now());
     const Introduction introduction{.purpose = Introduction::Purpose::kJoin};
-    auto socket = co_await self->host_.reach(head, introduction, deadline);
+    auto socket = co_await host_.reach(head, introduction, deadline);
     if (!socket) {
       why = std::move(socket).error();
       continue;
     }
-    const std::uint64_t returns_before = self->returns_;
+    const std::uint64_t returns_before = returns_;
     // A head that starts has much to do, perhaps on a slow disk. So the answer has all the time that is left; only the
     // end of the connection ends the attempt before.
-    const auto patience = async::Deadline::after(away_max - (self->executor_.now() - since), self->executor_.now());
-    const auto joined = co_await ask_to_join(self, *std::move(socket), true, patience);
+    const auto patience = async::Deadline::after(away_max - (executor_.now() - since), executor_.now());
+    const auto joined = co_await ask_to_join(*std::move(socket), true, patience);
     if (!joined) {
       if (joined.error().code() == ErrorCode::kCancelled) co_return;
       why = joined.error();
       continue;
     }
     if (joined->lost) {
-      self->listener_.on_given_up();
+      listener_.on_given_up();
       co_return;
     }
-    if (self->returns_ == returns_before) continue;
+    if (returns_ == returns_before) continue;
     log(LogLevel::kInfo, "the head is back", {kv("head", head)});
     co_return;
   }
-  self->listener_.on_head_lost(why);
+  listener_.on_head_lost(why);
 }
 
 // ---- Messages

@@ -59,7 +59,7 @@ class HeadElsewhere final : public net::Peer::Owner {
   /// kUnavailable, since the head may be about to start. Any other error ends it at once: kDeadlineExceeded,
   /// kCancelled, an error of Host::reach() or of `reached_at`, or the head's refusal. closed() does not wait for this
   /// coroutine.
-  static async::Async<Result<void>> join(HeadElsewhere* self, ReachedAt reached_at, async::Deadline deadline);
+  async::Async<Result<void>> join(ReachedAt reached_at, async::Deadline deadline);
   const std::string& address() const { return settings_.address; }
 
   /// Sends the head a message. A message that belongs to the session is kept while the head is away; others are
@@ -79,15 +79,14 @@ class HeadElsewhere final : public net::Peer::Owner {
     kComingBack,  ///< the connection has ended, and the node looks for a head
   };
 
-  static async::Async<Result<void>> try_to_join(HeadElsewhere* self, ReachedAt reached_at, async::Deadline deadline);
-  static async::Async<Result<wire::ClusterJoined>> ask_to_join(HeadElsewhere* self, Fd socket, bool again,
-                                                               async::Deadline deadline);
+  async::Async<Result<void>> try_to_join(ReachedAt reached_at, async::Deadline deadline);
+  async::Async<Result<wire::ClusterJoined>> ask_to_join(Fd socket, bool again, async::Deadline deadline);
   void connect(Fd socket);
   void go_on_with(const wire::ClusterJoined& joined, std::uint64_t heard_before);
   void note_back();
   void lose(const Error& why);
   void note_spoke();
-  static async::Async<void> come_back(HeadElsewhere* self, Error why);
+  async::Async<void> come_back(Error why);
   void tick_later();
   void tick();
 

@@ -50,58 +50,58 @@ void HeadHere::tell(wire::Message message) {
   }
 }
 
-async::Async<Result<std::unique_ptr<storage::KvStore>>> HeadHere::open_records(HeadHere* self) {
+async::Async<Result<std::unique_ptr<storage::KvStore>>> HeadHere::open_records() {
   struct Opening {
     Result<std::unique_ptr<storage::KvStore>> store = Error{ErrorCode::kCancelled, "not opened"};
     async::Completion<void> done;
   };
   const auto opening = std::make_shared<Opening>();
-  self->host_.run_blocking([opening, open = self->open_records_] { opening->store = open(); },
-                           [opening] { opening->done.complete(); });
+  host_.run_blocking([opening, open = open_records_] { opening->store = open(); },
+                     [opening] { opening->done.complete(); });
   PHAROS_CO_TRY_VOID(co_await opening->done.wait(async::Deadline::never()));
   co_return std::move(opening->store);
 }
 
-async::Async<Result<void>> HeadHere::start(HeadHere* self) {
-  PHAROS_CO_TRY(self->store_, co_await open_records(self));
+async::Async<Result<void>> HeadHere::start() {
+  PHAROS_CO_TRY(store_, co_await open_records());
   failpoint(failpoints::kRecordsOpened);
-  PHAROS_CO_TRY(Records::Found found, co_await Records::load(self->store_.get()));
-  if (self->closing_) co_return Error{ErrorCode::kCancelled, "the daemon ends"};
-  self->records_ = std::make_unique<Records>(self->executor_, *self->store_,
-                                             [self](const Error& why) { self->background_.spawn(replace(self, why)); });
-  ++self->heads_;
-  const OwnNode& own = self->own_node_;
-  self->head_ = std::make_unique<Head>(self->executor_, own.id, self->records_.get());
-  self->head_->restore(std::move(found));
+  PHAROS_CO_TRY(Records::Found found, co_await Records::load(store_.get()));
+  if (closing_) co_return Error{ErrorCode::kCancelled, "the daemon ends"};
+  records_ =
+      std::make_unique<Records>(executor_, *store_, [this](const Error& why) { background_.spawn(replace(why)); });
+  ++heads_;
+  const OwnNode& own = own_node_;
+  head_ = std::make_unique<Head>(executor_, own.id, records_.get());
+  head_->restore(std::move(found));
   failpoint(failpoints::kRecordsRead);
-  if (self->head_->expects(own.id)) {
-    self->head_->return_node(own.id, own.description, self->tell_own_node());
+  if (head_->expects(own.id)) {
+    head_->return_node(own.id, own.description, tell_own_node());
   } else {
-    self->head_->add_node(own.id, own.description, self->tell_own_node());
+    head_->add_node(own.id, own.description, tell_own_node());
   }
-  self->events_.started();
+  events_.started();
   co_return {};
 }
 
 /// The head cannot write to its records any more, so another one is made from what they contain.
-async::Async<void> HeadHere::replace(HeadHere* self, Error why) {
+async::Async<void> HeadHere::replace(Error why) {
   log(LogLevel::kError, "the head cannot write, and starts again from what it has written", {kv("error", why)});
-  self->head_.reset();
-  self->events_.failed();
-  co_await Records::end(std::exchange(self->records_, nullptr));
+  head_.reset();
+  events_.failed();
+  co_await Records::end(std::exchange(records_, nullptr));
   for (;;) {
-    self->host_.run_blocking([store = std::shared_ptr{std::move(self->store_)}]() mutable { store.reset(); }, [] {});
-    const auto started = co_await start(self);
+    host_.run_blocking([store = std::shared_ptr{std::move(store_)}]() mutable { store.reset(); }, [] {});
+    const auto started = co_await start();
     if (started) break;
     if (started.error().code() == ErrorCode::kCancelled) co_return;
-    if (!self->trouble_ || self->trouble_->message() != started.error().message()) {
+    if (!trouble_ || trouble_->message() != started.error().message()) {
       log(LogLevel::kError, "the head cannot start", {kv("error", started.error())});
     }
-    self->trouble_ = started.error();
+    trouble_ = started.error();
     const auto slept = co_await async::sleep(kReopenTime);
     if (!slept) co_return;
   }
-  self->trouble_.reset();
+  trouble_.reset();
   log(LogLevel::kWarn, "the head goes on");
 }
 

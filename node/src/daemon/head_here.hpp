@@ -47,7 +47,7 @@ class HeadHere {
   /// Starts the head from its records. Fails with the store's error if they cannot be opened or read, with kUnsupported
   /// if another version of Pharos has written them, and with kCancelled after close(). There is no second attempt.
   /// closed() does not wait for this coroutine; the caller joins it.
-  static async::Async<Result<void>> start(HeadHere* self);
+  async::Async<Result<void>> start();
 
   /// Returns nullptr while there is no head. The pointer is valid during the present event; later the head may have
   /// been replaced.
@@ -66,8 +66,8 @@ class HeadHere {
   bool closed() const { return background_.size() == 0 && (records_ == nullptr || records_->closed()); }
 
  private:
-  static async::Async<Result<std::unique_ptr<storage::KvStore>>> open_records(HeadHere* self);
-  static async::Async<void> replace(HeadHere* self, Error why);
+  async::Async<Result<std::unique_ptr<storage::KvStore>>> open_records();
+  async::Async<void> replace(Error why);
   Head::Tell tell_own_node();
 
   async::Executor& executor_;

@@ -54,10 +54,10 @@ class Membership final : public HeadElsewhere::Listener {
   const Records* records() const { return here_ == nullptr ? nullptr : here_->records(); }
 
   /// Starts the head of this process from its records: see HeadHere::start().
-  static async::Async<Result<void>> start(Membership* self) { return HeadHere::start(self->here_.get()); }
+  async::Async<Result<void>> start() { return here_->start(); }
   /// Joins the head elsewhere: see HeadElsewhere::join().
-  static async::Async<Result<void>> join(Membership* self, ReachedAt reached_at, async::Deadline deadline) {
-    return HeadElsewhere::join(self->elsewhere_.get(), std::move(reached_at), deadline);
+  async::Async<Result<void>> join(ReachedAt reached_at, async::Deadline deadline) {
+    return elsewhere_->join(std::move(reached_at), deadline);
   }
   /// Takes the connection of a node that wants to join (Introduction::Purpose::kJoin).
   void add_node(Fd socket) { joined_nodes_.add(std::move(socket)); }

@@ -52,17 +52,15 @@ Result<net::SocketPair> ReactorHost::make_inheritance(net::Identity child, std::
 }
 
 async::Async<Result<void>> ReactorHost::prove(int inheritance, net::Identity child, async::Deadline deadline) {
-  return prove_to(this, inheritance, child, deadline);
+  return prove_to(inheritance, child, deadline);
 }
 
-async::Async<Result<void>> ReactorHost::prove_to(ReactorHost* self, int socket, net::Identity child,
-                                                 async::Deadline deadline) {
-  net::Acceptor::KeyFor key_for =
-      [child, key = net::derive_key(self->settings_.token, child.role, child.id)](net::Identity peer) {
-        return peer.role == child.role && peer.id == child.id ? std::optional{key} : std::nullopt;
-      };
-  const auto identity =
-      co_await net::accept(&self->reactor_, socket, self->settings_.node, std::move(key_for), deadline);
+async::Async<Result<void>> ReactorHost::prove_to(int socket, net::Identity child, async::Deadline deadline) {
+  net::Acceptor::KeyFor key_for = [child,
+                                   key = net::derive_key(settings_.token, child.role, child.id)](net::Identity peer) {
+    return peer.role == child.role && peer.id == child.id ? std::optional{key} : std::nullopt;
+  };
+  const auto identity = co_await net::accept(&reactor_, socket, settings_.node, std::move(key_for), deadline);
   if (!identity) co_return identity.error();
   co_return {};
 }
@@ -72,17 +70,16 @@ std::shared_ptr<net::Link> ReactorHost::make_link(Fd socket, net::Descriptors de
 }
 
 async::Async<Result<Fd>> ReactorHost::reach(std::string address, Introduction introduction, async::Deadline deadline) {
-  return connect(this, std::move(address), introduction, deadline);
+  return connect(std::move(address), introduction, deadline);
 }
 
-async::Async<Result<Fd>> ReactorHost::connect(ReactorHost* self, std::string address, Introduction introduction,
+async::Async<Result<Fd>> ReactorHost::connect(std::string address, Introduction introduction,
                                               async::Deadline deadline) {
   PHAROS_CO_TRY(const net::Address place, net::parse_address(address));
-  PHAROS_CO_TRY(Fd socket, co_await net::connect_to(&self->reactor_, place, deadline));
+  PHAROS_CO_TRY(Fd socket, co_await net::connect_to(&reactor_, place, deadline));
   PHAROS_CO_TRY_VOID(net::set_up_far_socket(socket.get()));
   if (introduction.leads_to_leased_worker()) PHAROS_CO_TRY_VOID(net::make_patient(socket.get()));
-  const auto greeted =
-      co_await net::initiate(&self->reactor_, socket.get(), self->settings_.token, self->settings_.node, deadline);
+  const auto greeted = co_await net::initiate(&reactor_, socket.get(), settings_.token, settings_.node, deadline);
   if (!greeted) co_return greeted.error();
   PHAROS_CO_TRY_VOID(net::send_all(socket.get(), std::as_bytes(std::span{&introduction, 1}), deadline));
   co_return std::move(socket);
@@ -124,18 +121,15 @@ void ReactorHost::open_program(const wire::RegisterJob& program,
 
 void ReactorHost::fetch_program(std::string address, JobId job, std::shared_ptr<ArrivingProgram> into,
                                 async::UniqueFunction<void(Result<void>)> done) {
-  background_.spawn(fetch_program(this, std::move(address), job, std::move(into), std::move(done)));
+  background_.spawn(connect_and_fetch(std::move(address), job, std::move(into), std::move(done)));
 }
 
-async::Async<void> ReactorHost::fetch_program(ReactorHost* self, std::string address, JobId job,
-                                              std::shared_ptr<ArrivingProgram> into,
-                                              async::UniqueFunction<void(Result<void>)> done) {
+async::Async<void> ReactorHost::connect_and_fetch(std::string address, JobId job, std::shared_ptr<ArrivingProgram> into,
+                                                  async::UniqueFunction<void(Result<void>)> done) {
   const Introduction introduction{.purpose = Introduction::Purpose::kProgram, .caller = job.value()};
-  auto socket = co_await connect(self, std::move(address), introduction,
-                                 async::Deadline::after(kReachTime, self->reactor_.now()));
+  auto socket = co_await connect(std::move(address), introduction, async::Deadline::after(kReachTime, reactor_.now()));
   if (socket) {
-    self->transfers().receive_program(*std::move(socket), std::move(into), self->settings_.programs_folder,
-                                      std::move(done));
+    transfers().receive_program(*std::move(socket), std::move(into), settings_.programs_folder, std::move(done));
   } else {
     done(std::move(socket).error());
   }
@@ -229,16 +223,15 @@ Transfers& ReactorHost::transfers() {
 
 void ReactorHost::pull(std::string address, const object_store::PullRequest& request,
                        std::shared_ptr<object_store::Chunks> into, Pulled done) {
-  background_.spawn(pull(this, std::move(address), request, std::move(into), std::move(done)));
+  background_.spawn(connect_and_pull(std::move(address), request, std::move(into), std::move(done)));
 }
 
-async::Async<void> ReactorHost::pull(ReactorHost* self, std::string address, object_store::PullRequest request,
-                                     std::shared_ptr<object_store::Chunks> into, Pulled done) {
+async::Async<void> ReactorHost::connect_and_pull(std::string address, object_store::PullRequest request,
+                                                 std::shared_ptr<object_store::Chunks> into, Pulled done) {
   const Introduction introduction{.purpose = Introduction::Purpose::kPull};
-  auto socket = co_await connect(self, std::move(address), introduction,
-                                 async::Deadline::after(kReachTime, self->reactor_.now()));
+  auto socket = co_await connect(std::move(address), introduction, async::Deadline::after(kReachTime, reactor_.now()));
   if (socket) {
-    self->transfers().receive(*std::move(socket), request, std::move(into), std::move(done));
+    transfers().receive(*std::move(socket), request, std::move(into), std::move(done));
   } else {
     done(std::move(socket).error());
   }

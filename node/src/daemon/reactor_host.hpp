@@ -64,16 +64,13 @@ class ReactorHost final : public Host {
   bool closed() const;
 
  private:
-  static async::Async<Result<void>> prove_to(ReactorHost* self, int socket, net::Identity child,
-                                             async::Deadline deadline);
-  static async::Async<Result<Fd>> connect(ReactorHost* self, std::string address, Introduction introduction,
-                                          async::Deadline deadline);
+  async::Async<Result<void>> prove_to(int socket, net::Identity child, async::Deadline deadline);
+  async::Async<Result<Fd>> connect(std::string address, Introduction introduction, async::Deadline deadline);
 
-  static async::Async<void> fetch_program(ReactorHost* self, std::string address, JobId job,
-                                          std::shared_ptr<ArrivingProgram> into,
-                                          async::UniqueFunction<void(Result<void>)> done);
-  static async::Async<void> pull(ReactorHost* self, std::string address, object_store::PullRequest request,
-                                 std::shared_ptr<object_store::Chunks> into, Pulled done);
+  async::Async<void> connect_and_fetch(std::string address, JobId job, std::shared_ptr<ArrivingProgram> into,
+                                       async::UniqueFunction<void(Result<void>)> done);
+  async::Async<void> connect_and_pull(std::string address, object_store::PullRequest request,
+                                      std::shared_ptr<object_store::Chunks> into, Pulled done);
   Transfers& transfers();
 
   net::Reactor& reactor_;

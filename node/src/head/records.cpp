@@ -79,25 +79,25 @@ void Records::commit(Effect effect) {
   }
   batch_ = {};
   last.effects.push_back(std::move(effect));
-  if (!writes) background_.spawn(write(this));
+  if (!writes) background_.spawn(write());
 }
 
-async::Async<void> Records::write(Records* self) {
-  while (!self->pending_.empty()) {
+async::Async<void> Records::write() {
+  while (!pending_.empty()) {
     Result<void> written = Error{ErrorCode::kExhausted, "a failpoint says that the disk is full"};
     if (!failpoint(failpoints::kRecordsReady)) {
-      written = co_await self->store_.write(self->pending_.front().batch, async::Deadline::never());
+      written = co_await store_.write(pending_.front().batch, async::Deadline::never());
     }
-    if (self->closed_) co_return;
+    if (closed_) co_return;
     failpoint(failpoints::kRecordsWritten);
     if (!written) {
-      self->failed_ = true;
-      self->pending_.clear();
-      self->when_failed_(written.error());
+      failed_ = true;
+      pending_.clear();
+      when_failed_(written.error());
       co_return;
     }
-    Pending done = std::move(self->pending_.front());
-    self->pending_.pop_front();
+    Pending done = std::move(pending_.front());
+    pending_.pop_front();
     for (Effect& effect : done.effects) {
       effect();
       failpoint(failpoints::kRecordsSaid);

@@ -80,7 +80,7 @@ class Records {
     storage::Batch batch;  // changes of one or more events
     std::vector<Effect> effects;
   };
-  static async::Async<void> write(Records* self);
+  async::Async<void> write();
 
   storage::KvStore& store_;
   WhenFailed when_failed_;

@@ -51,9 +51,9 @@ ImportedObjects::ImportedObjects(async::Executor& executor, Host& host, NodeId s
       background_{executor} {}
 
 NodeLinks::Events ImportedObjects::link_events() {
-  return {.connected = [this](NodeId node,
-                              NodeLinks::Link link) { background_.spawn(claim_again(this, node, std::move(link))); },
-          .ended = [this](NodeId node) { background_.spawn(reach_again(this, node)); }};
+  return {
+      .connected = [this](NodeId node, NodeLinks::Link link) { background_.spawn(claim_again(node, std::move(link))); },
+      .ended = [this](NodeId node) { background_.spawn(reach_again(node)); }};
 }
 
 void ImportedObjects::close() {
@@ -64,50 +64,50 @@ void ImportedObjects::close() {
 // ---- Places for objects of other nodes
 
 // The node that passed the object on may not be the one that has it. Then it names that one, which is asked next.
-async::Async<Result<object_store::Location>> ImportedObjects::import(ImportedObjects* self, std::uint32_t table,
-                                                                     Location object, Duration time) {
+async::Async<Result<object_store::Location>> ImportedObjects::import(std::uint32_t table, Location object,
+                                                                     Duration time) {
   for (int hops = 0; hops < kHopsMax; ++hops) {
-    if (object.node == self->self_) co_return self->keep_for(table, object, time);
-    if (const auto known = self->imports_.find(object.id); known != self->imports_.end()) {
-      auto kept = self->keep_for(table, known->second.here, time);
+    if (object.node == self_) co_return keep_for(table, object, time);
+    if (const auto known = imports_.find(object.id); known != imports_.end()) {
+      auto kept = keep_for(table, known->second.here, time);
       if (kept || !object_store::is_lost(kept.error())) co_return kept;
     }
-    ++self->claiming_[object.id];
-    auto claimed = co_await claim(self, object);
-    if (--self->claiming_[object.id] == 0) self->claiming_.erase(object.id);
+    ++claiming_[object.id];
+    auto claimed = co_await claim(object);
+    if (--claiming_[object.id] == 0) claiming_.erase(object.id);
     if (!claimed) {
-      self->release_if_unused(object);  // the claim may still have been made after the time limit
+      release_if_unused(object);  // the claim may still have been made after the time limit
       co_return std::move(claimed).error();
     }
-    if (!claimed->elsewhere.node) co_return self->take_in(table, object, *claimed, time);
+    if (!claimed->elsewhere.node) co_return take_in(table, object, *claimed, time);
     object = claimed->elsewhere;
   }
   co_return Error{ErrorCode::kUnavailable, "no node says that it has object " + to_string(object.id)};
 }
 
-async::Async<Result<wire::ObjectClaimed>> ImportedObjects::claim(ImportedObjects* self, Location object) {
+async::Async<Result<wire::ObjectClaimed>> ImportedObjects::claim(Location object) {
   Result<net::Parcel> answer = Error{ErrorCode::kUnavailable, "no node was asked"};
-  const TimePoint begun = self->executor_.now();
+  const TimePoint begun = executor_.now();
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt != 0) PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
-    const TimePoint asked = self->executor_.now();
-    auto link = co_await NodeLinks::reach(&self->links_, object.node);
+    const TimePoint asked = executor_.now();
+    auto link = co_await links_.reach(object.node);
     if (!link) {
       answer = std::move(link).error();
       if (answer.error().code() == ErrorCode::kNotFound) break;
       // The head does not say where the node is: it waits for that node, or is away itself.
       const bool head_waits = answer.error().code() == ErrorCode::kDeadlineExceeded;
-      const TimePoint now = self->executor_.now();
+      const TimePoint now = executor_.now();
       if ((head_waits && now < begun + kAwayTime) || is_silent(begun, asked, now)) attempt = 0;
       continue;
     }
     wire::Message ask = wire::ClaimObject{object};
     answer = co_await (*link)->request(std::move(ask), std::vector<Fd>{},
-                                       async::Deadline::after(kClaimTime, self->executor_.now()));
+                                       async::Deadline::after(kClaimTime, executor_.now()));
     if (answer) break;
     const bool no_answer = answer.error().code() == ErrorCode::kDeadlineExceeded;
-    if (no_answer) self->links_.give_up(object.node, **link);  // it may have ended unnoticed
-    if (no_answer && is_silent(begun, asked, self->executor_.now())) attempt = 0;
+    if (no_answer) links_.give_up(object.node, **link);  // it may have ended unnoticed
+    if (no_answer && is_silent(begun, asked, executor_.now())) attempt = 0;
     if (!no_answer && answer.error().code() != ErrorCode::kUnavailable) break;
   }
   if (!answer) {
@@ -215,49 +215,48 @@ void ImportedObjects::release_if_unused(const Location& origin) {
 
 // The node has not heard of releases while there was no connection. So all claims are made again, and then the node is
 // told to drop the others.
-async::Async<void> ImportedObjects::claim_again(ImportedObjects* self, NodeId node, NodeLinks::Link link) {
+async::Async<void> ImportedObjects::claim_again(NodeId node, NodeLinks::Link link) {
   std::vector<Location> theirs;
-  for (const auto& [id, import] : self->imports_) {
+  for (const auto& [id, import] : imports_) {
     if (import.origin.node == node) theirs.push_back(import.origin);
   }
   for (const Location& origin : theirs) {
-    const auto import = self->imports_.find(origin.id);
-    if (import == self->imports_.end()) continue;
+    const auto import = imports_.find(origin.id);
+    if (import == imports_.end()) continue;
     wire::Message ask = wire::ClaimObject{origin};
-    const auto claimed = co_await link->request(std::move(ask), std::vector<Fd>{},
-                                                async::Deadline::after(kClaimTime, self->executor_.now()));
-    if (!claimed && !object_store::is_lost(claimed.error())) co_return self->links_.give_up(node, *link);
-    const auto still = self->imports_.find(origin.id);
-    if (still != self->imports_.end()) still->second.claimed = claimed.ok();
-    if (still == self->imports_.end()) self->release_if_unused(origin);
+    const auto claimed =
+        co_await link->request(std::move(ask), std::vector<Fd>{}, async::Deadline::after(kClaimTime, executor_.now()));
+    if (!claimed && !object_store::is_lost(claimed.error())) co_return links_.give_up(node, *link);
+    const auto still = imports_.find(origin.id);
+    if (still != imports_.end()) still->second.claimed = claimed.ok();
+    if (still == imports_.end()) release_if_unused(origin);
   }
   link->send(wire::ReleaseObject{});
 }
 
 // That node keeps the claims for kAwayTime, so this one tries to connect for as long; also if it has none of its
 // objects any more, because the releases may have been lost with the connection.
-async::Async<void> ImportedObjects::reach_again(ImportedObjects* self, NodeId node) {
-  const TimePoint until = self->executor_.now() + kAwayTime;
-  while (self->executor_.now() < until) {
-    const auto link = co_await NodeLinks::reach(&self->links_, node);
+async::Async<void> ImportedObjects::reach_again(NodeId node) {
+  const TimePoint until = executor_.now() + kAwayTime;
+  while (executor_.now() < until) {
+    const auto link = co_await links_.reach(node);
     if (link) co_return;
     if (link.error().code() == ErrorCode::kNotFound) break;
     const auto slept = co_await async::sleep(kAgainTime);
     if (!slept) co_return;
   }
-  for (auto& [id, import] : self->imports_) {
+  for (auto& [id, import] : imports_) {
     if (import.origin.node == node) import.claimed = false;
   }
-  self->links_.forget_if_unused(node);
+  links_.forget_if_unused(node);
 }
 
 void ImportedObjects::ask_whether_lost(NodeId node, async::UniqueFunction<void(bool lost)> then) {
-  background_.spawn(ask_whether_lost(this, node, std::move(then)));
+  background_.spawn(ask_address(node, std::move(then)));
 }
 
-async::Async<void> ImportedObjects::ask_whether_lost(ImportedObjects* self, NodeId node,
-                                                     async::UniqueFunction<void(bool lost)> then) {
-  const auto address = co_await self->find_(node);
+async::Async<void> ImportedObjects::ask_address(NodeId node, async::UniqueFunction<void(bool lost)> then) {
+  const auto address = co_await find_(node);
   if (!address && address.error().code() == ErrorCode::kCancelled) co_return;  // this node ends
   then(!address && address.error().code() == ErrorCode::kNotFound);
 }
@@ -279,26 +278,26 @@ void ImportedObjects::begin_pulls() {
     const auto memory = store_->bytes();
     Import& import = imports_.at(next->id);
     if (memory) import.coming = Chunks::none_of(memory->subspan(next->body.offset, next->body.size), store_);
-    background_.spawn(pull(this, next->id, next->body, std::move(next->done)));
+    background_.spawn(pull(next->id, next->body, std::move(next->done)));
   }
 }
 
-async::Async<void> ImportedObjects::pull(ImportedObjects* self, ObjectId id, Body body, Done done) {
-  auto pulled = co_await pull_all(self, id, body);
-  Import& import = self->imports_.at(id);  // look() keeps an import that is being pulled
+async::Async<void> ImportedObjects::pull(ObjectId id, Body body, Done done) {
+  auto pulled = co_await pull_all(id, body);
+  Import& import = imports_.at(id);  // look() keeps an import that is being pulled
   if (!pulled && import.coming != nullptr) {
     import.coming->give_up(pulled.error());
     if (import.relays != 0) {
       [[maybe_unused]] const auto none = co_await import.no_relays.wait(async::Deadline::never());
     }
-    self->store_->ledger.note_provided(body.location.place.slot, 0);
-    self->store_->objects.release(body.offset, body.slot_bytes);
+    store_->ledger.note_provided(body.location.place.slot, 0);
+    store_->objects.release(body.offset, body.slot_bytes);
   }
-  Import& its = self->imports_.at(id);
+  Import& its = imports_.at(id);
   its.coming = nullptr;
-  self->pulls_.end();
+  pulls_.end();
   done(std::move(pulled));
-  self->begin_pulls();
+  begin_pulls();
 }
 
 void ImportedObjects::set_aside(std::optional<PullQueue::Aside>& aside, NodeId origin) {
@@ -309,32 +308,31 @@ void ImportedObjects::set_aside(std::optional<PullQueue::Aside>& aside, NodeId o
 
 // Pulls from the object's own node, or from the node that this one names; when that stream breaks off, from the own
 // node again. If the own node is lost, the nodes that were named are tried last. Chunks that have come stay.
-async::Async<Result<void>> ImportedObjects::pull_all(ImportedObjects* self, ObjectId id, Body body) {
-  PHAROS_CO_TRY_VOID(self->store_->bytes());
-  PHAROS_CO_TRY_VOID(co_await provide(self, body));
-  const Location origin = self->imports_.at(id).origin;
-  const auto chunks = self->imports_.at(id).coming;
+async::Async<Result<void>> ImportedObjects::pull_all(ObjectId id, Body body) {
+  PHAROS_CO_TRY_VOID(store_->bytes());
+  PHAROS_CO_TRY_VOID(co_await provide(body));
+  const Location origin = imports_.at(id).origin;
+  const auto chunks = imports_.at(id).coming;
   NodeId source = origin.node;
   bool insists = false;
   std::optional<Error> why;
   std::optional<PullQueue::Aside> aside;
-  const TimePoint begun = self->executor_.now();
+  const TimePoint begun = executor_.now();
   for (int attempts = 0; attempts < kAttempts;) {
-    const TimePoint asked = self->executor_.now();
+    const TimePoint asked = executor_.now();
     const std::size_t before = chunks->arrived();
-    const auto address = co_await NodeLinks::find_address(&self->links_, source);
-    if (!address && address.error().code() == ErrorCode::kDeadlineExceeded &&
-        self->executor_.now() < begun + kAwayTime) {
-      self->set_aside(aside, origin.node);
+    const auto address = co_await links_.find_address(source);
+    if (!address && address.error().code() == ErrorCode::kDeadlineExceeded && executor_.now() < begun + kAwayTime) {
+      set_aside(aside, origin.node);
       PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));  // the head waits for that node, or is away
       continue;
     }
-    const auto pulled = co_await pull_from(self, source, PullRequest{origin, self->self_, insists}, chunks);
+    const auto pulled = co_await pull_from(source, PullRequest{origin, self_, insists}, chunks);
     if (pulled && !*pulled) co_return {};
     if (pulled && !insists) {
-      auto& others = self->imports_.at(id).others;
+      auto& others = imports_.at(id).others;
       if (std::find(others.begin(), others.end(), **pulled) == others.end()) others.push_back(**pulled);
-      source = **pulled == self->self_ ? origin.node : **pulled;
+      source = **pulled == self_ ? origin.node : **pulled;
       insists = true;
       continue;
     }
@@ -347,26 +345,25 @@ async::Async<Result<void>> ImportedObjects::pull_all(ImportedObjects* self, Obje
       continue;
     }
     if (object_store::is_lost(*why) || why->code() == ErrorCode::kNotFound) break;
-    self->links_.ask_anew_where(origin.node);
-    self->set_aside(aside, origin.node);
-    const bool goes_on = chunks->arrived() != before || is_silent(begun, asked, self->executor_.now());
+    links_.ask_anew_where(origin.node);
+    set_aside(aside, origin.node);
+    const bool goes_on = chunks->arrived() != before || is_silent(begun, asked, executor_.now());
     attempts = goes_on ? 0 : attempts + 1;
     PHAROS_CO_TRY_VOID(co_await async::sleep(kAgainTime));
   }
-  for (const NodeId other : std::vector<NodeId>{self->imports_.at(id).others}) {
-    const auto pulled = co_await pull_from(self, other, PullRequest{origin, self->self_, true}, chunks);
+  for (const NodeId other : std::vector<NodeId>{imports_.at(id).others}) {
+    const auto pulled = co_await pull_from(other, PullRequest{origin, self_, true}, chunks);
     if (pulled && !*pulled) co_return {};
   }
   if (object_store::is_lost(*why)) co_return *why;
   co_return lost_with_its_node(id, *why);
 }
 
-async::Async<Result<std::optional<NodeId>>> ImportedObjects::pull_from(ImportedObjects* self, NodeId source,
-                                                                       PullRequest request,
+async::Async<Result<std::optional<NodeId>>> ImportedObjects::pull_from(NodeId source, PullRequest request,
                                                                        std::shared_ptr<Chunks> chunks) {
-  PHAROS_CO_TRY(std::string address, co_await NodeLinks::find_address(&self->links_, source));
+  PHAROS_CO_TRY(std::string address, co_await links_.find_address(source));
   async::Completion<std::optional<NodeId>> pulled;
-  self->host_.pull(std::move(address), request, std::move(chunks), [pulled](Result<std::optional<NodeId>> end) mutable {
+  host_.pull(std::move(address), request, std::move(chunks), [pulled](Result<std::optional<NodeId>> end) mutable {
     if (end) {
       pulled.complete(*end);
     } else {
@@ -376,12 +373,12 @@ async::Async<Result<std::optional<NodeId>>> ImportedObjects::pull_from(ImportedO
   co_return co_await pulled.wait(async::Deadline::never());
 }
 
-async::Async<Result<void>> ImportedObjects::provide(ImportedObjects* self, Body body) {
-  if (self->store_->ledger.provided(body.location.place.slot) >= body.slot_bytes) co_return {};
+async::Async<Result<void>> ImportedObjects::provide(Body body) {
+  if (store_->ledger.provided(body.location.place.slot) >= body.slot_bytes) co_return {};
   async::Completion<void> provided;
   auto result = std::make_shared<Result<void>>();
-  self->host_.run_blocking(
-      [store = self->store_, body, result] { *result = store->objects.allocate(body.offset, body.slot_bytes); },
+  host_.run_blocking(
+      [store = store_, body, result] { *result = store->objects.allocate(body.offset, body.slot_bytes); },
       [provided, result]() mutable {
         if (*result) {
           provided.complete();

@@ -53,8 +53,7 @@ class ImportedObjects {
   /// kObjectLost if the object is gone, and with kObjectLost if its node does not answer in four attempts, the
   /// silent ones of the first 25 s not counted, or is not found for kAwayTime; with kCorrupt or kUnavailable if nodes
   /// answer nonsense or name each other, kExhausted if the store has no place for it, kCancelled.
-  static async::Async<Result<Location>> import(ImportedObjects* self, std::uint32_t table, Location object,
-                                               Duration time);
+  async::Async<Result<Location>> import(std::uint32_t table, Location object, Duration time);
   /// The process with this table keeps the object itself, so the import need not keep it any longer.
   void is_kept(std::uint32_t table, const Place& here);
 
@@ -102,24 +101,22 @@ class ImportedObjects {
   };
   using Done = async::UniqueFunction<void(Result<void>)>;
 
-  static async::Async<void> ask_whether_lost(ImportedObjects* self, NodeId node,
-                                             async::UniqueFunction<void(bool lost)> then);
-  static async::Async<Result<wire::ObjectClaimed>> claim(ImportedObjects* self, Location object);
+  async::Async<void> ask_address(NodeId node, async::UniqueFunction<void(bool lost)> then);
+  async::Async<Result<wire::ObjectClaimed>> claim(Location object);
   Result<Location> take_in(std::uint32_t table, const Location& origin, const wire::ObjectClaimed& claimed,
                            Duration time);
   Result<Location> keep_for(std::uint32_t table, const Location& here, Duration time);
   void release_if_unused(const Location& origin);
 
   NodeLinks::Events link_events();
-  static async::Async<void> claim_again(ImportedObjects* self, NodeId node, NodeLinks::Link link);
-  static async::Async<void> reach_again(ImportedObjects* self, NodeId node);
+  async::Async<void> claim_again(NodeId node, NodeLinks::Link link);
+  async::Async<void> reach_again(NodeId node);
 
-  static async::Async<void> pull(ImportedObjects* self, ObjectId id, Body body, Done done);
-  static async::Async<Result<void>> pull_all(ImportedObjects* self, ObjectId id, Body body);
-  static async::Async<Result<std::optional<NodeId>>> pull_from(ImportedObjects* self, NodeId source,
-                                                               object_store::PullRequest request,
-                                                               std::shared_ptr<object_store::Chunks> chunks);
-  static async::Async<Result<void>> provide(ImportedObjects* self, Body body);
+  async::Async<void> pull(ObjectId id, Body body, Done done);
+  async::Async<Result<void>> pull_all(ObjectId id, Body body);
+  async::Async<Result<std::optional<NodeId>>> pull_from(NodeId source, object_store::PullRequest request,
+                                                        std::shared_ptr<object_store::Chunks> chunks);
+  async::Async<Result<void>> provide(Body body);
   void begin_pulls();
   void set_aside(std::optional<PullQueue::Aside>& aside, NodeId origin);
 

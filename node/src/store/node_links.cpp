@@ -29,12 +29,12 @@ void NodeLinks::close() {
 
 // ---- Addresses
 
-async::Async<Result<std::string>> NodeLinks::find_address(NodeLinks* self, NodeId node) {
-  if (const auto known = self->neighbours_.find(node); known != self->neighbours_.end()) {
+async::Async<Result<std::string>> NodeLinks::find_address(NodeId node) {
+  if (const auto known = neighbours_.find(node); known != neighbours_.end()) {
     if (!known->second.address.empty()) co_return known->second.address;
   }
-  PHAROS_CO_TRY(std::string address, co_await self->find_(node));
-  self->neighbours_[node].address = address;
+  PHAROS_CO_TRY(std::string address, co_await find_(node));
+  neighbours_[node].address = address;
   co_return std::move(address);
 }
 
@@ -53,19 +53,19 @@ void NodeLinks::forget_if_unused(NodeId node) {
 // ---- Connections
 
 // The first caller connects. Those that come meanwhile wait for its connection.
-async::Async<Result<NodeLinks::Link>> NodeLinks::reach(NodeLinks* self, NodeId node) {
-  Neighbour& there = self->neighbours_[node];
+async::Async<Result<NodeLinks::Link>> NodeLinks::reach(NodeId node) {
+  Neighbour& there = neighbours_[node];
   if (there.link != nullptr) co_return there.link;
   if (std::exchange(there.connecting, true)) {
     async::Completion<Link> connected;
     there.waiting.push_back(connected);
-    co_return co_await connected.wait(async::Deadline::after(2 * kClaimConnectTime, self->executor_.now()));
+    co_return co_await connected.wait(async::Deadline::after(2 * kClaimConnectTime, executor_.now()));
   }
-  auto link = co_await connect(self, node);
-  Neighbour& neighbour = self->neighbours_[node];
+  auto link = co_await connect(node);
+  Neighbour& neighbour = neighbours_[node];
   neighbour.connecting = false;
   if (link) {
-    self->events_.connected(node, *link);
+    events_.connected(node, *link);
   } else {
     neighbour.address.clear();  // the node may have another address by now
   }
@@ -76,21 +76,21 @@ async::Async<Result<NodeLinks::Link>> NodeLinks::reach(NodeLinks* self, NodeId n
       waiting.fail(link.error());
     }
   }
-  self->forget_if_unused(node);
+  forget_if_unused(node);
   co_return link;
 }
 
-async::Async<Result<NodeLinks::Link>> NodeLinks::connect(NodeLinks* self, NodeId node) {
-  auto address = co_await find_address(self, node);
+async::Async<Result<NodeLinks::Link>> NodeLinks::connect(NodeId node) {
+  auto address = co_await find_address(node);
   if (!address && address.error().code() == ErrorCode::kDeadlineExceeded) co_return std::move(address).error();
   if (!address) co_return not_reached(node, address.error());
-  const Introduction introduction{.purpose = Introduction::Purpose::kClaims, .caller = self->self_.value()};
-  auto socket = co_await self->host_.reach(*address, introduction,
-                                           async::Deadline::after(kClaimConnectTime, self->executor_.now()));
+  const Introduction introduction{.purpose = Introduction::Purpose::kClaims, .caller = self_.value()};
+  auto socket =
+      co_await host_.reach(*address, introduction, async::Deadline::after(kClaimConnectTime, executor_.now()));
   if (!socket) co_return not_reached(node, socket.error());
-  const auto link = self->host_.make_link(*std::move(socket), net::Descriptors::kRefused);
-  auto peer = net::Peer::make(self->executor_, link, *self);
-  self->neighbours_[node].link = peer;  // before on_peer_closed() can be called for it
+  const auto link = host_.make_link(*std::move(socket), net::Descriptors::kRefused);
+  auto peer = net::Peer::make(executor_, link, *this);
+  neighbours_[node].link = peer;  // before on_peer_closed() can be called for it
   link->start(peer);
   co_return peer;
 }

@@ -36,14 +36,14 @@ class NodeLinks final : public net::Peer::Owner {
   /// Returns the connection to a node, and connects if there is none. Fails with kNotFound if there is no such node any
   /// more, with kDeadlineExceeded if the head does not say in time where the node is (or another caller has not
   /// connected within 6 s), with kCancelled, and with kUnavailable if the node is not reached within 3 s.
-  static async::Async<Result<Link>> reach(NodeLinks* self, NodeId node);
+  async::Async<Result<Link>> reach(NodeId node);
   /// Returns the connection to a node. nullptr if there is none.
   Link link_to(NodeId node) const;
   /// Closes a connection over which no answer comes, unless it has ended by itself, and calls Events::ended.
   void give_up(NodeId node, net::Peer& link);
 
   /// Returns the address of a node, which is kept until the node is forgotten. Fails with the errors of Find.
-  static async::Async<Result<std::string>> find_address(NodeLinks* self, NodeId node);
+  async::Async<Result<std::string>> find_address(NodeId node);
   /// Forgets the address of a node, unless there is a connection to the node, which shows that the address is right.
   void ask_anew_where(NodeId node);
   /// Forgets a node that has no connection and gets none at the moment.
@@ -59,7 +59,7 @@ class NodeLinks final : public net::Peer::Owner {
     std::vector<async::Completion<Link>> waiting;
   };
 
-  static async::Async<Result<Link>> connect(NodeLinks* self, NodeId node);
+  async::Async<Result<Link>> connect(NodeId node);
 
   void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;
   void on_peer_closed(net::Peer& peer, const Error& why) override;

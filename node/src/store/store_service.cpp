@@ -221,32 +221,31 @@ void StoreService::import_for(const std::shared_ptr<net::Peer>& from, const Loca
                               std::optional<std::uint64_t> request) {
   const auto table = processes_.table_of(*from);
   if (table && request) {
-    background_.spawn(import(this, {from, *table, *request}, object));
+    background_.spawn(import({from, *table, *request}, object));
   } else if (table && aheads_ < kAheadsMax) {
-    background_.spawn(import_ahead(this, {from, *table, 0}, object));
+    background_.spawn(import_ahead({from, *table, 0}, object));
   } else if (!table && request) {
     from->respond(*request, not_opened());
   }
 }
 
-async::Async<void> StoreService::import(StoreService* self, Asker asker, Location object) {
-  auto here = co_await ImportedObjects::import(&self->parts_->imports, asker.table, object, ImportedObjects::kKeepTime);
-  self->forget_if_ended(asker);
+async::Async<void> StoreService::import(Asker asker, Location object) {
+  auto here = co_await parts_->imports.import(asker.table, object, ImportedObjects::kKeepTime);
+  forget_if_ended(asker);
   if (here) {
-    self->processes_.answer(asker, wire::ObjectImported{*here});
+    processes_.answer(asker, wire::ObjectImported{*here});
   } else {
-    self->processes_.answer(asker, std::move(here).error());
+    processes_.answer(asker, std::move(here).error());
   }
-  self->look_again_for_readers();
+  look_again_for_readers();
 }
 
-async::Async<void> StoreService::import_ahead(StoreService* self, Asker asker, Location object) {
-  ++self->aheads_;
-  const auto here =
-      co_await ImportedObjects::import(&self->parts_->imports, asker.table, object, ImportedObjects::kAheadTime);
-  --self->aheads_;
-  self->forget_if_ended(asker);
-  if (here && self->parts_->requests.bring_ahead(here->place)) self->look_again_for_readers();
+async::Async<void> StoreService::import_ahead(Asker asker, Location object) {
+  ++aheads_;
+  const auto here = co_await parts_->imports.import(asker.table, object, ImportedObjects::kAheadTime);
+  --aheads_;
+  forget_if_ended(asker);
+  if (here && parts_->requests.bring_ahead(here->place)) look_again_for_readers();
 }
 
 // If the asker has ended during an import, the import may have kept the object for it just after that. So this lets go

@@ -69,8 +69,8 @@ class StoreService {
   void open(const std::shared_ptr<net::Peer>& from, CallerId caller, std::uint64_t request);
   Result<wire::StoreOpened> open(const std::shared_ptr<net::Peer>& peer, CallerId caller, std::vector<Fd>& descriptors);
   void import_for(const std::shared_ptr<net::Peer>& from, const Location& object, std::optional<std::uint64_t> request);
-  static async::Async<void> import(StoreService* self, Asker asker, Location object);
-  static async::Async<void> import_ahead(StoreService* self, Asker asker, Location object);
+  async::Async<void> import(Asker asker, Location object);
+  async::Async<void> import_ahead(Asker asker, Location object);
   void give_back(const net::Peer& from, std::uint32_t first_slot);
   void process_ended(std::uint32_t table);
   void forget_if_ended(const Asker& asker);

@@ -27,14 +27,14 @@ Committer::~Committer() {
   thread_.join();
 }
 
-async::Async<Result<void>> Committer::write(Committer* self, Batch batch, Deadline deadline) {
+async::Async<Result<void>> Committer::write(Batch batch, Deadline deadline) {
   if (batch.empty()) co_return {};
   const bool too_late = co_await async::cancelled();
   if (too_late) {
     co_return Error{ErrorCode::kCancelled, "cancelled before writing"}.with_outcome(Outcome::kNotStarted);
   }
   const auto pending = std::make_shared<Pending>(std::move(batch));
-  PHAROS_CO_TRY_VOID(self->enqueue(pending));
+  PHAROS_CO_TRY_VOID(enqueue(pending));
   auto committed = co_await pending->committed.wait(deadline);
   if (committed.ok()) co_return {};
   const bool never_tried = !pending->taken.exchange(true);

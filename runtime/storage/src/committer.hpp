@@ -47,7 +47,7 @@ class Committer {
   Committer(Committer&&) = delete;
   ~Committer();
 
-  async::Async<Result<void>> write(Batch batch, Deadline deadline) { return write(this, std::move(batch), deadline); }
+  async::Async<Result<void>> write(Batch batch, Deadline deadline);
 
  private:
   struct Pending {
@@ -58,8 +58,6 @@ class Committer {
     async::Completion<void> committed;
   };
   using Group = std::deque<std::shared_ptr<Pending>>;
-
-  static async::Async<Result<void>> write(Committer* self, Batch batch, Deadline deadline);
 
   Result<void> enqueue(std::shared_ptr<Pending> pending);
   void run();

@@ -12,51 +12,42 @@ namespace {
 class MemoryKvStore final : public KvStore {
  public:
   async::Async<Result<std::optional<std::string>>> get(std::string key, Deadline) override {
-    return get_from(this, std::move(key));
-  }
-  async::Async<Result<std::vector<KeyValue>>> scan_after(std::string prefix, std::optional<std::string> after,
-                                                         std::size_t limit, Deadline) override {
-    return scan_from(this, std::move(prefix), std::move(after), limit);
-  }
-  async::Async<Result<void>> write(Batch batch, Deadline) override { return write_to(this, std::move(batch)); }
-
- private:
-  static async::Async<Result<std::optional<std::string>>> get_from(MemoryKvStore* self, std::string key) {
     const bool too_late = co_await async::cancelled();
     if (too_late) co_return cancelled_error();
-    std::lock_guard lock{self->mutex_};
-    const auto found = self->pairs_.find(key);
-    if (found == self->pairs_.end()) co_return std::optional<std::string>{};
+    std::lock_guard lock{mutex_};
+    const auto found = pairs_.find(key);
+    if (found == pairs_.end()) co_return std::optional<std::string>{};
     co_return std::optional<std::string>{found->second};
   }
 
-  static async::Async<Result<std::vector<KeyValue>>> scan_from(MemoryKvStore* self, std::string prefix,
-                                                               std::optional<std::string> after, std::size_t limit) {
+  async::Async<Result<std::vector<KeyValue>>> scan_after(std::string prefix, std::optional<std::string> after,
+                                                         std::size_t limit, Deadline) override {
     const bool too_late = co_await async::cancelled();
     if (too_late) co_return cancelled_error();
-    std::lock_guard lock{self->mutex_};
+    std::lock_guard lock{mutex_};
     std::vector<KeyValue> found;
-    auto pair = after && *after >= prefix ? self->pairs_.upper_bound(*after) : self->pairs_.lower_bound(prefix);
-    for (; pair != self->pairs_.end() && found.size() < limit && pair->first.starts_with(prefix); ++pair) {
+    auto pair = after && *after >= prefix ? pairs_.upper_bound(*after) : pairs_.lower_bound(prefix);
+    for (; pair != pairs_.end() && found.size() < limit && pair->first.starts_with(prefix); ++pair) {
       found.push_back({pair->first, pair->second});
     }
     co_return found;
   }
 
-  static async::Async<Result<void>> write_to(MemoryKvStore* self, Batch batch) {
+  async::Async<Result<void>> write(Batch batch, Deadline) override {
     const bool too_late = co_await async::cancelled();
     if (too_late) co_return cancelled_error();
-    std::lock_guard lock{self->mutex_};
+    std::lock_guard lock{mutex_};
     for (const auto& change : batch.changes()) {
       if (change.value) {
-        self->pairs_.insert_or_assign(change.key, *change.value);
+        pairs_.insert_or_assign(change.key, *change.value);
       } else {
-        self->pairs_.erase(change.key);
+        pairs_.erase(change.key);
       }
     }
     co_return {};
   }
 
+ private:
   static Error cancelled_error() {
     return Error{ErrorCode::kCancelled, "cancelled before calling the store"}.with_outcome(Outcome::kNotStarted);
   }

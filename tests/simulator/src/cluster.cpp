@@ -54,10 +54,10 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
     process_.exit();
   }
 
-  void ask(wire::Message question) { background_.spawn(ask(this, std::move(question))); }
+  void ask(wire::Message question) { background_.spawn(ask_node(std::move(question))); }
   /// Asks this question, and tells `unanswered` if there is neither an answer nor an error.
   void ask_as_people_do(wire::Message question, std::function<void(const std::string&)> unanswered) {
-    background_.spawn(ask_as_people_do(this, std::move(question), std::move(unanswered)));
+    background_.spawn(ask_node_as_people_do(std::move(question), std::move(unanswered)));
   }
 
   void end() override {
@@ -82,28 +82,26 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
     stopping_ = true;
     caller_->line().finish_telling();
     caller_->close();
-    async::block_on(process_.executor(), stop_job(this));
+    async::block_on(process_.executor(), stop_job());
   }
-  static async::Async<void> stop_job(DriverProgram* self) {
-    const auto deadline = async::Deadline::after(kStopTime, self->process_.executor());
+  async::Async<void> stop_job() {
+    const auto deadline = async::Deadline::after(kStopTime, process_.executor());
     wire::Message ask = wire::Stop{};
-    [[maybe_unused]] const auto done = co_await self->node_->request(std::move(ask), std::vector<Fd>{}, deadline);
-    self->node_->close();
+    [[maybe_unused]] const auto done = co_await node_->request(std::move(ask), std::vector<Fd>{}, deadline);
+    node_->close();
   }
 
-  static async::Async<void> ask(DriverProgram* self, wire::Message question) {
-    const auto deadline = async::Deadline::after(kStopTime, self->process_.executor());
-    [[maybe_unused]] const auto answer =
-        co_await self->node_->request(std::move(question), std::vector<Fd>{}, deadline);
+  async::Async<void> ask_node(wire::Message question) {
+    const auto deadline = async::Deadline::after(kStopTime, process_.executor());
+    [[maybe_unused]] const auto answer = co_await node_->request(std::move(question), std::vector<Fd>{}, deadline);
   }
 
-  static async::Async<void> ask_as_people_do(DriverProgram* self, wire::Message question,
-                                             std::function<void(const std::string&)> unanswered) {
+  async::Async<void> ask_node_as_people_do(wire::Message question, std::function<void(const std::string&)> unanswered) {
     const std::string name{wire::name_of(question)};
-    const auto deadline = async::Deadline::after(kAnswerTime, self->process_.executor());
-    const auto answer = co_await self->node_->request(std::move(question), std::vector<Fd>{}, deadline);
-    if (!answer && answer.error().code() == ErrorCode::kDeadlineExceeded && self->process_.alive()) {
-      unanswered("nobody has answered a " + name + " of " + self->process_.name() + '\n');
+    const auto deadline = async::Deadline::after(kAnswerTime, process_.executor());
+    const auto answer = co_await node_->request(std::move(question), std::vector<Fd>{}, deadline);
+    if (!answer && answer.error().code() == ErrorCode::kDeadlineExceeded && process_.alive()) {
+      unanswered("nobody has answered a " + name + " of " + process_.name() + '\n');
     }
   }
 

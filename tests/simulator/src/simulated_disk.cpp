@@ -29,27 +29,14 @@ class SimulatedDisk::Store final : public storage::KvStore {
   Store(SimulatedDisk& disk, Process& process) : disk_{disk}, process_{process} {}
 
   async::Async<Result<std::optional<std::string>>> get(std::string key, async::Deadline) override {
-    return get_from(this, std::move(key));
+    const auto found = disk_.pairs_.find(key);
+    if (found == disk_.pairs_.end()) co_return std::optional<std::string>{};
+    co_return std::optional{found->second};
   }
   async::Async<Result<std::vector<storage::KeyValue>>> scan_after(std::string prefix, std::optional<std::string> after,
                                                                   std::size_t limit, async::Deadline) override {
-    return scan_from(this, std::move(prefix), std::move(after), limit);
-  }
-  async::Async<Result<void>> write(storage::Batch batch, async::Deadline) override {
-    return write_to(this, std::move(batch));
-  }
-
- private:
-  static async::Async<Result<std::optional<std::string>>> get_from(Store* self, std::string key) {
-    const auto found = self->disk_.pairs_.find(key);
-    if (found == self->disk_.pairs_.end()) co_return std::optional<std::string>{};
-    co_return std::optional{found->second};
-  }
-  static async::Async<Result<std::vector<storage::KeyValue>>> scan_from(Store* self, std::string prefix,
-                                                                        std::optional<std::string> after,
-                                                                        std::size_t limit) {
-    PHAROS_CO_TRY_VOID(co_await async::sleep(self->draw(kWriteMin, kWriteMax)));
-    const auto& pairs = self->disk_.pairs_;
+    PHAROS_CO_TRY_VOID(co_await async::sleep(draw(kWriteMin, kWriteMax)));
+    const auto& pairs = disk_.pairs_;
     std::vector<storage::KeyValue> found;
     auto pair = after && *after >= prefix ? pairs.upper_bound(*after) : pairs.lower_bound(prefix);
     for (; pair != pairs.end() && found.size() < limit && pair->first.starts_with(prefix); ++pair) {
@@ -57,27 +44,29 @@ class SimulatedDisk::Store final : public storage::KvStore {
     }
     co_return found;
   }
-  static async::Async<Result<void>> write_to(Store* self, storage::Batch batch) {
-    SimulatedDisk& disk = self->disk_;
+  async::Async<Result<void>> write(storage::Batch batch, async::Deadline) override {
+    SimulatedDisk& disk = disk_;
     if (!disk.lies_) {
-      const bool is_slow = self->process_.world().lots().one_in(kSlowOneIn);
-      PHAROS_CO_TRY_VOID(co_await async::sleep(self->draw(kWriteMin, is_slow ? kSlowMax : kWriteMax)));
+      const bool is_slow = process_.world().lots().one_in(kSlowOneIn);
+      PHAROS_CO_TRY_VOID(co_await async::sleep(draw(kWriteMin, is_slow ? kSlowMax : kWriteMax)));
     }
-    if (!self->process_.alive()) co_return Error{ErrorCode::kCancelled, "the process has ended"};
+    if (!process_.alive()) co_return Error{ErrorCode::kCancelled, "the process has ended"};
     ++disk.writes_;
-    if (self->failed_ || (disk.fails_one_in_ != 0 && self->process_.world().lots().one_in(disk.fails_one_in_))) {
-      self->failed_ = true;
+    if (failed_ || (disk.fails_one_in_ != 0 && process_.world().lots().one_in(disk.fails_one_in_))) {
+      failed_ = true;
       co_return Error{ErrorCode::kExhausted, "the simulated disk is full"};
     }
     if (disk.lies_) {
-      const Duration later = self->draw(kWriteMin, kSlowMax);
-      self->process_.at(self->process_.now() + later, [&disk, batch = std::move(batch)] { apply(disk, batch); });
+      const Duration later = draw(kWriteMin, kSlowMax);
+      process_.at(process_.now() + later, [&disk, batch = std::move(batch)] { apply(disk, batch); });
       co_return {};
     }
     apply(disk, batch);
-    PHAROS_CO_TRY_VOID(co_await async::sleep(self->draw(Duration{0}, kSayMax)));
+    PHAROS_CO_TRY_VOID(co_await async::sleep(draw(Duration{0}, kSayMax)));
     co_return {};
   }
+
+ private:
   static void apply(SimulatedDisk& disk, const storage::Batch& batch) {
     for (const auto& change : batch.changes()) {
       if (change.value) {

@@ -84,9 +84,9 @@ class SimulatedHost::NodeProgram final : public Program {
   node::Membership& membership() { return membership_; }
   const node::Membership& membership() const { return membership_; }
 
-  void start_head() { background_.spawn(start_head(this)); }
-  void join_or_end() { background_.spawn(join_or_end(this)); }
-  void join_for(Fd driver) { background_.spawn(join_for(this, std::move(driver))); }
+  void start_head() { background_.spawn(be_head()); }
+  void join_or_end() { background_.spawn(join_or_exit()); }
+  void join_for(Fd driver) { background_.spawn(join_with(std::move(driver))); }
 
   void end() override {
     background_.cancel();
@@ -113,25 +113,25 @@ class SimulatedHost::NodeProgram final : public Program {
             .logs = {.folder = {}, .own = "/dev/null"}};
   }
 
-  static async::Async<Result<void>> join(NodeProgram* self) {
-    const SimulatedHost::Settings& settings = self->host_.settings_;
-    const auto deadline = async::Deadline::after(kJoinTime, self->process_.executor());
+  async::Async<Result<void>> join() {
+    const SimulatedHost::Settings& settings = host_.settings_;
+    const auto deadline = async::Deadline::after(kJoinTime, process_.executor());
     node::Membership::ReachedAt reached_at = [name = settings.name](int) { return Result<std::string>{name}; };
-    co_return co_await node::Membership::join(&self->membership_, std::move(reached_at), deadline);
+    co_return co_await membership_.join(std::move(reached_at), deadline);
   }
-  static async::Async<void> start_head(NodeProgram* self) {
-    const auto started = co_await node::Membership::start(&self->membership_);
-    if (!started) self->process_.exit(1);
+  async::Async<void> be_head() {
+    const auto started = co_await membership_.start();
+    if (!started) process_.exit(1);
   }
-  static async::Async<void> join_or_end(NodeProgram* self) {
-    const auto joined = co_await join(self);
-    if (!joined) self->process_.exit(1);
+  async::Async<void> join_or_exit() {
+    const auto joined = co_await join();
+    if (!joined) process_.exit(1);
   }
-  static async::Async<void> join_for(NodeProgram* self, Fd driver) {
-    node::Node& node = self->membership_.node();
-    auto joined = co_await join(self);
+  async::Async<void> join_with(Fd driver) {
+    node::Node& node = membership_.node();
+    auto joined = co_await join();
     if (!joined) node.refuse_jobs(std::move(joined).error());
-    node.when_gone(node.add_driver(std::move(driver)), [&process = self->process_] { process.exit(); });
+    node.when_gone(node.add_driver(std::move(driver)), [&process = process_] { process.exit(); });
   }
 
   Process& process_;
@@ -220,26 +220,26 @@ std::shared_ptr<net::Link> SimulatedHost::make_link(Fd socket, net::Descriptors)
 
 async::Async<Result<Fd>> SimulatedHost::reach(std::string address, node::Introduction introduction,
                                               async::Deadline deadline) {
-  return connect(this, std::move(address), introduction, deadline);
+  return connect(std::move(address), introduction, deadline);
 }
 
-async::Async<Result<Fd>> SimulatedHost::connect(SimulatedHost* self, std::string address,
-                                                node::Introduction introduction, async::Deadline deadline) {
-  Lots& lots = self->kernel_.world().lots();
-  const TimePoint held = self->network_.held_until(self->address(), address);
+async::Async<Result<Fd>> SimulatedHost::connect(std::string to, node::Introduction introduction,
+                                                async::Deadline deadline) {
+  Lots& lots = kernel_.world().lots();
+  const TimePoint held = network_.held_until(address(), to);
   PHAROS_CO_TRY_VOID(co_await async::sleep_until(std::min(held, deadline.when())));
-  if (held > deadline.when()) co_return Error{ErrorCode::kUnavailable, "nobody answers at " + address};
+  if (held > deadline.when()) co_return Error{ErrorCode::kUnavailable, "nobody answers at " + to};
   PHAROS_CO_TRY_VOID(co_await async::sleep(lots.between(kGreetMin, kGreetMax)));
-  SimulatedHost* const other = self->find_(address);
-  if (other == nullptr || !other->process_.alive() || !self->process_.alive()) {
-    co_return Error{ErrorCode::kUnavailable, "nobody listens at " + address};
+  SimulatedHost* const other = find_(to);
+  if (other == nullptr || !other->process_.alive() || !process_.alive()) {
+    co_return Error{ErrorCode::kUnavailable, "nobody listens at " + to};
   }
   // Connections for callers and objects may break. The connection with which a node joins may not, because the node
   // would be lost.
-  auto [mine, others] = self->network_.connect(introduction.purpose != node::Introduction::Purpose::kJoin,
-                                               introduction.leads_to_leased_worker());
-  other->process_.at(self->process_.now() + lots.between(Duration{0}, kHearMax),
-                     [other, from = self->address(), introduction, socket = std::move(others)]() mutable {
+  auto [mine, others] = network_.connect(introduction.purpose != node::Introduction::Purpose::kJoin,
+                                         introduction.leads_to_leased_worker());
+  other->process_.at(process_.now() + lots.between(Duration{0}, kHearMax),
+                     [other, from = address(), introduction, socket = std::move(others)]() mutable {
                        other->serve_node(from, introduction, std::move(socket));
                      });
   co_return std::move(mine);

@@ -90,8 +90,7 @@ class SimulatedHost final : public node::Host {
   void kill(pid_t pid) {
     if (process_.alive()) kernel_.kill(pid);
   }
-  static async::Async<Result<Fd>> connect(SimulatedHost* self, std::string address, node::Introduction introduction,
-                                          async::Deadline deadline);
+  async::Async<Result<Fd>> connect(std::string to, node::Introduction introduction, async::Deadline deadline);
   void serve_node(const std::string& from, const node::Introduction& introduction, Fd socket);
 
   Kernel& kernel_;

@@ -169,11 +169,11 @@ TrialRunner::TrialRunner(Objective objective, bool may_report)
 TrialRunner::~TrialRunner() = default;
 
 async::Async<std::vector<TrialEvent>> TrialRunner::next(TrialOrder order) {
-  return thread_ == nullptr ? run_here(this, std::move(order)) : next(thread_, std::move(order));
+  return thread_ == nullptr ? run_here(std::move(order)) : next(thread_, std::move(order));
 }
 
-async::Async<std::vector<TrialEvent>> TrialRunner::run_here(TrialRunner* self, TrialOrder order) {
-  co_return run(self->objective_, std::move(std::get<TrialStart>(order)));
+async::Async<std::vector<TrialEvent>> TrialRunner::run_here(TrialOrder order) {
+  co_return run(objective_, std::move(std::get<TrialStart>(order)));
 }
 
 async::Async<std::vector<TrialEvent>> TrialRunner::next(std::shared_ptr<Thread> thread, TrialOrder order) {

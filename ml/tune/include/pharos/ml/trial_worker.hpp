@@ -95,7 +95,7 @@ class PHAROS_API TrialRunner {
   class Thread;
   static std::vector<TrialEvent> run(const Objective& objective, TrialStart start);
   static async::Async<std::vector<TrialEvent>> next(std::shared_ptr<Thread> thread, TrialOrder order);
-  static async::Async<std::vector<TrialEvent>> run_here(TrialRunner* self, TrialOrder order);
+  async::Async<std::vector<TrialEvent>> run_here(TrialOrder order);
 
   const Objective objective_;
   std::shared_ptr<Thread> thread_;  // null if the objective does not report
