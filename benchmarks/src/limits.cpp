@@ -281,6 +281,7 @@ void measure_calls(Report& report) {
     rates.push_back(static_cast<double>(kCalls) / seconds_since(start));
   }
   report.add("limit_call_pipelined", median(rates), "/s");
+  report.add("limit_call_pipelined_s", 1 / median(rates), "s");
   ::close(ends[0]);
   ::waitpid(child, nullptr, 0);
 }
@@ -317,7 +318,8 @@ void measure_limits(Report& report) {
   if (report.wants("limit_memcpy_warm_shm_2_threads")) {
     report.add("limit_memcpy_warm_shm_2_threads", warm_copy_gib_per_s(2), "GiB/s");
   }
-  if (report.wants_any({"limit_call_sync_median", "limit_call_pipelined"})) measure_calls(report);
+  if (report.wants_any({"limit_call_sync_median", "limit_call_pipelined", "limit_call_pipelined_s"}))
+    measure_calls(report);
 }
 
 }  // namespace bench
