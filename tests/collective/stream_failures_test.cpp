@@ -167,6 +167,15 @@ TEST(StreamForming, EndsWhenARankDiesThatWasThereAlready) {
   dying.join();
 }
 
+/// What the ranks of a group of four know when they look for each other. All of them look at the socket of rank 0.
+struct Four {
+  Four() { fill_random(key); }
+  net::Key key{};
+  const Result<Fd> listener = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
+  const net::Address address = *net::bound_address(listener->get());
+  const std::vector<std::string> addresses{4, address.to_string()};
+};
+
 /// Returns a socket that rank 0 takes for a socket of `rank`.
 Fd come_to(const net::Address& address, const net::Key& key, std::uint64_t rank) {
   auto socket = net::connect_to(address, Deadline::in(5s));
@@ -178,17 +187,13 @@ Fd come_to(const net::Address& address, const net::Key& key, std::uint64_t rank)
 
 /// Rank 3 never comes. The message that rank 0 sends to rank 1 is then sent to rank 1 of another group.
 TEST(StreamForming, WhoGivesUpTellsThoseItHasFoundWhy) {
-  net::Key key;
-  fill_random(key);
-  const auto listener = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
-  ASSERT_TRUE(listener);
-  const net::Address address = *net::bound_address(listener->get());
-  const std::vector<std::string> addresses(4, address.to_string());
+  const Four four;
   std::optional<Result<Connections>> looked;
-  std::jthread rank_0{[&] { looked = connect_ranks(*listener, addresses, key, 0, 1, Deadline::in(20s)); }};
+  std::jthread rank_0{
+      [&] { looked = connect_ranks(*four.listener, four.addresses, four.key, 0, 1, Deadline::in(20s)); }};
   const auto begin = std::chrono::steady_clock::now();
-  const Fd rank_1 = come_to(address, key, 1);
-  come_to(address, key, 2);  // this connection is closed at once
+  const Fd rank_1 = come_to(four.address, four.key, 1);
+  come_to(four.address, four.key, 2);  // this connection is closed at once
   StreamMessage message;
   ASSERT_TRUE(net::receive_all(rank_1.get(), std::as_writable_bytes(std::span{&message, 1}), Deadline::in(10s)));
   EXPECT_EQ(message.kind, StreamMessage::Kind::kGaveUp);
@@ -202,13 +207,13 @@ TEST(StreamForming, WhoGivesUpTellsThoseItHasFoundWhy) {
   std::jthread rank_1_of_others{[&] {
     const auto others = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
     ASSERT_TRUE(others);
-    looked = connect_ranks(*others, addresses, key, 1, 1, Deadline::in(20s));
+    looked = connect_ranks(*others, four.addresses, four.key, 1, 1, Deadline::in(20s));
   }};
-  pollfd comes{.fd = listener->get(), .events = POLLIN, .revents = 0};
+  pollfd comes{.fd = four.listener->get(), .events = POLLIN, .revents = 0};
   ASSERT_EQ(::poll(&comes, 1, 5000), 1);
-  const Fd guest{::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC)};
+  const Fd guest{::accept4(four.listener->get(), nullptr, nullptr, SOCK_CLOEXEC)};
   ASSERT_TRUE(net::accept(
-      guest.get(), {net::Role::kWorker, 0}, [&](net::Identity) { return key; }, Deadline::in(5s)));
+      guest.get(), {net::Role::kWorker, 0}, [&](net::Identity) { return four.key; }, Deadline::in(5s)));
   ASSERT_TRUE(net::send_all(guest.get(), std::as_bytes(std::span{&message, 1}), Deadline::in(5s)));
   ASSERT_TRUE(net::send_all(guest.get(), std::as_bytes(std::span{text}), Deadline::in(5s)));
   ::shutdown(guest.get(), SHUT_WR);
@@ -221,17 +226,13 @@ TEST(StreamForming, WhoGivesUpTellsThoseItHasFoundWhy) {
 
 /// Rank 1 has connected, and its handshake is over only once rank 2 has died. Rank 3 never comes.
 TEST(StreamForming, WhoGivesUpTellsThoseThatHaveJustComeWhy) {
-  net::Key key;
-  fill_random(key);
-  const auto listener = net::listen_at({.unix_socket = false, .place = "127.0.0.1", .port = 0});
-  ASSERT_TRUE(listener);
-  const net::Address address = *net::bound_address(listener->get());
-  const std::vector<std::string> addresses(4, address.to_string());
-  std::jthread rank_0{[&] { EXPECT_FALSE(connect_ranks(*listener, addresses, key, 0, 1, Deadline::in(20s))); }};
-  const auto rank_1 = net::connect_to(address, Deadline::in(5s));
+  const Four four;
+  std::jthread rank_0{
+      [&] { EXPECT_FALSE(connect_ranks(*four.listener, four.addresses, four.key, 0, 1, Deadline::in(20s))); }};
+  const auto rank_1 = net::connect_to(four.address, Deadline::in(5s));
   ASSERT_TRUE(rank_1);
-  come_to(address, key, 2);  // this connection is closed at once
-  ASSERT_TRUE(net::initiate(rank_1->get(), key, {net::Role::kWorker, 1}, Deadline::in(5s)));
+  come_to(four.address, four.key, 2);  // this connection is closed at once
+  ASSERT_TRUE(net::initiate(rank_1->get(), four.key, {net::Role::kWorker, 1}, Deadline::in(5s)));
   StreamMessage message;
   ASSERT_TRUE(net::receive_all(rank_1->get(), std::as_writable_bytes(std::span{&message, 1}), Deadline::in(10s)));
   ASSERT_EQ(message.kind, StreamMessage::Kind::kGaveUp);

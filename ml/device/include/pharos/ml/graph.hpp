@@ -53,15 +53,14 @@ PHAROS_API void register_recordings(MakeRecording make);
 /// is not done again: a number that it computes stays as it was. Random numbers are new each time, the same that the
 /// function would draw. A function that computes gradients first makes those of the last time undefined, as in the
 /// example, so that the new ones are in memory of its own. The function may neither wait for the GPU, as item() does,
-/// nor communicate with other ranks, nor save or set the state of a random generator, as recompute() does; the
+/// nor communicate with other ranks, nor save or set the state of a random generator, as ml::checkpoint() does; the
 /// optimizer's step() counts on the host, so it stays outside. What the function changes besides, such as the running
 /// statistics of a batch norm, it changes three times while it is recorded.
 ///
 /// On the CPU nothing is recorded, and run() calls the function. The device is one that gpu() or own_device() has
 /// returned. The constructor throws FailedPrecondition if the function does what cannot be recorded, and what the
-/// function throws. The destructor waits for the GPU, and frees the memory that the recorded
-/// work has made and that no tensor uses. One thread at a time. The function, and what it refers to, are used as long
-/// as the object lives.
+/// function throws. The destructor waits for the GPU, and frees the memory that the recorded work has made and that no
+/// tensor uses. One thread at a time. What the function refers to has to live as long as the object.
 class PHAROS_API Graph {
  public:
   Graph(at::Device device, std::function<void()> work);
