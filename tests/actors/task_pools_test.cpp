@@ -136,6 +136,18 @@ TEST_F(TaskPoolsTest, AWorkerThatIsLeasedGetsTheTaskAndFindSaysWhereItIs) {
   EXPECT_FALSE(pools_->find(*task));
 }
 
+TEST_F(TaskPoolsTest, WhoHasTheResultOfATaskFindsItsWorkerFree) {
+  const CellHandle task = submit(pool());
+  const CellHandle next = new_call();
+  task->when_ready([&] { submit(pool(), next); });
+  const auto worker = grant(kWorker);
+  worker.reply(worker.next().header.number);
+  EXPECT_TRUE(has_value(task));
+  worker.reply(worker.next().header.number);
+  EXPECT_TRUE(has_value(next));
+  EXPECT_EQ(all_heard<wire::LeaseWorker>().size(), 0U) << "the task waited for another worker";
+}
+
 TEST_F(TaskPoolsTest, AWorkerThatIsIdleIsGivenBack) {
   const CellHandle task = submit(pool());
   const auto worker = grant(kWorker);

@@ -118,7 +118,6 @@ TEST_F(TasksListingTest, WhatTasksHaveAndWaitForIsTold) {
         .wait()
         .output;
   };
-  // All three wait for a moment if the first task's worker is still in use when they are submitted.
   EXPECT_TRUE(eventually([&] { return status().find("2 workers for tasks at node ") != std::string::npos; }, 10s))
       << status();
   EXPECT_SAYS(status(), ": each waits for 1 c, 1 CPU: 1 of 1 c and 1 of 1 CPUs are in use\n");

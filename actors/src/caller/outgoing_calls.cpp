@@ -29,6 +29,14 @@ constexpr Duration kRoomTime = std::chrono::milliseconds{50};    // one slice of
 constexpr Duration kStillTime = std::chrono::milliseconds{100};  // without a read, as WhenFull::kWait says
 constexpr Duration kStuckTime = std::chrono::seconds{30};        // the same
 
+bool brings_more(const FrameHeader& reply) {
+  return (reply.flags & (wire::kInPieces | wire::kCarriesActors)) != 0;
+}
+
+bool is_result(const FrameHeader& reply) {
+  return reply.status == wire::ReplyStatus::kOk || reply.status == wire::ReplyStatus::kError;
+}
+
 void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
   std::uint64_t now = number.load();
   while (now < to && !number.compare_exchange_weak(now, to)) {
@@ -364,18 +372,24 @@ void OutgoingCalls::flush() {
   if (link != nullptr) link->flush();
 }
 
-// Takes the cells that wait for these replies, in order; an empty handle for a reply that no cell waits for.
+// Takes the cells that wait for these replies, in order; an empty handle for a reply that no cell waits for. Whoever
+// then gets a result finds that its call is not in flight any more, and its worker free for the next one. But a call
+// whose reply brings more than a value is in flight until that has been taken in: a reply may bring a handle of this
+// very actor, which must not be let go meanwhile.
 void OutgoingCalls::take_cells(net::FrameBatch frames, std::vector<CellHandle>& cells) {
   const std::lock_guard lock{mutex_};
+  std::size_t answered = 0;
   while (!frames.empty()) {
     const wire::FrameView frame = frames.next();
     const bool is_reply = frame.header.kind == FrameKind::kReply;
     cells.push_back(is_reply ? sent_.take(frame.header.number) : CellHandle{});
+    if (cells.back() && is_result(frame.header) && !brings_more(frame.header)) ++answered;
     if (is_reply && callee_.comes_back()) {
       unacknowledged_.numbers.push_back(frame.header.number);
       unacknowledged_.bytes += frame.payload.size();
     }
   }
+  in_flight_ -= answered;
   sent_.set_slow_aside(in_flight());
   const bool much =
       unacknowledged_.numbers.size() >= kUnacknowledgedMax || unacknowledged_.bytes >= kUnacknowledgedBytes;
@@ -387,12 +401,13 @@ void OutgoingCalls::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   take_cells(frames, answered_);
   Duration execution{};
   std::size_t replies = 0;
+  std::size_t with_more = 0;
   std::vector<CellHandle> returned;
   bool takes_more = true;
   for (CellHandle& answered : answered_) {
     CellHandle cell = std::move(answered);  // released at the end of each round
     const wire::FrameView frame = frames.next();
-    const bool is_more = (frame.header.flags & (wire::kInPieces | wire::kCarriesActors)) != 0;
+    const bool is_more = brings_more(frame.header);
     if (!cell) {
       if (is_more) take_value(frame, {});
       continue;
@@ -419,8 +434,9 @@ void OutgoingCalls::on_frames(net::FrameBatch frames, std::vector<Fd>) {
     }
     execution += Duration{frame.header.time};
     ++replies;
+    if (is_more) ++with_more;
   }
-  const std::size_t left = in_flight_ -= replies;
+  const std::size_t left = in_flight_ -= with_more;
   const std::size_t given_back = returned.size();
   if (const auto observer = observer_.lock()) {
     if (replies != 0 || given_back == 0) observer->on_replies(*this, replies, execution, left);
