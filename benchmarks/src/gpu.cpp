@@ -1,9 +1,12 @@
 // pharos-bench-gpu: trains GPT-2 with 124 million parameters in bfloat16 on GPU 0. Prints a line for each figure: its
 // name, value and unit. benchmarks/peers/gpu_peer.py trains the same model with PyTorch. As one of several ranks (RANK,
-// WORLD_SIZE), all of which have that GPU, it measures what they do together instead.
+// WORLD_SIZE), all of which have that GPU, it measures what they do together instead; called with "actors", what actors
+// and the object store do with it.
 
 #include <ATen/DeviceAccelerator.h>
+#include <sys/wait.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstddef>
@@ -14,17 +17,24 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include <pharos/ml/array.hpp>
 #include <pharos/ml/communicator.hpp>
 #include <pharos/ml/ddp.hpp>
 #include <pharos/ml/device.hpp>
 #include <pharos/ml/graph.hpp>
 #include <pharos/ml/linear_cross_entropy.hpp>
+#include <pharos/ml/module_state.hpp>
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/precision.hpp>
 #include <pharos/ml/sharded.hpp>
+#include <pharos/ml/stored_pins.hpp>
 #include <pharos/ml/training.hpp>
+#include <pharos/pharos.hpp>
 
 namespace {
 
@@ -273,11 +283,99 @@ void measure_ranks(at::Device device) {
   print("fully_sharded_step_over_copies" + of, copies / divided, "");
 }
 
+// ---- Actors and the object store
+
+constexpr std::int64_t kCopiedBytes = std::int64_t{256} << 20;
+
+void run_a_kernel(at::Device device) {
+  const Tensor one = torch::ones({1}, torch::TensorOptions{}.device(device));
+  if (one.add(1).item<float>() != 2) throw std::runtime_error{"the GPU adds 1 and 1 wrongly"};
+}
+
+class OnGpu {
+ public:
+  int run() {
+    run_a_kernel(ml::own_device());
+    return 0;
+  }
+};
+
+ml::Array bytes_of_an_actor() {
+  return ml::Array::of(std::vector<std::uint8_t>(kCopiedBytes, 1));
+}
+
+double seconds_of(const std::function<void()>& f) {
+  const auto began = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+/// Starts this program anew, to run one kernel.
+void run_a_kernel_in_a_program() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl("/proc/self/exe", "pharos-bench-gpu", "kernel", nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child || status != 0) throw std::runtime_error{"a program could use no GPU"};
+}
+
+/// From spawn() until the result of a kernel is there, beside the same in a program without Pharos.
+void measure_first_kernel(pharos::Runtime& runtime) {
+  constexpr int kTimes = 3;
+  for (int i = 0; i < kTimes; ++i) {
+    const double program = seconds_of(run_a_kernel_in_a_program);
+    const double actor = seconds_of([&] {
+      const auto on_gpu = runtime.spawn<OnGpu>({.gpus = 1});
+      on_gpu.call<&OnGpu::run>({.deadline = pharos::Deadline::in(std::chrono::seconds{30})}).get();
+    });
+    print("gpu_actor_first_kernel_s", actor, "s");
+    print("limit_program_first_kernel_s", program, "s");
+  }
+}
+
+/// Copies to the GPU: from pinned memory, from ordinary memory, and from objects that another process has made.
+void measure_copies(pharos::Runtime& runtime, at::Device device) {
+  constexpr int kTimes = 20;
+  const auto gigabytes_per_s = [&](const char* from, const std::function<void()>& copy) {
+    const double rate = static_cast<double>(kCopiedBytes) / seconds(device, kTimes, copy) / 1e9;
+    print(std::string{"host_to_device_"} + from, rate, "GB/s");
+    return rate;
+  };
+  const auto bytes = torch::TensorOptions{}.dtype(torch::kByte);
+  const Tensor pinned = torch::ones({kCopiedBytes}, bytes.pinned_memory(true));
+  const Tensor ordinary = torch::ones({kCopiedBytes}, bytes);
+  const std::vector<ml::Array> stored{runtime.submit<&bytes_of_an_actor>().get(),
+                                      runtime.submit<&bytes_of_an_actor>().get()};
+  const double registered = seconds_of([&] {
+    if (ml::pin_stored(stored[0].bytes().span()) == nullptr)
+      std::fprintf(stderr, "the driver takes no stored object\n");
+  });
+  print("host_to_device_stored_registered_ms", registered * 1e3, "ms");
+  std::size_t next = 0;
+  const double best = gigabytes_per_s("pinned", [&] { pinned.to(device, /*non_blocking=*/true); });
+  gigabytes_per_s("ordinary", [&] { ordinary.to(device); });
+  const double ours = gigabytes_per_s("stored", [&] { ml::tensor_of(stored[next++ % stored.size()], device); });
+  print("host_to_device_stored_over_pinned", ours / best, "");
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   try {
+    const std::string_view what = argc < 2 ? "" : argv[1];
+    if (what == "actors") {
+      pharos::Runtime runtime;
+      measure_first_kernel(runtime);
+      measure_copies(runtime, ml::gpu(0));
+      return 0;
+    }
     const at::Device device = ml::gpu(0);
+    if (what == "kernel") {
+      run_a_kernel(device);
+      return 0;
+    }
     if (std::getenv("WORLD_SIZE") != nullptr) {
       measure_ranks(device);
       return 0;

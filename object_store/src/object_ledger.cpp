@@ -8,11 +8,17 @@
 namespace pharos::object_store {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x7265676465'4c6850;
+constexpr std::uint64_t kMagic = 0x7265676465'4c6851;
 constexpr std::size_t kPage = 4096;
 
 std::size_t whole_pages(std::size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
+}
+
+// There is a counter of releases for each slab unit that the slots could fill if they were of the smallest size. Units
+// beyond these share counters.
+std::uint32_t units_of(std::uint32_t slots) {
+  return slots / static_cast<std::uint32_t>(kSlabUnit / kSlotBytesMin) + 1;
 }
 
 // The layout of a slot's word: generation 32 bits, visits 24, let go 1, unused 4, state 3.
@@ -33,6 +39,26 @@ SlotWord unpacked(std::uint64_t word) {
 
 }  // namespace
 
+std::span<std::atomic<std::uint32_t>> ReleaseCounters::from(std::uint64_t offset) const {
+  const auto number = static_cast<std::uint32_t>(offset / kSlabUnit % count_);
+  return {first_ + number, count_ - number};
+}
+
+std::uint64_t ReleaseCounters::of(std::uint64_t offset, std::uint64_t bytes) const {
+  std::uint64_t sum = 0;
+  for (std::uint64_t unit = offset / kSlabUnit; unit * kSlabUnit < offset + bytes; ++unit) {
+    sum += from(unit * kSlabUnit)[0].load();
+  }
+  return sum;
+}
+
+// After the release: who has noted the number and the pages before it notes another number later.
+void ReleaseCounters::note(std::uint64_t offset, std::uint64_t bytes) const {
+  for (std::uint64_t unit = offset / kSlabUnit; unit * kSlabUnit < offset + bytes; ++unit) {
+    from(unit * kSlabUnit)[0].fetch_add(1);
+  }
+}
+
 struct alignas(64) ObjectLedger::Head {
   std::uint64_t magic;
   std::uint32_t slots;
@@ -43,13 +69,16 @@ struct alignas(64) ObjectLedger::Head {
 
 std::size_t ObjectLedger::bytes_for(std::uint32_t slots, std::uint32_t tables) {
   return kPage + whole_pages(slots * sizeof(SlotHeader)) + whole_pages(slots * sizeof(SlotLabel)) +
-         tables * sizeof(PinTable);
+         whole_pages(units_of(slots) * sizeof(std::uint32_t)) + tables * sizeof(PinTable);
 }
 
 ObjectLedger::ObjectLedger(std::span<std::byte> memory, std::uint32_t slots, std::uint32_t tables)
     : head_{reinterpret_cast<Head*>(memory.data())},
       first_slot_{reinterpret_cast<SlotHeader*>(memory.data() + kPage)},
       first_label_{reinterpret_cast<SlotLabel*>(memory.data() + kPage + whole_pages(slots * sizeof(SlotHeader)))},
+      releases_{reinterpret_cast<std::atomic<std::uint32_t>*>(reinterpret_cast<std::byte*>(first_label_) +
+                                                              whole_pages(slots * sizeof(SlotLabel))),
+                units_of(slots)},
       first_table_{reinterpret_cast<PinTable*>(memory.data() + bytes_for(slots, 0))},
       slots_{slots},
       tables_{tables} {}
@@ -277,12 +306,14 @@ void ObjectLedger::advance() const {
   head_->now.fetch_add(1, std::memory_order_relaxed);
 }
 
-ObjectLedger::Stretch ObjectLedger::stretch_of_slots(std::uint32_t first, std::uint32_t count) const {
-  return {kPage + first * sizeof(SlotHeader), count * sizeof(SlotHeader)};
-}
-
-ObjectLedger::Stretch ObjectLedger::stretch_of_labels(std::uint32_t first, std::uint32_t count) const {
-  return {kPage + whole_pages(slots_ * sizeof(SlotHeader)) + first * sizeof(SlotLabel), count * sizeof(SlotLabel)};
+std::array<ObjectLedger::Stretch, 3> ObjectLedger::stretches_of(const Slab& slab) const {
+  const std::size_t labels = kPage + whole_pages(slots_ * sizeof(SlotHeader));
+  const auto counters = std::as_bytes(releases_.from(slab.offset));
+  const std::uint64_t units = (slab.bytes() + kSlabUnit - 1) / kSlabUnit;
+  return {{{kPage + slab.first_slot * sizeof(SlotHeader), slab.slots * sizeof(SlotHeader)},
+           {labels + slab.first_slot * sizeof(SlotLabel), slab.slots * sizeof(SlotLabel)},
+           {static_cast<std::size_t>(counters.data() - reinterpret_cast<const std::byte*>(head_)),
+            std::min(units * sizeof(std::uint32_t), counters.size())}}};
 }
 
 ObjectLedger::Stretch ObjectLedger::stretch_of_pins(std::uint32_t number, std::uint32_t pins) const {

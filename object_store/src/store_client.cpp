@@ -4,6 +4,7 @@
 
 #include <pharos/base/check.hpp>
 #include <pharos/object_store/failpoints.hpp>
+#include <pharos/object_store/object_memory.hpp>
 #include <pharos/object_store/store_client.hpp>
 
 namespace pharos::object_store {
@@ -22,6 +23,48 @@ Error child_of_fork() {
           "this process is a child of fork(), and what its parent has in the object store "
           "is the parent's"};
 }
+
+/// The stores that this process uses. Any thread.
+class StoreClients {
+ public:
+  static StoreClients& of_process() {
+    static auto& clients = *new StoreClients;  // a StoreClient may end after what is static
+    return clients;
+  }
+
+  void add(StoreClient& client) {
+    const std::lock_guard lock{mutex_};
+    all_.push_back(&client);
+  }
+  /// `memory` is about to be unmapped.
+  void remove(StoreClient& client, std::span<const std::byte> memory) {
+    void (*call)(std::span<const std::byte>) = nullptr;
+    {
+      const std::lock_guard lock{mutex_};
+      std::erase(all_, &client);
+      call = before_unmapping_;
+    }
+    if (call != nullptr) call(memory);
+  }
+  /// Those that have not begun to end.
+  std::vector<std::shared_ptr<StoreClient>> all() {
+    const std::lock_guard lock{mutex_};
+    std::vector<std::shared_ptr<StoreClient>> clients;
+    for (StoreClient* const each : all_) {
+      if (auto client = each->weak_from_this().lock()) clients.push_back(std::move(client));
+    }
+    return clients;
+  }
+  void before_unmapping(void (*call)(std::span<const std::byte> memory)) {
+    const std::lock_guard lock{mutex_};
+    before_unmapping_ = call;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<StoreClient*> all_;
+  void (*before_unmapping_)(std::span<const std::byte> memory) = nullptr;
+};
 
 }  // namespace
 
@@ -74,6 +117,11 @@ bool Object::in_memory() const {
   return client_->ledger().word_of(location_.place.slot).state != SlotState::kOut;
 }
 
+std::uint64_t Object::releases() const {
+  const auto begin = static_cast<std::uint64_t>(bytes_.data() - client_->memory_->objects().data());
+  return client_->ledger().releases().of(begin, bytes_.size());
+}
+
 NodeId Object::nearest() const {
   const NodeId origin = origin_.load();
   return origin && !in_memory() ? origin : client_->self_.node;
@@ -110,9 +158,13 @@ std::shared_ptr<StoreClient> StoreClient::make(const Self& self, std::uint32_t t
 
 StoreClient::StoreClient(const Self& self, std::uint32_t table, std::unique_ptr<StoreMemory> memory,
                          std::weak_ptr<StoreNode> node, Fd life)
-    : self_{self}, table_{table}, memory_{std::move(memory)}, node_{std::move(node)}, life_{std::move(life)} {}
+    : self_{self}, table_{table}, memory_{std::move(memory)}, node_{std::move(node)}, life_{std::move(life)} {
+  StoreClients::of_process().add(*this);
+}
 
-StoreClient::~StoreClient() = default;
+StoreClient::~StoreClient() {
+  StoreClients::of_process().remove(*this, memory_->objects());
+}
 
 // ---- Writing
 
@@ -418,6 +470,19 @@ Result<std::shared_ptr<Object>> StoreClient::take_over(const Location& location)
   drop_pin(kept->pin);
   if (!taken) return lost(location);
   return add(Object::Share::kHeld, {location.id, location.place, self_.caller, self_.node}, kept->bytes);
+}
+
+// ---- For devices
+
+std::optional<ObjectMemory> object_memory(std::span<const std::byte> bytes) {
+  for (const auto& client : StoreClients::of_process().all()) {
+    if (const auto object = client->object_with(bytes)) return ObjectMemory{object->where(), object->releases()};
+  }
+  return std::nullopt;
+}
+
+void before_unmapping(void (*call)(std::span<const std::byte> memory)) {
+  StoreClients::of_process().before_unmapping(call);
 }
 
 }  // namespace pharos::object_store

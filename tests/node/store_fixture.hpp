@@ -32,7 +32,7 @@ class StoreTest : public testing::Test {
   /// Makes an object of kObjectBytes, which the process holds.
   object_store::Location make_object() {
     const auto slab = store_->book.lease(table_, kObjectBytes).value();
-    EXPECT_TRUE(store_->provide_slots(slab.first_slot, slab.slots));
+    EXPECT_TRUE(store_->provide_slots(slab));
     EXPECT_TRUE(store_->objects.allocate(slab.offset, slab.slot_bytes));
     const ObjectId id{CallerId{7}, ++last_number_};
     const auto place = store_->ledger.begin(slab.first_slot, id, kObjectBytes, {});
@@ -46,6 +46,9 @@ class StoreTest : public testing::Test {
     const auto offset = store_->ledger.slot(object.place.slot).offset.load();
     const std::vector<std::byte> right(kObjectBytes, static_cast<std::byte>(object.id.number));
     return std::memcmp(store_->bytes()->data() + offset, right.data(), right.size()) == 0;
+  }
+  std::uint64_t releases(const object_store::Location& object) const {
+    return store_->ledger.releases().of(store_->ledger.slot(object.place.slot).offset.load(), kObjectBytes);
   }
   object_store::SlotState state_of(const object_store::Location& object) const {
     return store_->ledger.word_of(object.place.slot).state;

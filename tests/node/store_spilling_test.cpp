@@ -65,6 +65,18 @@ TEST_F(SpillingTest, AnObjectGoesToDiskAndComesBackAsItWas) {
   EXPECT_TRUE(spilling_.on_disk(object.place)) << "the copy stays for the next time";
 }
 
+TEST_F(SpillingTest, WhoHasMappedTheMemoryOfAnObjectSeesThatItWasTakenAway) {
+  const Location object = make_object();
+  const Location stays = make_object();
+  const auto before = releases(object);
+  const auto before_of_other = releases(stays);
+  EXPECT_TRUE(spilling_.spill(kObjectBytes));
+  executor_.run_until_idle();
+  ASSERT_EQ(state_of(object), SlotState::kOut);
+  EXPECT_GT(releases(object), before);
+  EXPECT_EQ(releases(stays), before_of_other);
+}
+
 TEST_F(SpillingTest, AnObjectWithACopyOnDiskIsNotWrittenAgain) {
   const Location object = make_object();
   EXPECT_TRUE(spilling_.spill(kObjectBytes));
@@ -137,13 +149,17 @@ class IdleMemoryTest : public StoreTest {
 };
 
 TEST_F(IdleMemoryTest, FreeMemoryGoesBackToTheSystemAfterSomeSeconds) {
-  end(make_object());
+  const Location object = make_object();
+  const auto before = releases(object);
+  end(object);
   EXPECT_EQ(store_->book.idle_bytes(), kObjectBytes);
   idle_.release_later();
   executor_.advance(4s);
   EXPECT_EQ(store_->book.memory(), kObjectBytes);
+  EXPECT_EQ(releases(object), before);
   executor_.advance(1s);
   EXPECT_EQ(store_->book.memory(), 0u);
+  EXPECT_GT(releases(object), before);
   EXPECT_EQ(released_, 1);
 }
 

@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "ml/collective": ["base", "async", "wire", "net", "process", "actors"],
     "ml/nccl": ["base", "async", "actors", "ml/collective"],
     "ml/cuda": ["base", "actors", "ml/device", "ml/models"],
-    "ml/device": ["base", "actors", "ml/collective"],
+    "ml/device": ["base", "actors", "object_store", "ml/collective"],
     "ml/data": ["base", "wire", "actors", "ml/collective"],
     "ml/checkpoint": ["base", "wire", "object_store", "actors", "ml/collective", "ml/data"],
     "ml/trainer": ["base", "async", "wire", "actors", "ml/collective", "ml/reports", "ml/checkpoint"],

@@ -14,7 +14,7 @@ void IdleMemory::release(std::uint64_t bytes) {
     releasing_bytes_ += idle.memory;
     work_.run(
         [idle](const NodeStore& store) {
-          store.objects.release(idle.offset, idle.bytes);
+          store.release(idle.offset, idle.bytes);
           return true;
         },
         [this, idle](bool) {

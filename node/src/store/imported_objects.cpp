@@ -291,7 +291,7 @@ async::Async<void> ImportedObjects::pull(ObjectId id, Body body, Done done) {
       [[maybe_unused]] const auto none = co_await import.no_relays.wait(async::Deadline::never());
     }
     store_->ledger.note_provided(body.location.place.slot, 0);
-    store_->objects.release(body.offset, body.slot_bytes);
+    store_->release(body.offset, body.slot_bytes);
   }
   Import& its = imports_.at(id);
   its.coming = nullptr;

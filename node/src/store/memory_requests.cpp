@@ -83,7 +83,7 @@ bool MemoryRequests::serve(Waiting& waiting, std::uint64_t slot_bytes) {
   const std::uint32_t table = waiting.requester.process.table;
   auto slab = store.book.lease(table, slot_bytes);
   if (slab) {
-    auto allocated = store.provide_slots(slab->first_slot, slab->slots);
+    auto allocated = store.provide_slots(*slab);
     if (!allocated) {
       store.book.give_back(table, slab->first_slot);
       slab = std::move(allocated).error();

@@ -57,11 +57,16 @@ Result<std::uint32_t> NodeStore::open(CallerId whose) {
   return table;
 }
 
-Result<void> NodeStore::provide_slots(std::uint32_t first, std::uint32_t count) const {
-  const auto slots = ledger.stretch_of_slots(first, count);
-  const auto labels = ledger.stretch_of_labels(first, count);
-  PHAROS_TRY_VOID(ledger_file.allocate(slots.begin, slots.bytes));
-  return ledger_file.allocate(labels.begin, labels.bytes);
+Result<void> NodeStore::provide_slots(const object_store::Slab& slab) const {
+  for (const ObjectLedger::Stretch& entries : ledger.stretches_of(slab)) {
+    PHAROS_TRY_VOID(ledger_file.allocate(entries.begin, entries.bytes));
+  }
+  return {};
+}
+
+void NodeStore::release(std::uint64_t offset, std::uint64_t bytes) const {
+  objects.release(offset, bytes);
+  ledger.releases().note(offset, bytes);
 }
 
 Result<std::span<std::byte>> NodeStore::bytes() {

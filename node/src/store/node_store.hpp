@@ -23,9 +23,11 @@ struct NodeStore {
   /// Opens a pin table for a process or another node, and returns its number. The table has room for the first pins.
   /// kExhausted if there is no free table, or no memory for it.
   Result<std::uint32_t> open(CallerId whose);
-  /// Gives storage to the ledger entries of slots that were lent just now, before anyone writes to them. Fails if the
+  /// Gives storage to the ledger entries of a slab that was leased just now, before anyone writes to them. Fails if the
   /// machine has no memory for them.
-  Result<void> provide_slots(std::uint32_t first, std::uint32_t count) const;
+  Result<void> provide_slots(const object_store::Slab& slab) const;
+  /// Takes the storage of a stretch of the objects' file away, and tells the processes that have mapped it.
+  void release(std::uint64_t offset, std::uint64_t bytes) const;
   /// The memory of all objects, mapped into this process. Valid as long as the store. Fails if the system does not map
   /// it.
   Result<std::span<std::byte>> bytes();

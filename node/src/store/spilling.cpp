@@ -95,7 +95,7 @@ void Spilling::take_out(const Body& body, const std::optional<Kept>& kept, Resul
         if (is_out) {
           failpoint(failpoints::kObjectOut);
           store.ledger.note_provided(body.location.place.slot, 0);
-          store.objects.release(body.offset, body.slot_bytes);
+          store.release(body.offset, body.slot_bytes);
           failpoint(failpoints::kMemoryGone);
         }
         return Left{kept, is_out};

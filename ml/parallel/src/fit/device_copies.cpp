@@ -39,6 +39,7 @@ void DeviceCopies::begin(const Batch& batch) {
       copied_.emplace_back(Copied{.batch = batch, .done = std::make_shared<c10::Event>(stream_.device_type())});
   const c10::StreamGuard on_own{stream_};
   for (const auto& [name, array] : batch.fields) {
+    copied.pins.push_back(pin_stored(array.bytes().span()));
     copied.fields.push_back(tensor_of(array).to(stream_.device(), /*non_blocking=*/true));
   }
   copied.done->record(stream_);

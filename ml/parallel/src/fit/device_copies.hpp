@@ -11,13 +11,14 @@
 #include <vector>
 
 #include <pharos/ml/loader.hpp>
+#include <pharos/ml/stored_pins.hpp>
 
 namespace pharos::ml {
 
 /// Copies batches to a device, on a stream of its own, while the device computes with earlier ones. The batches lie in
-/// memory that take_pinned() has given, from which a device copies while the host goes on. The learner owns it during
-/// fit(); the rank's thread. Throws what libtorch throws. The destructor waits for the copies that are under way; if
-/// libtorch throws there, because the device has failed, the process ends.
+/// memory that take_pinned() has given, or in the object store: from both a device copies while the host goes on. The
+/// learner owns it during fit(); the rank's thread. Throws what libtorch throws. The destructor waits for the copies
+/// that are under way; if libtorch throws there, because the device has failed, the process ends.
 class DeviceCopies {
  public:
   explicit DeviceCopies(at::Device device);
@@ -37,6 +38,7 @@ class DeviceCopies {
  private:
   struct Copied {
     Batch batch;  // the device may still read its memory
+    std::vector<Pin> pins{};
     std::vector<at::Tensor> fields{};
     std::shared_ptr<c10::Event> done{};
   };

@@ -12,7 +12,7 @@ at::Tensor Learner::on_device(const Batch& batch, std::string_view field) const 
   if (copies_ != nullptr) {
     if (const auto copy = copies_->find(array)) return *copy;
   }
-  return tensor_of(array).to(device_);
+  return tensor_of(array, device_);
 }
 
 std::optional<Order> Learner::training_order(std::uint64_t) {

@@ -13,6 +13,7 @@
 #include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/object_store/location.hpp>
+#include <pharos/object_store/slab.hpp>
 
 /// The protocol by which the processes of a node write, read and reuse the memory of objects, although any of them may
 /// be killed at any instant. The ledger lies in shared memory and consists of atomic words only. The contents of
@@ -117,6 +118,25 @@ struct alignas(64) PinTable {
 };
 static_assert(sizeof(PinTable) == 524'288);
 
+/// Counters in the ledger's memory of how often the node has taken storage from the file of objects: one for each slab
+/// unit, or for several. A value that does not own the memory. Any thread.
+class ReleaseCounters {
+ public:
+  ReleaseCounters(std::atomic<std::uint32_t>* first, std::uint32_t count) : first_{first}, count_{count} {}
+
+  /// Returns a number that grows when storage of these bytes of the file is taken away. As long as it stays the same,
+  /// an object that is read there has the pages that it had before. It may grow for other reasons.
+  std::uint64_t of(std::uint64_t offset, std::uint64_t bytes) const;
+  /// For the node: storage of these bytes was taken away. To be called after SharedFile::release().
+  void note(std::uint64_t offset, std::uint64_t bytes) const;
+  /// The counter of the slab unit that this byte lies in, and how many counters there are from it to the last one.
+  std::span<std::atomic<std::uint32_t>> from(std::uint64_t offset) const;
+
+ private:
+  std::atomic<std::uint32_t>* first_;
+  std::uint32_t count_;
+};
+
 /// The ledger as this process has mapped it. A value that is cheap to copy and does not own the memory, which must stay
 /// mapped as long as a copy is used: NodeStore and StoreMemory see to that. Any thread may call it. Slots and tables
 /// are numbered from 0; a number that is too large aborts the process. has() and pin() refuse a location with such a
@@ -173,6 +193,7 @@ class ObjectLedger {
   /// storage: see stretch_of_pins().
   std::optional<Pinned> pin(std::uint32_t table, std::uint32_t pin, PinKind kind, const Location& location) const;
   void unpin(std::uint32_t table, std::uint32_t pin) const;
+  ReleaseCounters releases() const { return releases_; }
 
   // Functions for the node.
 
@@ -206,8 +227,8 @@ class ObjectLedger {
     std::size_t begin;
     std::size_t bytes;
   };
-  Stretch stretch_of_slots(std::uint32_t first, std::uint32_t count) const;
-  Stretch stretch_of_labels(std::uint32_t first, std::uint32_t count) const;
+  /// The slots of a slab, their labels, and the counters of releases there.
+  std::array<Stretch, 3> stretches_of(const Slab& slab) const;
   /// From the beginning of the table.
   Stretch stretch_of_pins(std::uint32_t table, std::uint32_t pins) const;
 
@@ -223,6 +244,7 @@ class ObjectLedger {
   Head* head_;
   SlotHeader* first_slot_;
   SlotLabel* first_label_;
+  ReleaseCounters releases_;
   PinTable* first_table_;
   std::uint32_t slots_;
   std::uint32_t tables_;

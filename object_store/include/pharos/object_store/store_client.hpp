@@ -78,6 +78,8 @@ class Object : public std::enable_shared_from_this<Object> {
   /// As read(), but without waiting: returns null if the object is out.
   Result<std::shared_ptr<const View>> read_now();
   bool in_memory() const;
+  /// ReleaseCounters::of() the memory where the object is.
+  std::uint64_t releases() const;
   /// Records another node that has the object in its memory.
   void note_origin(NodeId node) { origin_.store(node); }
   /// Returns a node that has the object without having to fetch it: this node, unless the object is out here and

@@ -63,7 +63,9 @@ enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0, cudaDriv
 #define cudaStreamLegacy ((cudaStream_t)0x1)
 #define cudaStreamNonBlocking 0x01
 #define cudaEventDisableTiming 0x02
+#define cudaHostRegisterPortable 0x01
 #define cudaHostRegisterMapped 0x02
+#define cudaHostRegisterReadOnly 0x08
 #define cudaIpcMemLazyEnablePeerAccess 0x01
 #define cudaEnableDefault 0x00
 #define CUDART_CB

@@ -107,6 +107,8 @@ struct Batch {
 ///     next = loading.call<&Loading::next>();
 ///     train(*batch);
 ///   }
+///
+/// tensor_of((*batch)["x"], device) copies a field of such a batch to a GPU from where it lies in the object store.
 class PHAROS_API Loader {
  public:
   /// Throws InvalidArgument if the dataset has fewer samples than there are ranks, if the options contradict each

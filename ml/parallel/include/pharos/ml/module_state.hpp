@@ -61,6 +61,11 @@ PHAROS_API void add_random_to(State& state);
 /// Returns a tensor over the array's memory, which the tensor keeps. Only an array whose rows do not lie densely is
 /// copied. The tensor must not be written to.
 PHAROS_API at::Tensor tensor_of(const Array& array);
+/// A copy of the array on a GPU, made on the current stream; on the CPU, the same as above. If the array lies in the
+/// object store, as a batch does that another actor has made, the GPU copies it from there, and the host goes on; see
+/// pin_stored(). The array is kept until that is done and another such copy begins. Any thread. Throws what libtorch
+/// throws.
+PHAROS_API at::Tensor tensor_of(const Array& array, at::Device device);
 /// Returns a copy of the tensor's numbers, in the memory of the host. Throws InvalidArgument for a type that arrays
 /// cannot have.
 PHAROS_API Array array_of(const at::Tensor& tensor);
