@@ -14,8 +14,11 @@ void add_keeper(Commands& commands);
 void add_list(Commands& commands);
 void add_logs(Commands& commands);
 void add_memory(Commands& commands);
+void add_new(Commands& commands);
 /// `pharos run` becomes the program that it names. If this fails, it returns 2, 125, 126 or 127, as `env` does.
 void add_run(Commands& commands);
+/// `pharos setup-torch` becomes tools/setup_torch.
+void add_setup_torch(Commands& commands);
 void add_stack(Commands& commands);
 /// Without --block, `pharos start` forks a process that keeps the daemon, and returns when the daemon has started.
 void add_start(Commands& commands);

@@ -201,8 +201,10 @@ TEST_F(ActorGroupTest, AGroupThatFailsWithAMemberEndsAsAWholeAndSaysWho) {
   const auto processes = get_all(group.call_all<&Worker::process>());
   const auto stays = group.call<&Worker::stay>(0);
   message_of<ActorDied>([&] { group.call<&Worker::crash>(2).get(soon()); });
-  EXPECT_SAYS(message_of<ActorDied>([&] { group.call<&Worker::start>(1).get(soon()); }),
-              "group \"trainers\" has lost member 2: actor \"trainers/2\"");
+  const std::string text = message_of<ActorDied>([&] { group.call<&Worker::start>(1).get(soon()); });
+  EXPECT_SAYS(text, "group \"trainers\" has lost member 2: actor \"trainers/2\"");
+  EXPECT_SAYS(text, ". Fix what ends the member, or give the group OnDeath::kRestart.");
+  EXPECT_EQ(text.find("max_restarts"), std::string::npos) << text;
   message_of<ActorDied>([&] { stays.get(soon()); });
   EXPECT_SAYS(message_of<ActorDied>([&] { group.call<&Worker::start>(2).get(soon()); }), "has lost member 2");
   EXPECT_EQ(group.call_all<&Worker::start>().size(), 3U);

@@ -305,5 +305,16 @@ TEST_F(CallsTest, ErrorsNameWhatWasCalledAsPeopleWriteIt) {
   says(square.call<[](Square&) -> int { throw std::runtime_error{"no"}; }>(), "threw std::runtime_error: no");
 }
 
+TEST_F(CallsTest, TheFramesThatLibtorchListsAreNoPartOfAnError) {
+  Runtime runtime;
+  const auto fails = runtime.submit<[]() -> int {
+    throw std::runtime_error{
+        "size mismatch\nException raised from mul at mul.cpp:3 (most recent call first):\nframe #0: mul (0x7f)\n"};
+  }>();
+  const std::string text = message_of<UserError>([&] { fails.get(soon()); });
+  EXPECT_SAYS(text, "threw std::runtime_error: size mismatch; thrown in ");
+  EXPECT_EQ(text.find("frame #0"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace pharos::cluster::calls

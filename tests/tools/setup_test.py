@@ -19,7 +19,7 @@ class SetupTest(unittest.TestCase):
         self.root.chmod(0o755)
         (self.root / "bin").mkdir()
         (self.root / "tools").mkdir()
-        for name in ("setup", "libtorch.txt", "unpack_libtorch.py"):
+        for name in ("setup", "libtorch.txt", "setup_torch"):
             shutil.copy(ROOT / "tools" / name, self.root / "tools")
 
     def stand_in(self, name: str, script: str) -> None:

@@ -139,6 +139,8 @@ TEST_F(TrainerTest, OneThatAlwaysDiesIsGivenUp) {
   });
   EXPECT_SAYS(text, "training was begun 3 times, and");
   EXPECT_SAYS(text, "rank 1");
+  EXPECT_SAYS(text, ". Fix what ends the ranks, or give the trainer more restarts.");
+  EXPECT_EQ(text.find("max_restarts"), std::string::npos) << text;
 }
 
 TEST_F(TrainerTest, WhatAFunctionThrowsEndsTheTrainingAndNamesTheRank) {

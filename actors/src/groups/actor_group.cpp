@@ -207,11 +207,14 @@ bool GroupCore::bears(const Seat& lost, const std::string& who) {
     }
   }
   if (options_.on_death == OnDeath::kFail || deaths_ > options_.deaths_max) {
+    const bool survives_none = options_.on_death == OnDeath::kFail;
     const std::string how_many =
-        options_.on_death == OnDeath::kFail
-            ? ""
-            : ", and the group survives at most " + std::to_string(options_.deaths_max) + " deaths";
-    fail(Error{why.code(), "group \"" + label_ + "\" has lost " + who + how_many + ": " + why.message(), why.remedy()});
+        survives_none ? "" : ", and the group survives at most " + std::to_string(options_.deaths_max) + " deaths";
+    // The remedy of an actor that has died is an option of actors.
+    const char* const remedy = survives_none ? "Fix what ends the member, or give the group OnDeath::kRestart."
+                                             : "Fix what ends the members, or give the group a larger deaths_max.";
+    fail(Error{why.code(), "group \"" + label_ + "\" has lost " + who + how_many + ": " + why.message(),
+               why.code() == ErrorCode::kActorDied ? remedy : why.remedy()});
   } else {
     log(LogLevel::kWarn, "a group has lost a member",
         {kv("group", label_), kv("member", who), kv("term", term_->place.term), kv("why", why.story())});

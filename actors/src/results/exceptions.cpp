@@ -1,5 +1,8 @@
 #include <cxxabi.h>
 
+#include <string>
+#include <string_view>
+
 #include <pharos/actors/exceptions.hpp>
 
 #include "program/function_table.hpp"
@@ -17,6 +20,12 @@ void rethrow(const Error::Thrown& thrown) {
       return type.rethrow(decoder);
     }
   }
+}
+
+/// What an exception says, without the frames that libtorch's exceptions list behind it.
+std::string_view said_by(const std::exception& exception) {
+  const std::string_view said = exception.what();
+  return said.substr(0, said.find("\nException raised from "));
 }
 
 }  // namespace
@@ -54,7 +63,7 @@ Error detail::current_exception() {
   } catch (const EncodedTooLarge& e) {
     return {ErrorCode::kInvalidArgument, e.what()};
   } catch (const std::exception& e) {
-    return {ErrorCode::kUserError, "threw " + name + ": " + e.what()};
+    return {ErrorCode::kUserError, "threw " + name + ": " + std::string{said_by(e)}};
   } catch (...) {
     return {ErrorCode::kUserError, "threw " + name};
   }

@@ -97,7 +97,7 @@ class Run {
         case RankGroup::How::kDied:
           if (stops_at_) return stopped_without_saving(*end.why);
           if (deaths_++ == options_.restarts) {
-            throw_error(Error{*end.why}.with(history(attempt)));
+            throw_error(given_up(*end.why).with(history(attempt)));
           }
           begin_again(end.why->story());
           break;
@@ -112,6 +112,11 @@ class Run {
       if (const auto* const stops = each.target<EarlyStopping>()) log_.look_for(stops->metric);
     }
     return log_.take(why_, time_now());
+  }
+  /// The remedy of an actor that has died is an option of actors.
+  static Error given_up(const Error& why) {
+    if (why.code() != ErrorCode::kActorDied) return why;
+    return {why.code(), why.story(), "Fix what ends the ranks, or give the trainer more restarts."};
   }
   /// "training was begun 2 times, …, and": comes before the reason for the end.
   std::string history(std::uint32_t attempt) const {
