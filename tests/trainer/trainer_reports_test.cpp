@@ -47,6 +47,9 @@ void prints(TrainContext& context) {
   std::fprintf(stderr, "and complains\n");
   context.report(1.0);
 }
+void goes_by_epochs(TrainContext& context) {
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) context.report({{"loss", 1.0}}, {.epoch = epoch});
+}
 void prints_and_throws(TrainContext& context) {
   context.report(1.0);
   if (context.rank() != 1) return;
@@ -114,6 +117,26 @@ TEST_F(TrainerTest, AMetricThatNoReportHasIsSaid) {
   EXPECT_SAYS(named, "metric=validation_loss");
   EXPECT_EQ(named.find("metric=accuracy"), std::string::npos) << "one without a name is it";
   EXPECT_SAYS(named, "has=accuracy");
+}
+
+TEST_F(TrainerTest, AMisspeltMetricIsSaidAfterTheFirstEpoch) {
+  Runtime runtime;
+  const auto says_epoch = [](const TrainReport& report) {
+    std::fprintf(stderr, "epoch %d is reported\n", static_cast<int>(report.epoch));
+    return Verdict::kGoOn;
+  };
+  Trainer trainer{runtime,
+                  {.scaling = {.cpus_per_worker = 0},
+                   .callbacks = {early_stopping("lost", 3), early_stopping("validation_lost", 3), says_epoch},
+                   .progress = false}};
+  const std::string said = said_during([&] { trainer.run<&goes_by_epochs>(); });
+  EXPECT_SAYS(said, "metric=validation_lost");
+  const std::size_t first = said.find("metric=lost");
+  EXPECT_LT(said.find("epoch 0 is reported"), first) << said;
+  EXPECT_LT(first, said.find("epoch 1 is reported")) << said;
+  EXPECT_EQ(said.find("metric=lost", first + 1), std::string::npos) << "it is said once: " << said;
+  EXPECT_LT(said.find("epoch 2 is reported"), said.find("metric=validation_lost"))
+      << "there was no validation: " << said;
 }
 
 TEST_F(TrainerTest, EpochsAreCountedFromOneForWhoWatches) {

@@ -75,6 +75,10 @@ double throws_if_odd(const Params& params) {
   return params.get<int>("n");
 }
 
+double always_throws(const Params& params) {
+  throw std::runtime_error{"there is no data for " + std::to_string(params.get<int>("n"))};
+}
+
 /// Dies twice, in the middle, and resumes from its checkpoint.
 double dies_twice(Trial& trial) {
   auto done = trial.checkpoint<std::vector<std::uint64_t>>().value_or(std::vector<std::uint64_t>{});
@@ -298,6 +302,13 @@ TEST_F(TunerTest, AnExceptionIsTheTrialsErrorAndTheSweepGoesOn) {
     EXPECT_EQ(trial.error.find("odd numbers are not learned") != std::string::npos, odd) << trial.error;
   }
   EXPECT_EQ(*results.best().value, 2);
+}
+
+TEST_F(TunerTest, TrialsThatAllFailAlikeEndTheSweep) {
+  Runtime runtime;
+  const std::string text = message_of<UserError>([&] { Tuner{runtime, options(40)}.run<&always_throws>(); });
+  EXPECT_SAYS(text, "10 trials in a row have failed alike, and none has a result; trial ");
+  EXPECT_SAYS(text, "threw std::runtime_error: there is no data for ");
 }
 
 TEST_F(TunerTest, ATrialWhoseWorkerDiesGoesOnFromWhatItHasSaved) {

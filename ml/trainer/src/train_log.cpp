@@ -18,7 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kReportsMax = 10'000;
-constexpr double kRateTime = 5;  // seconds over which steps are counted
+constexpr double kRateTime = 5;                          // seconds over which steps are counted
+constexpr std::string_view kValidation = "validation_";  // how the metrics of fit()'s validations begin
 
 double seconds_of(Duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -188,7 +189,7 @@ void TrainLog::draw(std::string text) {
   drawn_ = std::move(text);
 }
 
-void TrainLog::look_for(const std::string& metric) const {
+bool TrainLog::look_for(const std::string& metric, bool is_over) const {
   std::set<std::string> names;
   for (const auto& [of_kind, kind] : kinds_) {
     for (std::size_t begin = 0; begin < of_kind.size();) {
@@ -197,12 +198,15 @@ void TrainLog::look_for(const std::string& metric) const {
       begin = end + 1;
     }
   }
-  if (names.empty() || names.contains(metric)) return;
+  if (names.empty() || names.contains(metric)) return false;
+  const auto is_validation = [](std::string_view name) { return name.starts_with(kValidation); };
+  if (!is_over && is_validation(metric) && std::ranges::none_of(names, is_validation)) return false;
   std::string all;
   for (const std::string& each : names) all += (all.empty() ? "" : ", ") + each;
   log(LogLevel::kWarn, "no report of a training had the metric that was asked for",
       {kv("training", std::string_view{name_}), kv("metric", std::string_view{metric}),
        kv("has", std::string_view{all})});
+  return true;
 }
 
 TrainResult TrainLog::take(TrainResult::End end, TimePoint now) {

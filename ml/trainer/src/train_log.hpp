@@ -37,9 +37,9 @@ class TrainLog {
   void interrupted(TrainResult::Interruption interruption);
   /// Writes new reports to the files, and shows the progress if it is time. After an error the next call tries again.
   Result<void> write(TimePoint now);
-  /// Logs a warning if there were reports, but none had a metric of that name, which an option or a callback has asked
-  /// for.
-  void look_for(const std::string& metric) const;
+  /// Logs a warning and returns true if there were reports, but none had a metric of that name, which an option or a
+  /// callback has asked for. Before the training is over, metrics of validations are missed only if there was one.
+  bool look_for(const std::string& metric, bool is_over) const;
   /// Moves the result out. The log is then of no more use.
   TrainResult take(TrainResult::End end, TimePoint now);
 

@@ -2,6 +2,9 @@
 #include <chrono>
 #include <exception>
 #include <limits>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -106,12 +109,20 @@ class Run {
   }
 
   TrainResult take_result() {
-    // The default, "loss", need not be among the metrics; a name that the user has chosen should be.
-    if (options_.metric != TrainerOptions{}.metric || options_.keep_best != 0) log_.look_for(options_.metric);
-    for (const TrainCallback& each : callbacks_) {
-      if (const auto* const stops = each.target<EarlyStopping>()) log_.look_for(stops->metric);
-    }
+    look_for_metrics(true);
     return log_.take(why_, time_now());
+  }
+  /// Says which metrics that were asked for are missing: after the first epoch, and at the end.
+  void look_for_metrics(bool is_over) {
+    std::vector<std::string> asked_for;
+    // The default, "loss", need not be among the metrics; a name that the user has chosen should be.
+    if (options_.metric != TrainerOptions{}.metric || options_.keep_best != 0) asked_for.push_back(options_.metric);
+    for (const TrainCallback& each : callbacks_) {
+      if (const auto* const stops = each.target<EarlyStopping>()) asked_for.push_back(stops->metric);
+    }
+    for (const std::string& each : asked_for) {
+      if (!missed_.contains(each) && log_.look_for(each, is_over)) missed_.insert(each);
+    }
   }
   /// The remedy of an actor that has died is an option of actors.
   static Error given_up(const Error& why) {
@@ -220,6 +231,8 @@ class Run {
     if (reported.step <= log_.steps()) return;  // a new rank 0 repeats reports that the one before may have said
     TrainReport report{reported.step, reported.epoch, std::chrono::duration<double>(time_now() - began_).count(),
                        reported.metrics};
+    if (epoch_ && report.epoch > *epoch_) look_for_metrics(false);
+    epoch_ = report.epoch;
     log_.add(attempt, report);
     for (const TrainCallback& each : callbacks_) {
       if (callback_threw_) return;
@@ -269,6 +282,8 @@ class Run {
   std::exception_ptr callback_threw_;
   std::size_t deaths_ = 0;
   std::size_t replaced_ = 0;
+  std::optional<std::uint64_t> epoch_;  // of the last report
+  std::set<std::string> missed_;        // metrics of which look_for_metrics() has said that they are missing
   bool cannot_write_ = false;
   bool called_off_ = false;
   std::optional<TimePoint> stops_at_;

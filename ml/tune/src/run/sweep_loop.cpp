@@ -98,6 +98,7 @@ Result<SweepResults> SweepLoop::run(const std::function<bool()>& interrupted) {
     if (sweep_.is_over(seconds()) && all_have_come_back()) break;
     if (was_interrupted = interrupted(); was_interrupted) break;
     for (TrialSlots::Message& message : slots_.wait(wake_at())) PHAROS_TRY_VOID(take_message(std::move(message)));
+    PHAROS_TRY_VOID(check_hope());
     look_at_times();
     if (progress_ && slots_.now() >= progress_->next()) progress_->show(sweep_, seconds(), slots_.now());
   }
@@ -109,6 +110,18 @@ Result<SweepResults> SweepLoop::run(const std::function<bool()>& interrupted) {
   if (progress_) progress_->end(sweep_, seconds());
   if (was_interrupted) say_how_to_go_on();
   return results(was_interrupted);
+}
+
+/// A mistake in the objective would fail all further trials, too.
+Result<void> SweepLoop::check_hope() const {
+  const auto has_result = [](const TrialResult& trial) { return has_value(trial); };
+  if (!failures_alike_.are_many() || std::ranges::any_of(sweep_.trials(), has_result)) return {};
+  const auto& trials = sweep_.trials();
+  const auto failed =
+      std::find_if(trials.rbegin(), trials.rend(), [](const auto& each) { return !each.error.empty(); });
+  return Error{ErrorCode::kUserError, std::to_string(FailuresAlike::kMax) +
+                                          " trials in a row have failed alike, and none has a result; trial " +
+                                          std::to_string(failed->number) + ": " + failed->error};
 }
 
 // At the end of a sweep, slots may still have trials that were told to stop. From then on they have the grace time to
@@ -315,6 +328,7 @@ void SweepLoop::take_end(std::size_t slot, const detail::TrialEnds& end) {
 void SweepLoop::trial_is_over(std::uint64_t trial) {
   const TrialResult& its = sweep_.at(trial);
   using State = TrialResult::State;
+  if (its.state == State::kFailed) failures_alike_.note(its.error);
   const bool ended = its.state == State::kComplete || its.state == State::kStopped || its.state == State::kFailed;
   if (!ended || !kept_steps_.contains(trial)) return;
   if (its.state != State::kFailed && has_value(its)) {

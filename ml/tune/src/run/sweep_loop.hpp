@@ -15,6 +15,7 @@
 #include <pharos/ml/sweep_results.hpp>
 #include <pharos/ml/trial_scheduler.hpp>
 
+#include "run/failures_alike.hpp"
 #include "run/slots.hpp"
 #include "run/sweep.hpp"
 #include "run/sweep_folder.hpp"
@@ -48,7 +49,8 @@ class SweepLoop {
   /// Returns when all is done, or when `interrupted` returns true; it is asked after each message, and at least as
   /// often as TrialSlots::look_time() says. Then waits until the checkpoints and the journal are on disk. Fails as soon
   /// as the folder cannot be written to, and with the error of a slot that gets no workers: at once if the error is not
-  /// kActorDied, and otherwise at the sixth such error in a row.
+  /// kActorDied, and otherwise at the sixth such error in a row. Fails with kUserError if FailuresAlike::kMax trials in
+  /// a row have failed alike, and no trial has a result.
   Result<SweepResults> run(const std::function<bool()>& interrupted);
 
  private:
@@ -72,6 +74,7 @@ class SweepLoop {
   void start(std::size_t slot, std::uint64_t trial, std::uint64_t checkpoint_of);
   void order(std::size_t slot, std::uint64_t trial, std::uint64_t checkpoint_of);
   Result<void> take_message(TrialSlots::Message message);
+  Result<void> check_hope() const;
   Result<void> take_loss(std::size_t slot, const Error& lost);
   void take_event(std::size_t slot, detail::TrialEvent& event);
   void take_report(std::size_t slot, const detail::TrialReports& report);
@@ -103,6 +106,7 @@ class SweepLoop {
   std::map<std::uint64_t, std::uint64_t> kept_steps_;  // by trial: the step of the checkpoint that the slots keep
   std::vector<std::uint64_t> best_kept_;               // ended trials whose checkpoints are kept, the best first
   std::size_t failures_ = 0;                           // failures in a row of slots that had no trial
+  FailuresAlike failures_alike_;                       // of trials
   TimePoint over_at_ = TimePoint::max();               // when trials that still run are ended; grace is included
 
   const std::size_t best_kept_max_;

@@ -39,10 +39,11 @@ namespace pharos::ml {
 /// The constructor throws InvalidArgument if options make no sense. run() throws AlreadyExists if the folder has a
 /// sweep, FailedPrecondition if another tuner works in the folder or if this tuner has run its sweep, an error of the
 /// system as soon as the folder cannot be written to, Exhausted if the object store has no room for a checkpoint, the
-/// actors' error if no worker can be made, and what the searcher or the scheduler throws. After an error during the
-/// sweep, restore() of a new tuner can continue it. What goes wrong in a trial is in the results. Ctrl-C ends the
-/// sweep, and run() returns the results so far; trials that still run are killed, and are kRunning in the results. A
-/// second Ctrl-C ends the program.
+/// actors' error if no worker can be made, UserError if ten trials in a row have failed with the same words and none
+/// has a result, and what the searcher or the scheduler throws. After an error during the sweep, restore() of a new
+/// tuner can continue it. What else goes wrong in a trial is in the results. Ctrl-C ends the sweep, and run() returns
+/// the results so far; trials that still run are killed, and are kRunning in the results. A second Ctrl-C ends the
+/// program.
 class PHAROS_API Tuner {
  public:
   Tuner(Runtime& runtime, TunerOptions options);
