@@ -57,7 +57,7 @@ Result<void> write(const fs::path& file, const std::string& text) {
 /// All files or none: they are written to a folder beside, which then gets the name.
 Result<void> write_project(const Wanted& wanted) {
   const fs::path folder = wanted.name;
-  const fs::path unfinished = wanted.name + ".unfinished";
+  const fs::path unfinished = '.' + wanted.name + ".unfinished";  // what an interrupted call has left may go
   std::error_code failed;
   if (fs::exists(folder, failed)) {
     return Error{ErrorCode::kAlreadyExists, "there is " + folder.string() + " here already", "Take another name."};

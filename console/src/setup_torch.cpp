@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <memory>

@@ -13,9 +13,9 @@ using Pin = std::shared_ptr<const void>;
 
 /// Lets GPUs copy from an object of the object store as they do from pinned memory: at full speed, and while the host
 /// goes on. tensor_of(array, device) uses this; so does fit(). The first call for an object registers its memory with
-/// the driver, which takes a while. Further calls find it registered, also for a later object in the
-/// same memory, such as the next batch of the actor that made this one. Memory that was not used for ten seconds, or
-/// beyond 4 GiB, is let go when other memory is registered, and all of it when the Runtime ends.
+/// the driver, which takes a while. Further calls find it registered, also for a later object in the same memory, such
+/// as the next batch of the actor that made this one. When other memory is registered, memory that was not used for ten
+/// seconds is let go, and so is what is beyond 4 GiB. When the Runtime ends, all of it is let go.
 ///
 /// `bytes` may be a part of the object. What keeps them readable, such as an Array, must live as long as the Pin.
 /// Returns null if the bytes are in no object of the store, if the process has not loaded libpharos_cuda.so (gpu() does
