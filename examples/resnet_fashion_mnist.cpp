@@ -249,6 +249,7 @@ int run(pharos::Runtime& runtime, const Options& options) {
   const ml::TrainResult result =
       trainer.run<&train>(runtime.put(learned), runtime.put(held_out), options.epochs,
                           options.save.empty() ? std::string{} : fs::absolute(options.save).string());
+  if (!options.picture.empty() && !result.reports.empty()) examples::write(options.picture, result.to_svg());
   if (!options.save.empty()) std::printf("The network is in %s.\n", options.save.c_str());
   if (result.end == ml::TrainResult::End::kInterrupted) {
     std::printf("Interrupted at step %ju.\n", result.steps);
@@ -260,7 +261,6 @@ int run(pharos::Runtime& runtime, const Options& options) {
   }
   std::printf("\n%s\n%.0f samples/s\n", result.to_text_picture().c_str(), *result.mean("samples_per_second"));
   if (options.data.empty()) std::printf("The pictures were drawn by this program; --data DIR takes FashionMNIST's.\n");
-  if (!options.picture.empty()) examples::write(options.picture, result.to_svg());
   return *result.last("validation_accuracy") > kMuchBetterThanChance ? 0 : 1;
 }
 

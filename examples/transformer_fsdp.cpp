@@ -308,6 +308,8 @@ int run(pharos::Runtime& runtime, const Options& options) {
   std::fflush(stdout);
 
   const ml::TrainResult result = train(runtime, options, text, learned);
+  const bool draws = !options.picture.empty() && !result.reports.empty();
+  if (draws) examples::write(options.picture, result.to_svg());
   if (result.end == ml::TrainResult::End::kInterrupted) {
     std::printf("Interrupted at step %ju.%s\n", result.steps,
                 options.folder.empty() ? "" : " Started again with the same folder, it goes on from there.");
@@ -318,10 +320,7 @@ int run(pharos::Runtime& runtime, const Options& options) {
     std::printf("%s has all %ju steps already: nothing is left to do.\n", options.folder.c_str(), result.steps);
   } else {
     is_right = show(result, entropy_of_bytes(std::string_view{text}.substr(learned)), options.text.empty());
-    if (!options.picture.empty()) {
-      examples::write(options.picture, result.to_svg());
-      std::printf("\nThe loss as a picture: %s\n", options.picture.c_str());
-    }
+    if (draws) std::printf("\nThe loss as a picture: %s\n", options.picture.c_str());
   }
   if (!options.folder.empty()) {
     const std::string begin = text.substr(learned, kContext);

@@ -219,6 +219,7 @@ int run(pharos::Runtime& runtime, const Options& options) {
               options.ranks, kUsers, kItems, kTaken);
   std::fflush(stdout);
   const ml::TrainResult result = train(runtime, options, taken);
+  if (!options.picture.empty() && !result.reports.empty()) examples::write(options.picture, result.to_svg());
   if (result.end == ml::TrainResult::End::kInterrupted) {
     std::printf("Interrupted at step %ju.%s\n", result.steps,
                 options.folder.empty() ? "" : " Started again with the same folder, it goes on from there.");
@@ -228,7 +229,6 @@ int run(pharos::Runtime& runtime, const Options& options) {
     std::printf("%s has all %ju steps already: nothing is left to do.\n", options.folder.c_str(), result.steps);
     return 0;
   }
-  if (!options.picture.empty()) examples::write(options.picture, result.to_svg());
   return show(result, Taken{taken.get()}, tastes) ? 0 : 1;
 }
 

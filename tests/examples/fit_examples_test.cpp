@@ -136,12 +136,14 @@ TEST_F(TransformerExample, GoesOnWhereItWasInterrupted) {
     const std::string lines = text_of(folder + "/reports.csv");
     return std::count(lines.begin(), lines.end(), '\n');
   };
-  ChildProgram interrupted{TRANSFORMER_FSDP, with({"--folder", folder})};
+  const std::string half = folder_.path() / "half.svg";
+  ChildProgram interrupted{TRANSFORMER_FSDP, with({"--folder", folder, "--picture", half})};
   ASSERT_TRUE(eventually([&] { return reports() > 3 || interrupted.ended(); }, kEnds));
   for (int i = 0; i < 2; ++i) interrupted.kill(SIGINT);  // twice, as when both a terminal and a wrapper send the signal
   const auto begun = interrupted.wait(kEnds);
   EXPECT_EQ(status_of(begun), 130) << begun.error;
   EXPECT_SAYS(begun.output, "Started again with the same folder");
+  EXPECT_SAYS(text_of(half), ">step</text>");
   const auto step = static_cast<int>(numbers_after("Interrupted at step ", begun.output).at(0));
   ASSERT_GE(step, 3);
   ASSERT_LT(step, 20);
