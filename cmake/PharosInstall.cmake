@@ -58,6 +58,8 @@ endif()
 
 set_target_properties(pharos_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 install(TARGETS pharos_cli COMPONENT pharos)
+install(FILES ${PROJECT_BINARY_DIR}/console/pharos.bash
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME pharos COMPONENT pharos)
 install(FILES $<TARGET_OBJECTS:pharos_start> DESTINATION ${CMAKE_INSTALL_LIBDIR}/pharos RENAME start.o
         COMPONENT libpharos-dev)
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/setup_torch DESTINATION ${CMAKE_INSTALL_DATADIR}/pharos COMPONENT pharos)

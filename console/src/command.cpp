@@ -5,6 +5,17 @@
 #include <pharos/node/daemon.hpp>
 
 namespace pharos::console {
+namespace {
+
+/// The name of a positional argument says what it is; CLI11 would put TEXT behind it.
+void leave_out_text(CLI::App& command) {
+  for (CLI::Option* const each : command.get_options()) {
+    if (each->get_positional() && each->get_type_name() == "TEXT") each->type_name("");
+  }
+  for (CLI::App* const each : command.get_subcommands({})) leave_out_text(*each);
+}
+
+}  // namespace
 
 CLI::App& Commands::add_family(const std::string& name, const std::string& what) {
   CLI::App& family = *app_.add_subcommand(name, what);
@@ -20,6 +31,7 @@ CLI::App& Commands::add_below(CLI::App& family, const std::string& name, const s
 }
 
 int Commands::run(int argc, char** argv) {
+  leave_out_text(app_);
   try {
     app_.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -54,6 +66,10 @@ void add_place_options(CLI::App& command, Place& place) {
   command.add_option("--token-file", place.token_file, "A copy of the cluster's token, needed for HOST:PORT")
       ->type_name("FILE")
       ->envname("PHAROS_TOKEN_FILE");
+}
+
+CLI::Option* one_of(CLI::Option* option, const std::vector<std::string>& words) {
+  return option->type_name(CLI::detail::join(words, "|"))->check(CLI::IsMember{words}.description(""));
 }
 
 CLI::Validator not_negative() {

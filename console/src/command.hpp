@@ -29,6 +29,9 @@ class Commands {
   CLI::App& add_family(const std::string& name, const std::string& what);
   CLI::App& add_below(CLI::App& family, const std::string& name, const std::string& what, std::function<int()> act);
 
+  /// All commands and options, as they have been added.
+  const CLI::App& app() const { return app_; }
+
   /// Reads the arguments, does what they say, and returns the exit status. If the arguments make no sense, prints the
   /// reason on standard error and returns 2. Returns 0 for --help and --version. An exception of `act` leaves run(),
   /// and then main().
@@ -47,6 +50,8 @@ int status_of(const Result<int>& status);
 /// Adds --address and --token-file, by which most commands find the cluster. The parser writes to `place`, which must
 /// live until Commands::run() has returned. Without --token-file it writes the value of PHAROS_TOKEN_FILE.
 void add_place_options(CLI::App& command, Place& place);
+/// Lets the option be one of these words, which --help lists. Returns the option.
+CLI::Option* one_of(CLI::Option* option, const std::vector<std::string>& words);
 /// Makes a check for an option: it refuses a number that begins with a minus, which CLI11 would take for a large one.
 CLI::Validator not_negative();
 

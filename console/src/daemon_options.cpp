@@ -9,7 +9,7 @@ namespace pharos::console {
 void add_store_options(CLI::App& command, node::DaemonOptions& daemon) {
   command.add_option("--object-store", daemon.object_store, "Memory for large values (default: half of what there is)")
       ->type_name("BYTES")
-      ->transform(CLI::AsSizeValue{false})
+      ->transform(CLI::AsSizeValue{false}.description(""))
       ->transform(not_negative());  // runs before the transformation above it
   command
       .add_option("--spill-folder", daemon.spill_folder,
@@ -22,6 +22,7 @@ void add_store_options(CLI::App& command, node::DaemonOptions& daemon) {
 void add_resource_options(CLI::App& command, node::DaemonOptions& daemon) {
   command
       .add_option("--cpus", daemon.cpus, "CPUs that it gives (default: what --resources says, or all that there are)")
+      ->type_name("NUMBER")
       ->check(CLI::Range(1, 1'000'000).description(""));
   command
       .add_option("--resources", daemon.resources,

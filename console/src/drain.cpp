@@ -40,7 +40,7 @@ void add_drain(Commands& commands) {
   command.add_option("node", options->node, "The node's ID")->required();
   command.add_option("--limit", options->limit, "Kills what still runs there after so many seconds (default: never)")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0, 4'000'000));
+      ->check(CLI::Range(0, 4'000'000).description(""));
   add_place_options(command, options->place);
   command.footer(
       "Large values that are on that node alone are lost with it, or made again if their tasks may run again.\n"

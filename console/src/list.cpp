@@ -59,18 +59,17 @@ void add_list(Commands& commands) {
   const auto options = std::make_shared<ListOptions>();
   CLI::App& command = commands.add("list", "Lists nodes, actors, placement groups or jobs",
                                    [options] { return status_of(print_list(*options)); });
-  command.add_option("table", options->table, "What to list")
-      ->required()
-      ->check(CLI::IsMember({"nodes", "actors", "groups", "jobs"}));
+  one_of(command.add_option("table", options->table, "What to list"), {"nodes", "actors", "groups", "jobs"})
+      ->required();
   command
       .add_option("--filter", options->filters,
                   "Only rows in which the column has this value; may be given several times")
       ->type_name("COLUMN=VALUE");
   command.add_option("--limit", options->limit, "At most so many of these rows")
+      ->type_name("NUMBER")
       ->check(CLI::PositiveNumber.description(""))
       ->capture_default_str();
-  command.add_option("--format", options->format, "How to print them")
-      ->check(CLI::IsMember({"table", "json"}))
+  one_of(command.add_option("--format", options->format, "How to print them"), {"table", "json"})
       ->capture_default_str();
   add_place_options(command, options->place);
   command.footer(

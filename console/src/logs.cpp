@@ -178,8 +178,7 @@ void add_logs(Commands& commands) {
       ->type_name("LINES")
       ->check(not_negative());
   command.add_flag("--follow,-f", options->follow, "Goes on until the worker or node has ended");
-  command.add_option("--format", options->format, "How to print the list")
-      ->check(CLI::IsMember({"table", "json"}))
+  one_of(command.add_option("--format", options->format, "How to print the list"), {"table", "json"})
       ->capture_default_str();
   add_place_options(command, options->place);
   command.footer(

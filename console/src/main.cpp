@@ -23,5 +23,8 @@ int main(int argc, char** argv) {
   pharos::console::add_logs(commands);
   pharos::console::add_stack(commands);
   pharos::console::add_tune(commands);
+  pharos::console::add_doctor(commands);
+  pharos::console::add_completion(commands);
+  pharos::console::add_reference(commands);
   return commands.run(argc, argv);
 }

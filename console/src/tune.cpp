@@ -129,21 +129,20 @@ void add_tune(Commands& commands) {
   };
   add_folder(add("show", "How far the sweep is, its best trials, and a picture of all", &show_sweep))
       .add_option("--rows", options->rows, "Trials in the table")
+      ->type_name("NUMBER")
       ->capture_default_str();
-  add_folder(add("best", "The best trial and its parameters", &print_best_trial))
-      .add_option("--format", options->format, "How to print it; json: only the parameters")
-      ->check(CLI::IsMember({"text", "json"}))
+  CLI::App& best = add_folder(add("best", "The best trial and its parameters", &print_best_trial));
+  one_of(best.add_option("--format", options->format, "How to print it; json: only the parameters"), {"text", "json"})
       ->capture_default_str();
   CLI::App& exports = add_folder(add("export", "All trials: as CSV, as lines of JSON, or as a picture", &export_sweep));
-  exports.add_option("--format", options->export_as, "The format of the file")
-      ->check(CLI::IsMember({"csv", "jsonl", "svg"}))
+  one_of(exports.add_option("--format", options->export_as, "The format of the file"), {"csv", "jsonl", "svg"})
       ->capture_default_str();
-  exports.add_option("--output,-o", options->output, "The file (default: the standard output)");
+  exports.add_option("--output,-o", options->output, "The file (default: the standard output)")->type_name("FILE");
   add_folder(add("resume", "Goes on with the sweep, by the command that began it", &resume_sweep));
   CLI::App& imports = add("import", "Makes the folder of a sweep from a study of Optuna's", &import_study);
   imports.add_option("FILE", options->from, "Its database (SQLite) or its journal (JournalFileBackend)")->required();
   imports.add_option("DIR", options->folder, "The sweep's folder, which is made")->required();
-  imports.add_option("--study", options->study, "The name of the study, if there are several");
+  imports.add_option("--study", options->study, "The name of the study, if there are several")->type_name("NAME");
   family.footer(
       "A sweep can be looked at while it runs.\n"
       "Examples:\n"

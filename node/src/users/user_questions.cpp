@@ -47,9 +47,19 @@ void UserQuestions::drain(const Client& client, wire::DrainNode asked, std::uint
 void UserQuestions::list_own(const Client& client, const wire::ListRows& asked, std::uint64_t request) {
   if (asked.table == "stacks") return stacks_.answer(client.peer, asked, request);
   if (asked.table == "gpus") return gpus_.answer(client.peer, asked, request);
+  if (asked.table == "clock") return respond(*client.peer, request, select_rows(clock_here(), asked));
   if (asked.table == "logs") return respond(*client.peer, request, select_rows(logs_.list(), asked));
   client.peer->respond(request, Error{ErrorCode::kInvalidArgument, "a node has no list of \"" + asked.table + "\"",
-                                      "It has gpus, logs and stacks."});
+                                      "It has clock, gpus, logs and stacks."});
+}
+
+wire::Rows UserQuestions::clock_here() const {
+  const auto time = std::chrono::system_clock::now().time_since_epoch();
+  return {{"node", "microseconds"},
+          {{to_string(site_.settings.id),
+            std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(time).count())}},
+          0,
+          0};
 }
 
 /// Returns true if the question is about this node. Otherwise passes the question on to its node, or refuses it.

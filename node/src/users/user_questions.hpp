@@ -47,6 +47,7 @@ class UserQuestions {
 
  private:
   void list_own(const Client& client, const wire::ListRows& asked, std::uint64_t request);
+  wire::Rows clock_here() const;
   template <class Question>
   bool is_answered_here(const Client& client, Question& question, std::uint64_t request);
   async::Async<void> pass_on(std::shared_ptr<net::Peer> from, std::uint64_t request, NodeId to, wire::Message question);
