@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 #include <set>
 #include <string>
@@ -19,7 +20,12 @@ void add_words(const CLI::App& command, const std::string& path, std::vector<Wor
   Words words{.path = path};
   for (const CLI::App* const each : listed_commands(command)) words.next += each->get_name() + ' ';
   for (const CLI::Option* const each : listed_options(command)) {
-    if (each->nonpositional()) words.next += each->get_name() + ' ';
+    std::string word = each->get_name() + ' ';
+    if (!each->nonpositional()) {  // "nodes|actors" if it is one of some words
+      word = each->get_type_name().find('|') == std::string::npos ? "" : each->get_type_name() + ' ';
+      std::replace(word.begin(), word.end(), '|', ' ');
+    }
+    words.next += word;
   }
   words.next.pop_back();  // each command has --help
   // A command comes before the one that it belongs to, because the first match counts.

@@ -1,5 +1,6 @@
 """The commands that need no program: what completes, describes and examines."""
 
+import json
 import os
 import pathlib
 import re
@@ -40,6 +41,7 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(self.completed("pharos start --he"), ["--help", "--head"])
         self.assertIn("show", self.completed("pharos tune "))
         self.assertEqual(self.completed("pharos tune export DIR --fo"), ["--format"])
+        self.assertEqual(self.completed("pharos list gr"), ["groups"])
 
     def test_a_value_before_the_word_is_no_command(self):
         self.assertEqual(self.completed("pharos start --cpus 4 --he"), ["--help", "--head"])
@@ -55,15 +57,42 @@ class ReferenceTest(unittest.TestCase):
         self.assertIn("## pharos start", page)
 
 
-class DoctorTest(unittest.TestCase):
+class WithFolder(unittest.TestCase):
+    """Looks only at clusters below a folder of its own."""
+
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="pharos-doctor-")
+        folder = tempfile.TemporaryDirectory(prefix="pharos-console-")
         self.addCleanup(folder.cleanup)
         self.environment = {**os.environ, "PHAROS_FOLDER": folder.name}
         self.environment.pop("PHAROS_ADDRESS", None)
         # With a sanitizer its library is not the first one if another is preloaded.
         self.environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
 
+    def start(self, **environment: str) -> None:
+        """Starts a head that ends with this test."""
+        head = subprocess.Popen([PHAROS, "start", "--head", "--port", "0", "--block"], stdout=subprocess.PIPE,
+                                text=True, env={**self.environment, **environment})
+
+        def end():
+            head.send_signal(signal.SIGTERM)
+            head.wait(30)
+            head.stdout.close()
+
+        self.addCleanup(end)
+        self.assertTrue(head.stdout.readline())  # printed once the head has started
+
+
+class StatusTest(WithFolder):
+    def test_programs_read_the_status_as_json(self):
+        self.start()
+        done = pharos("status", "--format", "json", env=self.environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        status = json.loads(done.stdout)
+        self.assertEqual([node["state"] for node in status["nodes"]], ["alive"])
+        self.assertEqual((status["jobs"], status["gpus"], status["waiting"], status["waiting_count"]), ([], [], [], 0))
+
+
+class DoctorTest(WithFolder):
     def examined(self, before: list[str] = [], **options) -> subprocess.CompletedProcess:
         return subprocess.run([*before, PHAROS, "doctor"], capture_output=True, text=True, timeout=60,
                               env=self.environment, **options)
@@ -109,19 +138,6 @@ class DoctorTest(unittest.TestCase):
             done = self.examined()
         self.assertIn("-> Give a head another port", self.line(done.stdout, "port 7400"))
         self.assertEqual(done.returncode, 1)
-
-    def start(self, **environment: str) -> None:
-        """Starts a head that ends with this test."""
-        head = subprocess.Popen([PHAROS, "start", "--head", "--port", "0", "--block"], stdout=subprocess.PIPE,
-                                text=True, env={**self.environment, **environment})
-
-        def end():
-            head.send_signal(signal.SIGTERM)
-            head.wait(30)
-            head.stdout.close()
-
-        self.addCleanup(end)
-        self.assertTrue(head.stdout.readline())  # printed once the head has started
 
     def test_a_cluster_is_examined_node_by_node(self):
         self.start()
