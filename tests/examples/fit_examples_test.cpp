@@ -14,6 +14,7 @@
 #include "cluster_test.hpp"
 #include "example_output.hpp"
 #include "on_terminal.hpp"
+#include "promised.hpp"
 #include "temporary_folder.hpp"
 
 namespace pharos::cluster::examples {
@@ -27,7 +28,7 @@ using namespace std::chrono_literals;
 
 class FitExamplesTest : public ClusterTest {
  protected:
-  static constexpr std::chrono::seconds kEnds{60};
+  static constexpr std::chrono::seconds kEnds{kIsSanitized ? 240 : 60};
 
   void SetUp() override {
     ClusterTest::SetUp();
