@@ -1,10 +1,15 @@
 #pragma once
 
+#include <cstdint>
+
 #include <CLI/CLI.hpp>
 
 #include <pharos/node/daemon_options.hpp>
 
 namespace pharos::console {
+
+/// The port of a head that is given none.
+inline constexpr std::uint16_t kDefaultPort = 7400;
 
 // Options of a daemon, for `pharos start` and for daemons that programs start for themselves (`pharos keeper`): the
 // functions that add these two commands call these. The parser writes the values to `daemon`, which must live until

@@ -18,6 +18,7 @@
 #include <pharos/node/machine_check.hpp>
 
 #include "commands.hpp"
+#include "daemon_options.hpp"
 
 namespace pharos::console {
 namespace {
@@ -26,7 +27,6 @@ using namespace std::chrono_literals;
 using node::MachineCheck;
 using Seconds = std::chrono::duration<double>;
 
-constexpr std::uint16_t kPort = 7400;
 constexpr Seconds kOffsetMax = 1s;
 
 /// Prints one line, and returns whether all is well.
@@ -36,19 +36,22 @@ bool print(const MachineCheck& check) {
   return check.remedy.empty();
 }
 
-/// Loads the training library in a process of its own, because libtorch cannot be unloaded. Returns why that failed;
-/// an empty text if it did not.
-Result<std::string> why_training_is_missing(const std::string& library) {
+/// Loads these libraries in a process of its own, because libtorch cannot be unloaded. Returns why that failed; an
+/// empty text if it did not.
+std::string why_not_loaded(const std::vector<std::string>& libraries) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("making a pipe", errno);
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("making a pipe", errno).message();
   const Fd reading{ends[0]};
   Fd writing{ends[1]};
   const pid_t child = ::fork();
-  if (child < 0) return Error::from_errno("starting a process", errno);
+  if (child < 0) return Error::from_errno("starting a process", errno).message();
   if (child == 0) {
-    if (::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) ::_exit(0);
-    const std::string why = ::dlerror();
-    ::_exit(::write(writing.get(), why.data(), why.size()) < 0 ? 2 : 1);
+    for (const std::string& each : libraries) {
+      if (::dlopen(each.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) continue;
+      const std::string why = ::dlerror();
+      ::_exit(::write(writing.get(), why.data(), why.size()) < 0 ? 2 : 1);
+    }
+    ::_exit(0);
   }
   writing.reset();
   std::string why;
@@ -60,22 +63,25 @@ Result<std::string> why_training_is_missing(const std::string& library) {
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-  if (status != 0 && why.empty()) why = "the process that loaded it has died";
-  return why;
+  return status != 0 && why.empty() ? "the process that loaded it has died" : why;
 }
 
+/// Programs find libtorch where their build has found it, which this program does not know.
 MachineCheck check_training() {
   const std::string library = "libpharos_ml.so." PHAROS_ABI;
+  const char* const torch = std::getenv("PHAROS_TORCH_DIR");
+  std::vector<std::string> libraries{library};
+  if (torch != nullptr) libraries.insert(libraries.begin(), std::string{torch} + "/lib/libtorch.so");
+  const std::string why = why_not_loaded(libraries);
   MachineCheck check{.what = "training", .found = library + " and libtorch are found"};
-  const auto why = why_training_is_missing(library);
-  if (!why) {
-    check.found = why.error().message();
-    check.remedy = "Look at the limits of processes and open files.";
-  } else if (why->starts_with(library)) {
+  if (why.empty()) return check;
+  if (why.starts_with(library)) {
     check.found = "not installed (libpharos_ml)";
-  } else if (!why->empty()) {
-    check.found = *why;
-    check.remedy = "Fetch libtorch by \"pharos setup-torch DIR\", and set LD_LIBRARY_PATH=DIR/lib.";
+  } else if (torch == nullptr && why.find("libtorch") != std::string::npos) {
+    check.found = "installed; libtorch was not looked for, because PHAROS_TORCH_DIR is not set";
+  } else {
+    check.found = why;
+    check.remedy = "Fetch libtorch by \"pharos setup-torch DIR\", and set PHAROS_TORCH_DIR=DIR.";
   }
   return check;
 }
@@ -135,7 +141,7 @@ int examine(const Place& place) {
   const auto addresses = addresses_of(place, Here::kStarted);
   const bool is_asked_for = !place.address.empty() || std::getenv("PHAROS_ADDRESS") != nullptr;
   if (!addresses && !is_asked_for && addresses.error().code() == ErrorCode::kNotFound) {
-    is_well = print(node::check_port(kPort)) && is_well;
+    is_well = print(node::check_port(kDefaultPort)) && is_well;
     std::cout << "\nNo cluster runs here; --address HOST:PORT looks at one elsewhere.\n";
     return is_well ? 0 : 1;
   }

@@ -32,12 +32,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint16_t kPort = 7400;
-
 struct StartOptions {
   bool head = false;
   bool block = false;                   // true: runs in this process until Ctrl-C; false: in the background
-  std::optional<std::uint16_t> port{};  // the port of a head; unset: kPort; 0: a free port
+  std::optional<std::uint16_t> port{};  // the port of a head; unset: kDefaultPort; 0: a free port
   std::string base_folder;              // where the run folder is made; empty: the default place
   node::DaemonOptions daemon;
 };
@@ -142,7 +140,7 @@ Result<int> start_node(StartOptions options) {
                  "Write --listen HOST:PORT."};
   }
   if (options.head && options.daemon.listen.empty()) {
-    options.daemon.listen = "127.0.0.1:" + std::to_string(options.port.value_or(kPort));
+    options.daemon.listen = "127.0.0.1:" + std::to_string(options.port.value_or(kDefaultPort));
   }
   if (!options.head) {  // so that a host name is resolved only once
     PHAROS_TRY(const net::Address head, net::parse_address(options.daemon.head));

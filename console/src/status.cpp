@@ -101,6 +101,8 @@ void print_for_programs(const Status& status) {
   print_json(status.gpus.rows);
   std::cout << ", \"waiting\": ";
   print_json(status.waiting);
+  std::cout << ", \"records\": ";
+  print_json(status.records);
   std::cout << ", \"waiting_count\": " << status.waiting.matching << "}\n";
   if (!status.gpus.silent.empty()) std::cerr << "The GPUs of these nodes are not known:" << status.gpus.silent << '\n';
 }

@@ -127,6 +127,12 @@ class DoctorTest(WithFolder):
         self.assertIn("is mounted with noexec", self.line(done.stdout, "folder for sockets"))
         self.assertEqual(done.returncode, 1)
 
+    def test_a_libtorch_that_is_not_there_fails(self):
+        self.environment["PHAROS_TORCH_DIR"] = "/nowhere"
+        line = self.line(self.examined().stdout, "training")
+        self.assertIn("FAIL  training: /nowhere/lib/libtorch.so: cannot open", line)
+        self.assertIn("-> Fetch libtorch by", line)
+
     def test_a_port_in_use_fails(self):
         with socket.socket() as taken:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
