@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -77,6 +78,11 @@ int take_all_results() {
   while (!results.empty()) taken += static_cast<int>(results.wait().size());
   return taken;
 }
+int get_a_list() {
+  Runtime runtime;
+  const auto sleeper = runtime.spawn<Sleeper>();
+  return get(std::vector{sleeper.call<&Sleeper::sleep>(60'000), runtime.submit<&late>(1, 1)}).front();
+}
 int wait_for_a_list() {
   Runtime runtime;
   const auto sleeper = runtime.spawn<Sleeper>();
@@ -89,6 +95,11 @@ std::map<std::string, std::vector<double>> group(std::vector<std::string> names,
 }
 std::size_t size_of(const Bytes& bytes) {
   return bytes.size();
+}
+std::vector<double> many_numbers(std::size_t count) {
+  std::vector<double> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0.0);
+  return numbers;
 }
 Bytes bytes_of(std::size_t size, char with) {
   return Bytes{std::string(size, with)};
@@ -315,6 +326,48 @@ TEST_F(RefsTest, WhenAllBringsAllInOneAndTheFirstErrorOnceAllHaveEnded) {
   message_of<InvalidArgument>([] { static_cast<void>(when_all(std::vector<Ref<int>>{})); });
 }
 
+TEST_F(RefsTest, GetBringsAListInItsOrder) {
+  Runtime runtime{RuntimeOptions{.cpus = 2}};
+  std::vector<Ref<int>> refs{runtime.submit<&late>(7, 50)};
+  for (int i = 0; i < 1000; ++i) refs.push_back(runtime.submit<&twice>(i));
+  for (int round = 0; round < 2; ++round) {  // the second time all of them are ready
+    const std::vector<int> all = get(refs, soon());
+    ASSERT_EQ(all.size(), 1001u);
+    EXPECT_EQ(all[0], 7);
+    for (int i = 0; i < 1000; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i) + 1], 2 * i);
+  }
+  EXPECT_TRUE(get(std::vector<Ref<int>>{}).empty());
+  const auto diary = runtime.spawn<Diary>(0);
+  get(std::vector{diary.call<&Diary::note>(1), diary.call<&Diary::note>(2)}, soon());
+  EXPECT_EQ(diary.call<&Diary::numbers>().get(soon()), (std::vector{0, 1, 2}));
+}
+
+TEST_F(RefsTest, GetOfAListEndsWithTheFirstErrorOrAtTheDeadline) {
+  Runtime runtime{RuntimeOptions{.cpus = 2}};
+  const auto pending = runtime.submit<&late>(1, 60'000);
+  EXPECT_SAYS(message_of<UserError>([&] { get(std::vector{pending, runtime.submit<&fail>()}, soon()); }), "no result");
+  const auto failed = runtime.submit<&fail>();
+  EXPECT_FALSE(failed.try_get(soon()).ok());
+  EXPECT_SAYS(message_of<UserError>([&] { get(std::vector{failed, pending}, soon()); }), "no result");
+  EXPECT_SAYS(message_of<UserError>([&] { get(std::vector{pending, failed}, soon()); }), "no result");
+  message_of<DeadlineExceeded>([&] { get(std::vector{runtime.submit<&twice>(1), pending}, Deadline::in(100ms)); });
+  Ref<int> moved = runtime.submit<&twice>(1);
+  const Ref<int> to = std::move(moved);
+  message_of<InvalidArgument>([&] { get(std::vector{pending, moved}, soon()); });
+  EXPECT_FALSE(pending.ready());
+}
+
+TEST_F(RefsTest, AViewOfAVectorCopiesNothing) {
+  Runtime runtime;
+  const auto numbers = runtime.submit<&many_numbers>(100'000);
+  const SharedSpan<double> view = numbers.view(soon());
+  ASSERT_EQ(view.size(), 100'000u);
+  EXPECT_EQ(view.span()[99'999], 99'999);
+  EXPECT_EQ(numbers.view().span().data(), view.span().data());
+  EXPECT_EQ(runtime.submit<&many_numbers>(3).view(soon()).size(), 3u);
+  EXPECT_EQ(runtime.submit<&bytes_of>(std::size_t{5}, 'x').view(soon()).size(), 5u);
+}
+
 TEST_F(RefsTest, WhenAnySaysWhichWasFirst) {
   Runtime runtime{RuntimeOptions{.cpus = 2}};
   const std::vector<Ref<int>> refs{runtime.submit<&late>(1, 1000), runtime.submit<&late>(2, 10)};
@@ -467,7 +520,8 @@ TEST_F(RefsTest, ARefThatWasMovedFromIsNoArgument) {
 
 TEST_F(RefsTest, AWaitForSeveralResultsThrowsInACallThatIsCancelled) {
   Runtime runtime;
-  for (const auto& waits : {runtime.submit<&take_all_results>(), runtime.submit<&wait_for_a_list>()}) {
+  for (const auto& waits :
+       {runtime.submit<&take_all_results>(), runtime.submit<&wait_for_a_list>(), runtime.submit<&get_a_list>()}) {
     EXPECT_FALSE(waits.try_get(Deadline::in(200ms)).ok());
     waits.cancel();
     EXPECT_EQ(waits.try_get(soon()).error().code(), ErrorCode::kCancelled);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <limits>
+#include <ratio>
 
 #include <pharos/async/deadline.hpp>
 #include <pharos/async/manual_executor.hpp>
@@ -34,6 +37,23 @@ TEST(Deadline, NeverDoesNotExpire) {
 TEST(Deadline, AVeryLongTimeIsNeverAndNotThePast) {
   EXPECT_TRUE(Deadline::after(Duration::max(), kNow).is_never());
   EXPECT_TRUE(Deadline::after(Duration::max() - 1min, kNow).is_never());
+}
+
+TEST(Deadline, AnyDurationMakesOne) {
+  using Seconds = std::chrono::duration<double>;
+  const auto left = [](const auto& duration) {
+    const TimePoint before = std::chrono::steady_clock::now();
+    return Deadline::in(duration).left(before);
+  };
+  EXPECT_GE(left(Seconds{2.5}), 2500ms);
+  EXPECT_LT(left(Seconds{2.5}), 100s);
+  EXPECT_GE(left(std::chrono::duration<float, std::ratio<60>>{2}), 2min);
+  EXPECT_GE(left(std::chrono::duration<std::int8_t, std::milli>{100}), 100ms);
+  EXPECT_TRUE(Deadline::in(std::chrono::hours::max()).is_never());
+  EXPECT_TRUE(Deadline::in(Seconds{1e300}).is_never());
+  EXPECT_TRUE(Deadline::in(Seconds{std::numeric_limits<double>::infinity()}).is_never());
+  for (const Seconds past : {Seconds{-1e300}, Seconds{-1}, Seconds{std::numeric_limits<double>::quiet_NaN()}})
+    EXPECT_TRUE(Deadline::in(past).expired(std::chrono::steady_clock::now())) << past.count();
 }
 
 TEST(Deadline, AVeryNegativeTimeHasExpired) {

@@ -17,7 +17,7 @@ namespace pharos::actors {
 /// For which exceptions a call is run again, and how often. A value.
 struct Retries {
   const detail::Function* types = nullptr;  ///< a list of exception types; null for none
-  std::uint32_t max = 0;                    ///< highest number of repetitions
+  std::uint8_t max = 0;                     ///< how often the call is run again: wire::retries_of()
 };
 
 /// A call that has begun and is suspended: a coroutine that waits for something. Shared by CallNotes until the call has

@@ -84,7 +84,7 @@ CellHandle Lineage::make_again(const std::shared_ptr<Recipe>& recipe, const Erro
     const std::lock_guard lock{mutex_};
     if (recipe->again && (!recipe->again.ready() || recipe->again->error() == nullptr)) return recipe->again;
     if (!ended_ && recipe->call.attempt < recipe->call.max_retries) {
-      ++recipe->call.attempt;
+      recipe->call.attempt = wire::next_attempt(recipe->call.attempt);
       cell->set_call(recipe->call);
       failed = std::exchange(recipe->again, cell);
       background_.spawn(make(cell, recipe));

@@ -79,12 +79,12 @@ void OutgoingCalls::connect(std::shared_ptr<net::Link> link, const Callee& calle
 
 // Under the mutex. Puts the sent calls that have a retry left in front of those that are held back. Returns the others.
 std::vector<CellHandle> OutgoingCalls::take_sent(std::int32_t max_retries) {
-  const auto retries = std::min<std::int32_t>(max_retries, std::numeric_limits<std::uint8_t>::max());
+  const std::uint8_t retries = wire::retries_of(max_retries);
   std::vector<CellHandle> failed;
   std::vector<CellHandle> again;
   for (CellHandle& cell : sent_.take_all()) {
     if (stands(Safeguard::kRetry) && cell->call().attempt < retries && !cell->call().cancelled()) {
-      ++cell->call().attempt;
+      cell->call().attempt = wire::next_attempt(cell->call().attempt);
       again.push_back(std::move(cell));
     } else {
       failed.push_back(std::move(cell));

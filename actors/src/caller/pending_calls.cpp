@@ -30,7 +30,7 @@ std::string name_of(ResultCell& cell) {
 ResultCell::Call PendingCalls::describe(const RegisteredFunction& function, std::int32_t max_retries,
                                         const ExceptionTypes& retry_on, Deadline deadline) {
   const auto inherited = InheritedContext::of_new_call();
-  ResultCell::Call call{.max_retries = static_cast<std::uint8_t>(std::clamp<std::int32_t>(max_retries, 0, 255)),
+  ResultCell::Call call{.max_retries = wire::retries_of(max_retries),
                         .function = function.index,
                         .trace = inherited.trace,
                         .deadline = std::min(deadline, inherited.deadline)};

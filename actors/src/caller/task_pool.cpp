@@ -23,6 +23,10 @@ bool may_run_again(const CellHandle& task) {
   return task->call().attempt < task->call().max_retries && !task->call().cancelled();
 }
 
+void count_attempt(const CellHandle& task) {
+  task->call().attempt = wire::next_attempt(task->call().attempt);
+}
+
 /// Fails a task that waits. In an earlier attempt a worker that was lost may have begun it.
 void fail(const CellHandle& task, const Error& why) {
   task->set_error(Error{why}.with_outcome(task->call().outcome_unsent()));
@@ -184,7 +188,7 @@ void TaskPool::lease_refused(const Error& why) {
 void TaskPool::keep_what_may_run_again(std::deque<CellHandle>& failed) {
   const auto end = std::stable_partition(failed.begin(), failed.end(), may_run_again);
   for (auto task = failed.begin(); task != end; ++task) {
-    ++(*task)->call().attempt;
+    count_attempt(*task);
     waiting_.push_back(std::move(*task));
   }
   failed.erase(failed.begin(), end);
@@ -309,7 +313,7 @@ void TaskPool::on_argument_lost(CellHandle cell, const Error& why) {
 
 void TaskPool::on_result_lost(CellHandle cell, const Error& why) {
   if (!may_run_again(cell)) return cell->set_error(why);
-  ++cell->call().attempt;
+  count_attempt(cell);
   submit(std::move(cell));
 }
 
@@ -339,7 +343,7 @@ bool TaskPool::lose_worker(WorkerId worker, const Error& why) {
   {
     const std::lock_guard lock{mutex_};
     if (!closed_) {
-      for (auto task = unanswered.sent.begin(); task != failed; ++task) ++(*task)->call().attempt;
+      for (auto task = unanswered.sent.begin(); task != failed; ++task) count_attempt(*task);
       // The unsent tasks include those that were given to the worker after its connection had ended.
       waiting_.insert(waiting_.begin(), unanswered.unsent.begin(), unanswered.unsent.end());
       waiting_.insert(waiting_.begin(), unanswered.sent.begin(), failed);

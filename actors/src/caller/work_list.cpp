@@ -43,7 +43,7 @@ class Distribution final : public std::enable_shared_from_this<Distribution> {
  private:
   struct Item {
     CellHandle call;  // empty while no member has the item
-    std::size_t tries = 0;
+    std::int32_t tries = 0;
     bool cancelled = false;
   };
 
@@ -91,7 +91,9 @@ class Distribution final : public std::enable_shared_from_this<Distribution> {
     if (items_[item].cancelled) return false;
     const auto ended = done.wait(Deadline::never());
     if (ended) return false;
-    const bool is_over = actor->loss().ready() && items_[item].tries++ < options_.max_retries;
+    const bool has_retries = options_.max_retries < 0 || items_[item].tries < options_.max_retries;
+    const bool is_over = actor->loss().ready() && has_retries;
+    if (is_over) ++items_[item].tries;
     if (!is_over && !was_turned_away(actor, ended.error())) return false;
     waiting_.push_front(item);
     return true;

@@ -48,6 +48,7 @@ void throw_error(Error error) {
     case ErrorCode::kOverloaded: throw Overloaded{std::move(error)};
     case ErrorCode::kExhausted: throw Exhausted{std::move(error)};
     case ErrorCode::kObjectLost: throw ObjectLost{std::move(error)};
+    case ErrorCode::kOwnerDied: throw OwnerDied{std::move(error)};
     case ErrorCode::kCancelled: throw Cancelled{std::move(error)};
     default: throw Exception{std::move(error)};
   }

@@ -107,6 +107,46 @@ std::vector<CellHandle> ReadyQueue::take(const WaitOptions& options) {
 
 namespace {
 
+/// What the cells of a wait_for_values() tell its thread. Their callbacks share it.
+struct Awaited {
+  std::atomic<std::size_t> pending;
+  CellHandle wakes;
+
+  void take(bool is_error) {
+    if (pending.fetch_sub(1) == 1 || is_error) wakes.set_value({});
+  }
+};
+
+}  // namespace
+
+void wait_for_values(const std::vector<CellHandle>& cells, Deadline deadline) {
+  const auto throw_first_error = [&] {
+    for (const CellHandle& cell : cells) {
+      if (cell.ready() && cell->error() != nullptr) throw_error(*cell->error());
+    }
+  };
+  std::size_t first = 0;  // that is pending
+  while (first < cells.size() && cells[first].ready()) {
+    if (cells[first]->error() != nullptr) throw_error(*cells[first]->error());
+    ++first;
+  }
+  if (first == cells.size()) return;
+
+  const auto awaited = std::make_shared<Awaited>(cells.size() - first, cells[first].sibling());
+  for (std::size_t i = first; i < cells.size(); ++i) {
+    const ResultCell* const cell = cells[i].operator->();
+    cells[i].when_ready([awaited, cell] { awaited->take(cell->error() != nullptr); }, awaited.get());
+  }
+  const auto woken = awaited->wakes.wait(deadline);
+  for (std::size_t i = first; i < cells.size(); ++i) cells[i].forget(awaited.get());
+  throw_first_error();
+  if (woken || woken.error().code() != ErrorCode::kCancelled) return;  // the deadline is told by get()
+  for (const CellHandle& cell : cells) cell.cancel();
+  throw_error(woken.error());
+}
+
+namespace {
+
 /// The cell of a when_any(), which the watchers of the results complete as long as the cell exists.
 struct First {
   std::mutex mutex;

@@ -30,7 +30,7 @@ class Running final : public RunningCall {
  public:
   /// `origin`: the connection that the call came over; null for a constructor.
   Running(Workplace& workplace, const detail::Function& function, CallOrigin* origin, std::uint64_t number,
-          TraceId trace, bool is_task, std::uint32_t attempt = 0)
+          TraceId trace, bool is_task, std::uint8_t attempt = 0)
       : RunningCall{function.name(), function.begin != nullptr},
         workplace_{workplace},
         origin_{origin},
@@ -43,7 +43,7 @@ class Running final : public RunningCall {
   /// attempt if it may be run once more: it has retries left, is not cancelled, and its deadline has not passed.
   bool may_run_again(const Retries& retries) {
     const bool may = attempt_ < retries.max && !cancelled() && !deadline().expired(workplace_.platform().now());
-    if (may) ++attempt_;
+    if (may) attempt_ = wire::next_attempt(attempt_);
     return may;
   }
   /// Runs the function, and runs it again at once as long as it may be. Not for a coroutine. Returns the error of the
@@ -71,7 +71,7 @@ class Running final : public RunningCall {
   const std::uint64_t number_;  // the number of the call among them; a task that runs inside it is cancelled with it
   const TraceId trace_;
   const bool is_task_;
-  std::uint32_t attempt_;
+  std::uint8_t attempt_;
   std::optional<Member> member_;
   detail::ResultCell* in_place_of_ = nullptr;  // the result of the task if run_instead() runs it; else null
 };

@@ -61,8 +61,8 @@ struct MapOptions {
   /// Number of items that one member has at a time; at least 1.
   std::size_t in_flight = 2;
   /// How often an item is given to another member because the member that had it has died. The item may then run more
-  /// than once.
-  std::size_t max_retries = 3;
+  /// than once. Negative for always.
+  std::int32_t max_retries = 3;
 };
 
 namespace detail {

@@ -81,10 +81,13 @@ class PHAROS_API Overloaded : public Exception {
 class PHAROS_API Exhausted : public Exception {
   using Exception::Exception;
 };
-/// A large value is lost: its process has let go of it, and no copy is left. If its process has died, Exception itself
-/// is thrown, with the code kOwnerDied.
+/// A large value is lost: its process has let go of it, and no copy is left.
 class PHAROS_API ObjectLost : public Exception {
   using Exception::Exception;
+};
+/// A large value is lost, because the process that it belonged to has died.
+class PHAROS_API OwnerDied : public ObjectLost {
+  using ObjectLost::ObjectLost;
 };
 /// The call was cancelled. A get() inside of a call that was cancelled throws it, too.
 class PHAROS_API Cancelled : public Exception {

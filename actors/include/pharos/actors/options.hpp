@@ -48,9 +48,9 @@ struct TaskOptions {
   /// After this moment the Ref throws DeadlineExceeded. A task that has not begun then does not begin, and one that
   /// runs sees pharos::cancelled(). Calls that the task makes have no later deadline.
   Deadline deadline = Deadline::never();
-  /// How often the task is run again, at most 255 times: when the worker that ran it dies, and when it throws one of
-  /// `retry_on`. It may then run more than once. Runs for `retry_on` in a worker that then dies are not counted,
-  /// because the caller does not know of them.
+  /// How often the task is run again, at most 254 times, or always if negative: when the worker that ran it dies, and
+  /// when it throws one of `retry_on`. It may then run more than once. Runs for `retry_on` in a worker that then dies
+  /// are not counted, because the caller does not know of them.
   std::int32_t max_retries = 0;
   /// When the task throws an exception of one of these types, the same worker runs it again:
   /// `.retry_on = pharos::types<Flaky>`.
@@ -103,7 +103,7 @@ struct ActorOptions {
   /// longer each time, up to 10 s.
   std::int32_t max_restarts = 0;
   /// How often a call that was under way when the process died is sent to the next process. It may then run more
-  /// than once. At most 255.
+  /// than once. At most 254; negative for always.
   std::int32_t max_task_retries = 0;
   /// If true, the actor lives without handles and after the end of its program, until it is killed or stopped, or the
   /// cluster ends. Other programs of the same build find it by its namespace and name.
@@ -124,8 +124,8 @@ struct CallOptions {
   Deadline deadline = Deadline::never();
   /// If true, the call need not wait for earlier calls whose arguments are not ready.
   bool unordered = false;
-  /// How often the call is run again when it throws one of `retry_on`, at most 255 times. How often it is sent again
-  /// when the actor's process dies is said by ActorOptions::max_task_retries.
+  /// How often the call is run again when it throws one of `retry_on`: at most 254 times, or always if negative. How
+  /// often it is sent again when the actor's process dies is said by ActorOptions::max_task_retries.
   std::int32_t max_retries = 0;
   /// When the call throws an exception of one of these types, it is run again in its place: later calls of the same
   /// caller wait for it.

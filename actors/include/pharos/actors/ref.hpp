@@ -119,7 +119,7 @@ void complete_with(const CellHandle& cell, Make&& make) {
 /// may use it.
 /// Failure: get() throws the error of the call. A Ref that was moved from has the error InvalidArgument, which its
 /// other functions throw themselves; its ready() returns false. A large value that is lost, and that no task with
-/// max_retries can make again, throws ObjectLost or an Exception with kOwnerDied.
+/// max_retries can make again, throws ObjectLost, or OwnerDied, which is an ObjectLost.
 /// End: the result lives until the last Ref of it is gone. To drop every Ref does not cancel the call. A Ref may
 /// outlive its Runtime; a result that had not come by then is the error RuntimeStopped, and so is a large value that is
 /// not in memory.
@@ -157,6 +157,13 @@ class [[nodiscard]] Ref {
       }
       return value;
     }
+  }
+  /// The same as get() for Bytes, a SharedSpan or a vector of numbers, but copies no elements: they lie in the memory
+  /// of the result, and the view keeps it alive.
+  auto view(Deadline deadline = Deadline::never()) const {
+    static_assert(detail::ElementsOf<T>::kBytes != 0,
+                  "only Bytes, a SharedSpan and a std::vector of numbers have views");
+    return Ref<typename detail::ElementsOf<T>::Slice>{cell_}.get(deadline);
   }
   /// Returns true once the result or its error has come. get() may still wait for a large value that is on disk or on
   /// another node.

@@ -119,6 +119,11 @@ std::vector<Ref<T>> wait(RefSet<T>& refs, const WaitOptions& options = {}) {
 
 namespace detail {
 
+/// Waits until all cells are ready, until one of them has an error, or until the deadline. Throws the error of the
+/// first cell that has one; and Cancelled if the call that waits is cancelled, which cancels the calls of the cells.
+/// Throws InvalidArgument for a handle that was moved from.
+PHAROS_API void wait_for_values(const std::vector<CellHandle>& cells, Deadline deadline);
+
 /// Which error the combination of several results has.
 enum class Failure : std::uint8_t {
   kInOrder,  ///< the first error in the order of the list, once all results are ready
@@ -172,6 +177,23 @@ auto all_of(const std::vector<Ref<T>>& refs, Failure failure) {
 }
 
 }  // namespace detail
+
+/// Waits for all results, and returns copies of them in the order of `refs`: a vector, or nothing for Ref<void>. As
+/// soon as one of them is an error, throws that error, the first of the list if there are several; the other calls go
+/// on. Throws DeadlineExceeded if the results have not come by then. In a call that is cancelled it throws Cancelled,
+/// and cancels the calls that it waits for. Any thread.
+template <class T>
+auto get(const std::vector<Ref<T>>& refs, Deadline deadline = Deadline::never()) {
+  detail::wait_for_values(detail::cells_of(refs), deadline);
+  if constexpr (std::is_void_v<T>) {
+    for (const Ref<T>& ref : refs) ref.get(deadline);
+  } else {
+    std::vector<T> results;
+    results.reserve(refs.size());
+    for (const Ref<T>& ref : refs) results.push_back(ref.get(deadline));
+    return results;
+  }
+}
 
 /// Combines results to one, in their order. Once all are ready, the returned Ref is ready: if some are errors, with the
 /// first error in that order. Any thread. Returns at once; throws InvalidArgument if there is no Ref in the list, or

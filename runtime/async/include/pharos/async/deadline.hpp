@@ -18,8 +18,13 @@ class Deadline {
     if (from_now < Duration::zero() && now < TimePoint::min() - from_now) return at(TimePoint::min());
     return Deadline{now + from_now};
   }
-  /// A deadline `from_now` later, by the machine's clock: `ref.get(Deadline::in(2s))`.
-  static Deadline in(Duration from_now) { return after(from_now, std::chrono::steady_clock::now()); }
+  /// A deadline `from_now` later, by the machine's clock: `ref.get(Deadline::in(2s))`. Takes any duration of
+  /// std::chrono, with numbers of any type: `Deadline::in(std::chrono::duration<double>{0.5})`. A duration that is not
+  /// a number has expired.
+  template <class Number, class Period>
+  static Deadline in(std::chrono::duration<Number, Period> from_now) {
+    return after(saturated(from_now), std::chrono::steady_clock::now());
+  }
   /// A deadline by another clock. An Executor is a Clock: `Deadline::after(5s, executor)`.
   static Deadline after(Duration from_now, const Clock& clock) { return after(from_now, clock.now()); }
   /// No deadline. For a user's get() without a timeout, for tests, and for waits that something else surely ends.
@@ -40,6 +45,17 @@ class Deadline {
   friend constexpr auto operator<=>(Deadline, Deadline) = default;
 
  private:
+  // The Duration that is nearest to another one. Half of the longest Duration, 146 years, is as good as never, and
+  // leaves room for the errors of floating-point numbers.
+  template <class Number, class Period>
+  static constexpr Duration saturated(std::chrono::duration<Number, Period> other) {
+    const double seconds = std::chrono::duration<double>{other}.count();
+    const double most = std::chrono::duration<double>{Duration::max()}.count() / 2;
+    if (seconds >= most) return Duration::max();
+    if (!(seconds > -most)) return Duration::min();
+    return std::chrono::duration_cast<Duration>(other);
+  }
+
   constexpr explicit Deadline(TimePoint when) : when_{when} {}
   TimePoint when_;
 };

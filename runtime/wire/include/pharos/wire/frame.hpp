@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -45,6 +46,18 @@ enum FrameFlags : std::uint8_t {
   kCarriesActors = 8,  ///< a reply; the payload begins with a list of the actors whose handles are in the result
   kMayRunAgain = 16,   ///< a task; its caller sends it again if the worker dies
 };
+
+/// How often a call may be run again, in one byte. A count without a limit stays larger than the number of any attempt.
+inline constexpr std::uint8_t kRetriesMax = 254;
+inline constexpr std::uint8_t kAlwaysRetried = 255;
+/// Returns that byte for what a program asks: a negative number means always.
+constexpr std::uint8_t retries_of(std::int32_t asked) {
+  return asked < 0 ? kAlwaysRetried : static_cast<std::uint8_t>(std::min<std::int32_t>(asked, kRetriesMax));
+}
+/// Returns the number of the attempt that follows. Beyond kRetriesMax attempts are not told apart.
+constexpr std::uint8_t next_attempt(std::uint8_t attempt) {
+  return attempt < kRetriesMax ? static_cast<std::uint8_t>(attempt + 1) : attempt;
+}
 
 /// The header of every frame, on Unix sockets and on TCP. Sent exactly as it is in memory, little-endian.
 struct FrameHeader {
