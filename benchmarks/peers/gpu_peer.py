@@ -1,10 +1,12 @@
 """Trains the model of pharos-bench-gpu with PyTorch: GPT-2 with 124 million parameters in bfloat16 on GPU 0.
 
 gpu_peer.py [eager|compiled|eager_bf16|compiled_bf16…]: prints a line for each figure: its name, its value and its unit.
+gpu_peer.py profile WAY: prints how long each kernel of a step takes, with a batch of 32.
 """
 
 import sys
 import time
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -58,7 +60,8 @@ def groups_of(model: nn.Module) -> list[dict]:
     return [{"params": decays, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
 
 
-def measure(way: str, batch: int) -> None:
+def training(way: str, batch: int) -> Callable[[], torch.Tensor]:
+    """Returns a function that makes one step and returns its loss."""
     torch.manual_seed(0)
     model = Gpt2().cuda()
     computes = torch.bfloat16 if way.endswith("_bf16") else torch.float32
@@ -73,28 +76,51 @@ def measure(way: str, batch: int) -> None:
 
     if way.startswith("compiled"):
         loss_of = torch.compile(loss_of)
-    loss = None
 
-    def step() -> None:
-        nonlocal loss
+    def step() -> torch.Tensor:
         optimizer.zero_grad()
         loss = loss_of(x, y)
         loss.backward()
         optimizer.step()
+        return loss
 
+    return step
+
+
+def measure(way: str, batch: int) -> None:
+    step = training(way, batch)
     for _ in range(WARM_STEPS):
         step()
     torch.cuda.synchronize()
     began = time.perf_counter()
     for _ in range(STEPS):
-        step()
+        loss = step()
     torch.cuda.synchronize()
     rate = STEPS * batch * TOKENS / (time.perf_counter() - began)
     print(f"torch_{way}_gpt2_tokens_per_s_batch_{batch} {rate:.0f} /s", flush=True)
     print(f"torch_{way}_gpt2_loss_batch_{batch} {loss.item():.4f} nats", flush=True)
 
 
+def profile(way: str) -> None:
+    step = training(way, 32)
+    for _ in range(WARM_STEPS):
+        step()
+    torch.cuda.synchronize()
+    steps = 5
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as recorded:
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+    kernels = sorted(recorded.key_averages(), key=lambda each: -each.self_device_time_total)
+    for each in kernels:
+        if each.self_device_time_total > 0:
+            print(f"{each.self_device_time_total / steps:9.1f} us {each.count / steps:7.1f} launches  {each.key}")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["profile"]:
+        profile(sys.argv[2])
+        sys.exit(0)
     for way in sys.argv[1:] or ["eager", "compiled", "eager_bf16", "compiled_bf16"]:
         for batch in (16, 32):
             measure(way, batch)

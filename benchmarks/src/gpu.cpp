@@ -1,13 +1,15 @@
 // pharos-bench-gpu: trains GPT-2 with 124 million parameters in bfloat16 on GPU 0. Prints a line for each figure: its
 // name, value and unit. benchmarks/peers/gpu_peer.py trains the same model with PyTorch. As one of several ranks (RANK,
 // WORLD_SIZE), all of which have that GPU, it measures what they do together instead; called with "actors", what actors
-// and the object store do with it.
+// and the object store do with it. Called with "profile WAY", it prints how long each kernel of a step takes.
 
 #include <ATen/DeviceAccelerator.h>
 #include <sys/wait.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,11 +17,15 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <pharos/ml/array.hpp>
@@ -27,6 +33,8 @@
 #include <pharos/ml/ddp.hpp>
 #include <pharos/ml/device.hpp>
 #include <pharos/ml/graph.hpp>
+#include <pharos/ml/layer_norm.hpp>
+#include <pharos/ml/linear.hpp>
 #include <pharos/ml/linear_cross_entropy.hpp>
 #include <pharos/ml/module_state.hpp>
 #include <pharos/ml/optimizer.hpp>
@@ -50,16 +58,21 @@ constexpr std::int64_t kBlocks = 12;
 constexpr int kWarmSteps = 10;
 constexpr int kSteps = 30;
 
-/// Multiplies and adds the bias in one kernel launch. nn::Linear adds the bias in a second launch if its input has
-/// three dimensions.
+/// A network's stream, and the stream normalised for the next branch.
+using ml::SumAndNorm;
+
 Tensor linear(const nn::Linear& layer, const Tensor& x) {
-  return torch::linear(x, layer->weight, layer->bias);
+  return ml::linear(x, layer->weight, layer->bias);
+}
+SumAndNorm add(const Tensor& stream, const Tensor& branch, const nn::LayerNorm& norm) {
+  return ml::add_layer_norm(stream, branch, norm->weight, norm->bias);
 }
 
 struct BlockImpl : nn::Module {
-  Tensor forward(const Tensor& x) {
-    const Tensor attended = x + attend(norm1(x));
-    return attended + linear(down, torch::gelu(linear(up, norm2(attended)), "tanh"));
+  /// `next`: the norm behind this block.
+  SumAndNorm forward(const SumAndNorm& x, const nn::LayerNorm& next) {
+    const SumAndNorm attended = add(x.sum, attend(x.norm), norm2);
+    return add(attended.sum, linear(down, ml::linear_gelu(attended.norm, up->weight, up->bias)), next);
   }
   Tensor attend(const Tensor& x) {
     const auto by_head = [&](const Tensor& part) {
@@ -87,11 +100,14 @@ struct Gpt2Impl : nn::Module {
       if (each.dim() == 2) each.normal_(0, 0.02);
     }
   }
+  BlockImpl& block(std::int64_t i) { return *std::static_pointer_cast<BlockImpl>((*blocks)[i]); }
   /// What the output layer works on.
   Tensor hidden(const Tensor& tokens) {
-    Tensor x = words(tokens) + places(torch::arange(tokens.size(1), tokens.device()));
-    for (const auto& each : *blocks) x = std::static_pointer_cast<BlockImpl>(each)->forward(x);
-    return norm(x);
+    const Tensor begin = words(tokens) + places(torch::arange(tokens.size(1), tokens.device()));
+    const auto& first = block(0).norm1;
+    SumAndNorm x{begin, ml::layer_norm(begin, first->weight, first->bias)};
+    for (std::int64_t i = 0; i < kBlocks; ++i) x = block(i).forward(x, i + 1 < kBlocks ? block(i + 1).norm1 : norm);
+    return x.norm;
   }
   nn::Embedding words = register_module("words", nn::Embedding(kVocabulary, kWidth));
   nn::Embedding places = register_module("places", nn::Embedding(kTokens, kWidth));
@@ -111,16 +127,14 @@ double operations(const nn::Module& module) {
 struct Way {
   const char* name;
   bool keeps_floats_beside;  ///< the module is in bfloat16 and the optimizer keeps float copies; otherwise autocast
-  bool has_all_scores;       ///< of all words for all tokens at once; otherwise the loss is linear_cross_entropy()
 };
-constexpr Way kWays[] = {{"autocast", false, true}, {"bf16", true, true}, {"bf16_some_scores", true, false}};
+constexpr Way kAutocast{"autocast", false};
+constexpr Way kBf16{"bf16", true};
+constexpr const Way* kWays[] = {&kAutocast, &kBf16};
 
 /// The loss of the model whose output layer shares the weight of the words.
-Tensor loss_of(Gpt2& model, const Tensor& tokens, const Tensor& next, const Way& way) {
-  const Tensor hidden = model->hidden(tokens);
-  const Tensor& weight = model->words->weight;
-  if (!way.has_all_scores) return ml::linear_cross_entropy(hidden, weight, next);
-  return torch::cross_entropy_loss(torch::linear(hidden, weight).flatten(0, 1), next);
+Tensor loss_of(Gpt2& model, const Tensor& tokens, const Tensor& next) {
+  return ml::linear_cross_entropy(model->hidden(tokens), model->words->weight, next);
 }
 
 void print(const std::string& name, double value, const char* unit) {
@@ -159,35 +173,98 @@ Gpt2 model_on(at::Device device) {
 constexpr ml::AdamW kRule{.lr = 6e-4, .beta2 = 0.95};
 constexpr double kDecay = 0.1;
 
-void measure(at::Device device, const Way& way, std::int64_t batch) {
-  Gpt2 model = model_on(device);
-  if (way.keeps_floats_beside) model->to(torch::kBFloat16);
-  const auto precision = way.keeps_floats_beside ? ml::Precision::kFloat : ml::Precision::kBf16;
-  ml::Optimizer optimizer{ml::groups_of(*model, kDecay), kRule};
-  const Words words{device, batch};
-  Tensor loss;
-  const auto learn = [&] {
-    optimizer.zero_grad();
+/// A model, its optimizer and a batch.
+class Training {
+ public:
+  Training(at::Device device, const Way& way, std::int64_t batch)
+      : device_{device}, way_{way}, model_{model_on(device)}, words_{device, batch} {
+    if (way.keeps_floats_beside) model_->to(torch::kBFloat16);
+    optimizer_.emplace(ml::groups_of(*model_, kDecay), kRule);
+  }
+  /// Forward and backward.
+  void learn() {
+    optimizer_->zero_grad();
     {
-      const ml::Autocast autocast{device, precision};
-      loss = loss_of(model, words.x, words.y, way);
+      const ml::Autocast autocast{device_, way_.keeps_floats_beside ? ml::Precision::kFloat : ml::Precision::kBf16};
+      loss_ = loss_of(model_, words_.x, words_.y);
     }
-    loss.backward();
-  };
-  const auto measure_as = [&](const std::string& name, const std::function<void()>& learn_once) {
+    loss_.backward();
+  }
+  void step() { optimizer_->step(); }
+  /// A loss keeps the autograd graph of its step, and with it the stream to which gradients went.
+  void let_go_of_loss() { loss_.reset(); }
+
+  double loss() const { return loss_.item<double>(); }
+  double operations_per_token() const { return operations(*model_); }
+
+ private:
+  at::Device device_;
+  const Way& way_;
+  Gpt2 model_;
+  Words words_;
+  std::optional<ml::Optimizer> optimizer_;
+  Tensor loss_;
+};
+
+void measure(at::Device device, const Way& way, std::int64_t batch) {
+  Training training{device, way, batch};
+  const auto measure_as = [&](const std::string& name, const std::function<void()>& learn) {
     const double step = seconds(device, kSteps, [&] {
-      learn_once();
-      optimizer.step();
+      learn();
+      training.step();
     });
     const double rate = static_cast<double>(batch * kTokens) / step;
     const std::string of = name + "_batch_" + std::to_string(batch);
     print("gpt2_tokens_per_s_" + of, rate, "/s");
-    print("gpt2_tflops_" + of, rate * operations(*model) / 1e12, "TFLOPS");
-    print("gpt2_loss_" + of, loss.item<double>(), "nats");
+    print("gpt2_tflops_" + of, rate * training.operations_per_token() / 1e12, "TFLOPS");
+    print("gpt2_loss_" + of, training.loss(), "nats");
   };
-  measure_as(way.name, learn);
-  ml::Graph graph{device, learn};
+  measure_as(way.name, [&] { training.learn(); });
+  training.let_go_of_loss();
+  ml::Graph graph{device, [&] { training.learn(); }};
   measure_as(std::string{way.name} + "_graph", [&] { graph.run(); });
+}
+
+/// Prints the time of each kernel in a step with a batch of 32, the longest first.
+void profile(at::Device device, std::string_view name) {
+  namespace profiler = torch::profiler::impl;
+  const auto* const way = std::ranges::find(kWays, name, [](const Way* each) { return each->name; });
+  if (way == std::end(kWays)) throw std::runtime_error{"there is no way " + std::string{name}};
+  Training training{device, **way, 32};
+  const auto step = [&] {
+    training.learn();
+    training.step();
+  };
+  seconds(device, 1, step);
+  constexpr int kProfiledSteps = 5;
+  const profiler::ProfilerConfig config{profiler::ProfilerState::KINETO};
+  const std::set<profiler::ActivityType> activities{profiler::ActivityType::CPU, profiler::ActivityType::CUDA};
+  torch::autograd::profiler::prepareProfiler(config, activities);
+  torch::autograd::profiler::enableProfiler(config, activities);
+  for (int i = 0; i < kProfiledSteps; ++i) step();
+  at::accelerator::synchronizeDevice(device.index());
+  const auto recorded = torch::autograd::profiler::disableProfiler();
+
+  struct Kernel {
+    std::string name;
+    double launches = 0;
+    double us = 0;
+  };
+  std::map<std::string, Kernel> kernels;
+  for (const auto& event : recorded->events()) {
+    if (event.deviceType() != at::kCUDA) continue;
+    Kernel& kernel = kernels[event.name()];
+    kernel.launches += 1.0 / kProfiledSteps;
+    kernel.us += static_cast<double>(event.durationNs()) / 1e3 / kProfiledSteps;
+  }
+  std::vector<Kernel> longest;
+  for (auto& [kernel_name, kernel] : kernels) {
+    kernel.name = kernel_name;
+    longest.push_back(std::move(kernel));
+  }
+  std::ranges::sort(longest, std::greater{}, &Kernel::us);
+  for (const Kernel& kernel : longest)
+    std::printf("%9.1f us %7.1f launches  %s\n", kernel.us, kernel.launches, kernel.name.c_str());
 }
 
 // ---- Ranks that share the GPU
@@ -242,7 +319,7 @@ double train_together(ml::Communicator& ranks, at::Device device, bool in_half, 
   const double step = together(ranks, [&] {
     return seconds(device, kSteps, [&] {
       optimizer.zero_grad();
-      loss_of(model, words.x, words.y, kWays[1]).backward();
+      loss_of(model, words.x, words.y).backward();
       optimizer.step();
     });
   });
@@ -376,12 +453,16 @@ int main(int argc, char** argv) {
       run_a_kernel(device);
       return 0;
     }
+    if (what == "profile" && argc == 3) {
+      profile(device, argv[2]);
+      return 0;
+    }
     if (std::getenv("WORLD_SIZE") != nullptr) {
       measure_ranks(device);
       return 0;
     }
-    for (const Way& way : kWays) {
-      for (const std::int64_t batch : {16, 32}) measure(device, way, batch);
+    for (const Way* const way : kWays) {
+      for (const std::int64_t batch : {16, 32}) measure(device, *way, batch);
     }
     return 0;
   } catch (const std::exception& e) {

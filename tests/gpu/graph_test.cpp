@@ -1,11 +1,8 @@
 // Work that is recorded once and given to a GPU again and again. tests/device runs these tests on simulated GPUs.
 
-#include <ATen/detail/PrivateUse1HooksInterface.h>
-#include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <vector>
 
@@ -16,6 +13,7 @@
 #include <pharos/ml/precision.hpp>
 #include <pharos/ml/random_state.hpp>
 
+#include "gpu_test.hpp"
 #include "says.hpp"
 
 namespace pharos::ml {
@@ -23,23 +21,14 @@ namespace {
 
 using torch::Tensor;
 
-class Graphs : public testing::Test {
- protected:
-  void SetUp() override {
-    const bool has_gpu = at::isPrivateUse1HooksRegistered() || std::filesystem::exists("/dev/nvidiactl");
-    if (!has_gpu) GTEST_SKIP() << "not run here: this machine has no GPU";
-    gpu_ = gpu(0);
-  }
-
-  at::Device gpu_{at::kCPU};
-};
+class Graphs : public GpuTest {};
 
 constexpr std::int64_t kBatch = 8;
 constexpr std::int64_t kIn = 7;
 constexpr int kSteps = 6;
 
-Tensor floats(std::uint64_t seed, std::vector<std::int64_t> sizes) {
-  return torch::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), torch::TensorOptions{});
+Tensor floats(std::uint64_t seed, const std::vector<std::int64_t>& sizes) {
+  return random_numbers(seed, sizes, torch::kFloat);
 }
 
 /// A training with dropout, step by step, on a batch of its own in each step.

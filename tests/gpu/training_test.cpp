@@ -1,6 +1,5 @@
 // Training on a GPU gives the same results as on the CPU. tests/device runs these tests on simulated GPUs.
 
-#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
@@ -10,7 +9,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -22,7 +20,6 @@
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/ddp.hpp>
 #include <pharos/ml/device.hpp>
-#include <pharos/ml/linear_cross_entropy.hpp>
 #include <pharos/ml/module_state.hpp>
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/random_state.hpp>
@@ -31,6 +28,7 @@
 #include <pharos/ml/sync_batch_norm.hpp>
 #include <pharos/ml/training.hpp>
 
+#include "gpu_test.hpp"
 #include "says.hpp"
 
 namespace pharos::ml {
@@ -38,22 +36,7 @@ namespace {
 
 using torch::Tensor;
 
-class GpuTraining : public testing::Test {
- protected:
-  void SetUp() override {
-    const bool has_gpu = at::isPrivateUse1HooksRegistered() || std::filesystem::exists("/dev/nvidiactl");
-    if (!has_gpu) GTEST_SKIP() << "not run here: this machine has no GPU";
-    at::globalContext().setAllowTF32CuBLAS(false);
-    gpu_ = gpu(0);
-  }
-
-  at::Device gpu_{at::kCPU};
-};
-
-Tensor numbers(std::uint64_t seed, std::vector<std::int64_t> sizes, torch::Dtype dtype = torch::kDouble) {
-  auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
-  return torch::randn(sizes, random, torch::TensorOptions{}.dtype(dtype));
-}
+class GpuTraining : public GpuTest {};
 
 struct NetImpl : torch::nn::Module {
   NetImpl()
@@ -75,7 +58,7 @@ Net net_on(at::Device device, torch::Dtype dtype = torch::kDouble) {
   {
     const torch::NoGradGuard no_grad;
     std::uint64_t seed = 1;
-    for (auto& each : net->parameters()) each.copy_(numbers(++seed, each.sizes().vec(), dtype) * 0.2);
+    for (auto& each : net->parameters()) each.copy_(random_numbers(++seed, each.sizes().vec(), dtype) * 0.2);
   }
   net->to(device);
   return net;
@@ -87,10 +70,6 @@ Tensor values(const torch::nn::Module& module) {
   for (const auto& each : module.buffers()) all.push_back(each.detach().cpu().to(torch::kDouble).flatten());
   return torch::cat(all);
 }
-double largest_difference(const Tensor& a, const Tensor& b) {
-  return (a - b).abs().max().item<double>();
-}
-
 Tensor loss_of(Net& net, const Tensor& x, const Tensor& y) {
   const Tensor& weight = net->first->weight;
   return (net(x.to(weight.device(), weight.scalar_type())) - y.to(weight.device())).pow(2).mean();
@@ -113,8 +92,8 @@ TEST_F(GpuTraining, OptimizersStepAsOnTheCpu) {
     Optimizer by_cpu{groups_of(*here, 0.1), rules[i]};
     Optimizer by_gpu{groups_of(*there, 0.1), rules[i]};
     for (std::uint64_t step = 0; step < 20; ++step) {
-      const Tensor x = numbers(step, {8, 7});
-      const Tensor y = numbers(step + 1000, {8, 3});
+      const Tensor x = random_numbers(step, {8, 7});
+      const Tensor y = random_numbers(step + 1000, {8, 3});
       for (auto& [net, optimizer] : {std::pair{&here, &by_cpu}, std::pair{&there, &by_gpu}}) {
         optimizer->zero_grad();
         loss_of(*net, x, y).backward();
@@ -136,7 +115,7 @@ TEST_F(GpuTraining, HalvesAreKeptInFloatAndWhoeverWritesThemCounts) {
     for (auto& [net, optimizer] : {std::pair{&here, &by_cpu}, std::pair{&there, &by_gpu}}) {
       std::uint64_t seed = step * 100;
       for (auto& each : (*net)->parameters()) {
-        each.mutable_grad() = numbers(++seed, each.sizes().vec(), torch::kBFloat16).to(each.device());
+        each.mutable_grad() = random_numbers(++seed, each.sizes().vec(), torch::kBFloat16).to(each.device());
       }
       if (step == 30) {
         const torch::NoGradGuard no_grad;
@@ -178,7 +157,8 @@ TEST_F(GpuTraining, GradientsAreScaledAsOnTheCpu) {
     Scaled scaled{};
     for (const float factor : {1.0F, 1.0F, std::numeric_limits<float>::max(), 1.0F}) {
       optimizer.zero_grad();
-      const Tensor loss = loss_of(net, numbers(1, {8, 7}, torch::kFloat), numbers(2, {8, 3}, torch::kFloat));
+      const Tensor loss =
+          loss_of(net, random_numbers(1, {8, 7}, torch::kFloat), random_numbers(2, {8, 3}, torch::kFloat));
       scaler.scale(loss * factor).backward();
       scaled.counts.push_back(scaler.unscale(net->parameters()));
       if (scaled.counts.back()) optimizer.step();
@@ -192,48 +172,6 @@ TEST_F(GpuTraining, GradientsAreScaledAsOnTheCpu) {
   EXPECT_EQ(there.counts, (std::vector<bool>{true, true, false, true}));
   EXPECT_EQ(there.scale, here.scale);
   EXPECT_LE(largest_difference(here.values, there.values), 1e-5);
-}
-
-/// The loss of an output layer, and the gradients of its input and its weight, all on the CPU. Three targets do not
-/// count.
-template <class LossWith>
-Tensor loss_and_gradients(at::Device device, torch::Dtype dtype, std::int64_t classes, const LossWith& loss_with) {
-  const Tensor x = numbers(1, {40, 8}, torch::kFloat).to(dtype).to(device).requires_grad_();
-  const Tensor weight = numbers(2, {classes, 8}, torch::kFloat).to(dtype).to(device).requires_grad_();
-  Tensor targets = torch::arange(40).remainder(classes);
-  targets.slice(0, 5, 8).fill_(-100);
-  const Tensor loss = loss_with(x, weight, targets.to(device));
-  loss.backward();
-  return torch::cat({loss.detach().view(1), x.grad().flatten(), weight.grad().flatten()}).cpu().to(torch::kDouble);
-}
-
-TEST_F(GpuTraining, TheLossOfAnOutputLayerIsThatOfAllScores) {
-  const std::vector<std::pair<torch::Dtype, double>> exactness{
-      {torch::kDouble, 1e-9}, {torch::kFloat, 1e-5}, {torch::kHalf, 5e-3}, {torch::kBFloat16, 3e-2}};
-  for (const auto& [dtype, exact] : exactness) {
-    for (const std::int64_t classes : {21, 64, 4097}) {
-      const bool is_half = dtype == torch::kHalf || dtype == torch::kBFloat16;
-      const torch::Dtype of_cpu = is_half ? torch::kFloat : dtype;
-      const Tensor expected =
-          loss_and_gradients(at::kCPU, dtype, classes, [&](const auto& x, const auto& weight, const auto& y) {
-            return torch::cross_entropy_loss(torch::linear(x.to(of_cpu), weight.to(of_cpu)), y);
-          });
-      const Tensor found =
-          loss_and_gradients(gpu_, dtype, classes, [](const auto& x, const auto& weight, const auto& y) {
-            return linear_cross_entropy(x, weight, y, {.rows_at_once = 7});
-          });
-      EXPECT_LE(largest_difference(expected, found), exact) << dtype << ", " << classes << " classes";
-    }
-  }
-}
-
-TEST_F(GpuTraining, ATargetThatIsNoClassMakesTheLossNan) {
-  const Tensor x = torch::ones({2, 8}, torch::TensorOptions{}.device(gpu_));
-  const Tensor weight = torch::ones({16, 8}, torch::TensorOptions{}.device(gpu_));
-  for (const std::int64_t wrong : {16, -1}) {
-    const Tensor targets = torch::tensor({std::int64_t{3}, wrong}).to(gpu_);
-    EXPECT_TRUE(std::isnan(linear_cross_entropy(x, weight, targets).item<double>())) << wrong;
-  }
 }
 
 TEST_F(GpuTraining, ARecomputedPartDrawsOnTheGpuWhatItDrew) {
@@ -267,7 +205,7 @@ TEST_F(GpuTraining, AStateOnTheGpuIsFetchedAndStored) {
   Optimizer optimizer{groups_of(*net, 0.1), AdamW{.lr = 1e-2}};
   const auto step = [&] {
     optimizer.zero_grad();
-    loss_of(net, numbers(1, {8, 7}), numbers(2, {8, 3})).backward();
+    loss_of(net, random_numbers(1, {8, 7}), random_numbers(2, {8, 3})).backward();
     optimizer.step();
   };
   step();
@@ -329,8 +267,8 @@ Trained train_by_ddp(Communicator& ranks, at::Device device, DdpOptions options)
   const std::int64_t share = 8 / ranks.size();
   const auto own = [&](const Tensor& rows) { return rows.narrow(0, ranks.rank() * share, share); };
   for (std::uint64_t step = 0; step < 20; ++step) {
-    const Tensor x = numbers(step, {8, 7});
-    const Tensor y = numbers(step + 1000, {8, 3});
+    const Tensor x = random_numbers(step, {8, 7});
+    const Tensor y = random_numbers(step + 1000, {8, 3});
     one_optimizer.zero_grad();
     loss_of(one, x, y).backward();
     one_optimizer.step();
@@ -363,8 +301,8 @@ double train_divided(Communicator& ranks, at::Device device, Sharding sharding, 
   const std::int64_t share = 8 / ranks.size();
   const auto own = [&](const Tensor& rows) { return rows.narrow(0, ranks.rank() * share, share); };
   const auto accumulate = [&](std::uint64_t step) {
-    const Tensor x = numbers(step, {8, 7});
-    const Tensor y = numbers(step + 1000, {8, 3});
+    const Tensor x = random_numbers(step, {8, 7});
+    const Tensor y = random_numbers(step + 1000, {8, 3});
     loss_of(one, x, y).backward();
     loss_of(divided, own(x), own(y)).backward();
   };
@@ -383,7 +321,7 @@ double train_divided(Communicator& ranks, at::Device device, Sharding sharding, 
     optimizer.step();
   }
   const torch::NoGradGuard no_grad;
-  const Tensor x = numbers(77, {5, 7}).to(device);
+  const Tensor x = random_numbers(77, {5, 7}).to(device);
   const auto type = divided->first->weight.scalar_type();
   return largest_difference(one->forward(x).cpu(), divided->forward(x.to(type)).cpu());
 }
@@ -426,10 +364,10 @@ TEST_F(GpuTraining, RanksNormaliseOverTheWholeBatch) {
     each->to(gpu_);
   }
   for (std::uint64_t step = 0; step < 3; ++step) {
-    const Tensor x = (numbers(step, {8, 5}) * 3 + 7).to(gpu_);
+    const Tensor x = (random_numbers(step, {8, 5}) * 3 + 7).to(gpu_);
     const Tensor of_all = x.clone().requires_grad_();
     const Tensor of_rank = own(x).clone().requires_grad_();
-    const Tensor far = numbers(step + 100, {8, 5}).to(gpu_);
+    const Tensor far = random_numbers(step + 100, {8, 5}).to(gpu_);
     whole(of_all).mul(far).sum().backward();
     divided(of_rank).mul(own(far)).sum().backward();
     EXPECT_LE(largest_difference(own(of_all.grad()).cpu(), of_rank.grad().cpu()), 1e-9);
@@ -445,7 +383,7 @@ TEST_F(GpuTraining, AfterAFailureDividedParametersAreNoNumbers) {
   Net net = net_on(gpu_);
   const Sharded sharded = fully_shard(*net, ranks, gpus);
   gpus.abort("the test gives up");
-  const Tensor loss = loss_of(net, numbers(1, {8, 7}), numbers(2, {8, 3}));
+  const Tensor loss = loss_of(net, random_numbers(1, {8, 7}), random_numbers(2, {8, 3}));
   EXPECT_TRUE(loss.isnan().item<bool>());
   EXPECT_SAYS(message_of<Cancelled>([&] { loss.backward(); }), "the test gives up");
   EXPECT_SAYS(message_of<Cancelled>([&] { sharded.check(); }), "the test gives up");

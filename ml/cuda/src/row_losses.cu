@@ -1,41 +1,13 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cmath>
-#include <type_traits>
 
+#include "numbers.cuh"
 #include "row_losses.hpp"
 
 namespace pharos::ml {
 namespace {
 
-constexpr unsigned kThreads = 512;
-constexpr unsigned kBytesAtOnce = 16;
+constexpr unsigned kThreads = 1024;  // so few rows at once that they fit into the cache
 constexpr float kNothing = -HUGE_VALF;
-
-__device__ float as_float(float from) {
-  return from;
-}
-__device__ float as_float(__half from) {
-  return __half2float(from);
-}
-__device__ float as_float(__nv_bfloat16 from) {
-  return __bfloat162float(from);
-}
-__device__ void set(float& to, float from) {
-  to = from;
-}
-__device__ void set(__half& to, float from) {
-  to = __float2half_rn(from);
-}
-__device__ void set(__nv_bfloat16& to, float from) {
-  to = __float2bfloat16_rn(from);
-}
-
-template <class T, unsigned kLength>
-struct alignas(kLength * sizeof(T)) Scores {
-  T each[kLength];
-};
 
 struct Most {
   __device__ float operator()(float a, float b) const { return a > b || a != a ? a : b; }
@@ -61,11 +33,11 @@ __device__ float joined(float value, float* places, const Join& join) {
 /// A block has a row, reads it twice, and writes it once. The second time it comes from the GPU's cache.
 template <class T, unsigned kLength>
 __global__ void row_losses_kernel(ScoredRows what) {
-  using Several = Scores<T, kLength>;
+  using Scores = Several<T, kLength>;
   __shared__ float places[kThreads];
   const std::int64_t row = blockIdx.x;
   T* const scores = static_cast<T*>(what.scores) + row * what.columns;
-  auto* const several = reinterpret_cast<Several*>(scores);
+  auto* const several = reinterpret_cast<Scores*>(scores);
   const std::int64_t count = what.columns / kLength;
   const std::int64_t target = what.targets[row];
   const bool counts = target != what.ignored;
@@ -75,7 +47,7 @@ __global__ void row_losses_kernel(ScoredRows what) {
   float most = kNothing;
   float sum = 0;  // of e^(score - most)
   for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
-    const Several own = several[i];
+    const Scores own = several[i];
     float highest = as_float(own.each[0]);
     for (unsigned k = 1; k < kLength; ++k) highest = Most{}(highest, as_float(own.each[k]));
     if (highest > most || highest != highest) {
@@ -91,7 +63,7 @@ __global__ void row_losses_kernel(ScoredRows what) {
   if (!what.gradients) return;
   const float factor = counts ? 1 / sum_of_all : 0;
   for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
-    Several own = several[i];
+    Scores own = several[i];
     for (unsigned k = 0; k < kLength; ++k) {
       const float share = counts ? expf(as_float(own.each[k]) - most_of_all) * factor : 0;
       set(own.each[k], i * kLength + k == target && counts ? share - 1 : share);
@@ -100,32 +72,20 @@ __global__ void row_losses_kernel(ScoredRows what) {
   }
 }
 
-template <class T, unsigned kLength>
-cudaError_t launch(const ScoredRows& rows, cudaStream_t stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = static_cast<unsigned>(rows.rows);
-  config.blockDim = kThreads;
-  config.stream = stream;
-  return cudaLaunchKernelEx(&config, row_losses_kernel<T, kLength>, rows);
-}
-
 template <class T>
 cudaError_t compute_as(const ScoredRows& rows, cudaStream_t stream) {
   constexpr unsigned kLength = kBytesAtOnce / sizeof(T);
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(rows.scores) % kBytesAtOnce == 0;
-  return is_aligned && rows.columns % kLength == 0 ? launch<T, kLength>(rows, stream) : launch<T, 1>(rows, stream);
+  const bool takes_several = is_aligned && rows.columns % kLength == 0;
+  const auto kernel = takes_several ? row_losses_kernel<T, kLength> : row_losses_kernel<T, 1>;
+  return launch(kernel, static_cast<unsigned>(rows.rows), kThreads, stream, rows);
 }
 
 }  // namespace
 
-cudaError_t compute_row_losses(ScoreType type, const ScoredRows& rows, cudaStream_t stream) {
+cudaError_t compute_row_losses(NumberType type, const ScoredRows& rows, cudaStream_t stream) {
   if (rows.rows == 0) return cudaSuccess;
-  switch (type) {
-    case ScoreType::kFloat: return compute_as<float>(rows, stream);
-    case ScoreType::kHalf: return compute_as<__half>(rows, stream);
-    case ScoreType::kBFloat16: return compute_as<__nv_bfloat16>(rows, stream);
-  }
-  return cudaErrorInvalidValue;
+  return with_type(type, [&]<class T>(T) { return compute_as<T>(rows, stream); });
 }
 
 }  // namespace pharos::ml

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-namespace pharos::ml {
+#include "number_type.hpp"
 
-enum class ScoreType : std::uint8_t { kFloat, kHalf, kBFloat16 };
+namespace pharos::ml {
 
 /// Rows of scores on a GPU, one after the other. A row's loss is its cross entropy, or 0 if its target is `ignored`, or
 /// NaN if its target is no column.
@@ -21,6 +21,6 @@ struct ScoredRows {
 };
 
 /// Gives the kernel to the stream. Fails if CUDA refuses it.
-cudaError_t compute_row_losses(ScoreType type, const ScoredRows& rows, cudaStream_t stream);
+cudaError_t compute_row_losses(NumberType type, const ScoredRows& rows, cudaStream_t stream);
 
 }  // namespace pharos::ml

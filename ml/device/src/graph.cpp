@@ -58,8 +58,10 @@ Graph::Graph(at::Device device, std::function<void()> work) : work_{std::move(wo
     } catch (const c10::Error& error) {
       recording_ = nullptr;
       const std::string_view said = error.what_without_backtrace();
-      refuse_to_record("the work of a Graph cannot be recorded: " + std::string{said.substr(0, said.find('\n'))},
-                       "It may not wait for the GPU, as item() and cpu() do, nor communicate with other ranks.");
+      refuse_to_record(
+          "the work of a Graph cannot be recorded: " + std::string{said.substr(0, said.find('\n'))},
+          "It may not wait for the GPU, as item() and cpu() do, nor communicate with other ranks. Let go of the "
+          "losses of earlier steps: as long as one is kept, gradients go to the stream of before.");
     } catch (...) {
       recording_ = nullptr;
       throw;

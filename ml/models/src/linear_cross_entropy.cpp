@@ -6,15 +6,19 @@
 #include <ATen/ops/nll_loss.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include <pharos/ml/linear_cross_entropy.hpp>
-#include <pharos/ml/models/row_losses.hpp>
+#include <pharos/ml/models/kernels.hpp>
 
 namespace pharos::ml {
 namespace {
@@ -24,7 +28,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kBytesOnCpu = std::int64_t{32} << 20;
-constexpr std::int64_t kBytesOnDevice = std::int64_t{512} << 20;
+constexpr std::int64_t kBytesOnDevice = std::int64_t{512} << 20;  // at least; more on a device with much memory
+constexpr std::size_t kPartsOfDevice = 32;
 
 bool is_half(at::ScalarType type) {
   return type == at::kHalf || type == at::kBFloat16;
@@ -41,16 +46,32 @@ at::ScalarType computed(const Tensor& x) {
   return is_cast ? at::autocast::get_autocast_dtype(device) : x.scalar_type();
 }
 
-/// The kernel of the device, if it takes such scores.
-detail::RowLosses kernel_for(const Tensor& x) {
-  return x.scalar_type() == at::kDouble ? nullptr : detail::row_losses(x.device().type());
+/// The kernels of the device, if they take such scores.
+const detail::Kernels* kernels_for(const Tensor& x) {
+  return x.scalar_type() == at::kDouble ? nullptr : detail::kernels_for(x.device().type());
+}
+
+/// The bytes that scores may take on a device: a part of its memory.
+std::int64_t bytes_on_device(at::Device device) {
+  constexpr std::size_t kDevicesMax = 64;
+  static std::array<std::atomic<std::int64_t>, kDevicesMax> known{};
+  auto& bytes = known.at(static_cast<std::size_t>(device.index()));
+  if (bytes != 0) return bytes;
+  try {
+    const auto [free, all] = at::getDeviceAllocator(device.type())->getMemoryInfo(device.index());
+    bytes = std::max(kBytesOnDevice, static_cast<std::int64_t>(all / kPartsOfDevice));
+  } catch (const c10::Error&) {
+    bytes = kBytesOnDevice;  // the device does not tell how much memory it has
+  }
+  return bytes;
 }
 
 std::int64_t rows_at_once(const Tensor& x, const Tensor& weight, const LinearCrossEntropyOptions& options) {
   if (options.rows_at_once > 0) return options.rows_at_once;
-  const at::ScalarType type = kernel_for(x) != nullptr ? x.scalar_type() : summed(x.scalar_type());
+  const at::ScalarType type = kernels_for(x) != nullptr ? x.scalar_type() : summed(x.scalar_type());
   const auto row = weight.size(0) * static_cast<std::int64_t>(c10::elementSize(type));
-  return std::max<std::int64_t>(1, (x.is_cpu() ? kBytesOnCpu : kBytesOnDevice) / std::max<std::int64_t>(row, 1));
+  return std::max<std::int64_t>(
+      1, (x.is_cpu() ? kBytesOnCpu : bytes_on_device(x.device())) / std::max<std::int64_t>(row, 1));
 }
 
 /// The sum of the losses of some rows, and the gradient of their scores, which is undefined if it is not asked for.
@@ -87,11 +108,12 @@ struct Sum {
 Sum sum_of(const Tensor& x, const Tensor& weight, const Tensor& targets, const Tensor& counts,
            const LinearCrossEntropyOptions& options, bool for_x, bool for_weight) {
   const at::ScalarType type = summed(x.scalar_type());
-  const detail::RowLosses kernel = kernel_for(x);
+  const detail::Kernels* const kernels = kernels_for(x);
   Sum sum{.loss = at::zeros({}, x.options().dtype(type))};
   if (for_x) sum.x_gradient = at::empty_like(x);
-  if (for_weight) sum.weight_gradient = at::zeros_like(weight, weight.options().dtype(type));
   const std::int64_t most = rows_at_once(x, weight, options);
+  const bool sums_weight_gradients = most < x.size(0);
+  if (for_weight && sums_weight_gradients) sum.weight_gradient = at::zeros_like(weight, weight.options().dtype(type));
   for (std::int64_t begin = 0; begin < x.size(0); begin += most) {
     const std::int64_t rows = std::min(most, x.size(0) - begin);
     const Tensor its = x.narrow(0, begin, rows);
@@ -99,15 +121,21 @@ Sum sum_of(const Tensor& x, const Tensor& weight, const Tensor& targets, const T
     const bool learns = for_x || for_weight;
     Tensor scores = at::mm(its, weight.t());
     Scored scored;
-    if (kernel != nullptr) {
-      scored = {.loss = kernel(scores, wanted, options.ignored, learns).sum(), .gradient = scores};
+    if (kernels != nullptr) {
+      scored = {.loss = kernels->score_losses(scores, wanted, options.ignored, learns).sum(), .gradient = scores};
     } else {
       scored = by_operators(scores, wanted, counts.narrow(0, begin, rows), options.ignored, learns);
     }
     sum.loss.add_(scored.loss);
+    if (for_x) {
+      Tensor to = sum.x_gradient.narrow(0, begin, rows);
+      at::mm_out(to, scored.gradient, weight);
+      if (scored.counts.defined()) to.mul_(scored.counts);
+    }
     const auto counted = [&](const Tensor& all) { return scored.counts.defined() ? all * scored.counts : all; };
-    if (for_x) sum.x_gradient.narrow(0, begin, rows).copy_(counted(at::mm(scored.gradient, weight)));
-    if (for_weight && type == weight.scalar_type()) {
+    if (for_weight && !sums_weight_gradients) {
+      sum.weight_gradient = at::mm(scored.gradient.t(), counted(its));
+    } else if (for_weight && type == weight.scalar_type()) {
       sum.weight_gradient.addmm_(scored.gradient.t(), counted(its));
     } else if (for_weight) {
       sum.weight_gradient.add_(at::mm(scored.gradient.t(), counted(its)));
@@ -148,7 +176,7 @@ struct Loss : torch::autograd::Function<Loss> {
   static Tensor scaled(AutogradContext& context, const std::string& name, const Tensor& factor) {
     const Tensor gradient = context.saved_data[name].toTensor();
     const auto type = static_cast<at::ScalarType>(context.saved_data[name + " type"].toInt());
-    return gradient.defined() ? (gradient.to(factor.scalar_type()) * factor).to(type) : Tensor{};
+    return gradient.defined() ? (gradient * factor).to(type) : Tensor{};
   }
 };
 

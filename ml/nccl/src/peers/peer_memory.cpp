@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include <pharos/base/check.hpp>
+#include <pharos/base/log.hpp>
 #include <pharos/ml/nccl/failpoints.hpp>
 
 #include "cuda_calls.hpp"
@@ -50,9 +51,14 @@ Result<std::byte*> PeerMemory::try_allocate(std::size_t bytes) {
   PHAROS_TRY(Piece piece, take(bytes));
   Result<Card> own = card_of(piece);
   PHAROS_TRY(const auto cards, exchange(own ? *own : Card{}));
-  std::int32_t lacks = own && open(cards) ? 0 : 1;
+  const Result<void> opened = own ? open(cards) : own.error();
+  std::int32_t lacks = opened ? 0 : 1;
   PHAROS_TRY_VOID(tried([&] { host_.all_reduce(std::span{&lacks, 1}, Reduction::kMax); }));
   if (lacks == 0) return keep(std::move(piece), cards);
+  if (!opened) {
+    log(LogLevel::kWarn, "this GPU and those of the other ranks cannot use each other's memory",
+        {kv("why", opened.error().to_string())});
+  }
   forget_others();
   // Nobody frees memory that another process still uses.
   PHAROS_TRY_VOID(tried([&] { host_.barrier(); }));

@@ -1,11 +1,12 @@
-// The part of CUDA's language that the kernels of ml/nccl use, for simulated devices. A file that is compiled with nvcc
-// elsewhere is included after this header. Its kernels then run on the thread of their stream, with the same blocks and
-// threads.
+// The part of CUDA's language that the kernels of ml/nccl and ml/cuda use, for simulated devices. A file that is
+// compiled with nvcc elsewhere is included after this header. Its kernels then run on the thread of their stream, with
+// the same blocks and threads.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <atomic>
+#include <cmath>
 #include <tuple>
 
 #include "cuda/kernels.hpp"
@@ -15,6 +16,7 @@
 #define __global__
 #define __device__
 #define __shared__ static thread_local
+#define __launch_bounds__(threads)
 
 inline thread_local dim3 gridDim;
 inline thread_local dim3 blockDim;
@@ -30,6 +32,19 @@ inline void __syncthreads() {
 }
 inline int __syncthreads_and(int value) {
   return pharos::simulated::wait_for_block(value != 0) ? 1 : 0;
+}
+/// All threads of the block call it, and not only those of a warp.
+inline float __shfl_xor_sync(unsigned, float value, unsigned lanes) {
+  constexpr unsigned kThreadsMax = 1024;
+  static thread_local float values[kThreadsMax];
+  values[threadIdx.x] = value;
+  __syncthreads();
+  const float other = values[threadIdx.x ^ lanes];
+  __syncthreads();
+  return other;
+}
+inline float rsqrtf(float x) {
+  return 1 / std::sqrt(x);
 }
 inline void __threadfence_system() {
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -12,7 +12,8 @@ namespace pharos::ml {
 struct LinearCrossEntropyOptions {
   /// Rows with this target do not count.
   std::int64_t ignored = -100;
-  /// So many rows have scores at once. 0: as many as take 32 MiB on the CPU, and 512 MiB on a device.
+  /// So many rows have scores at once. 0: as many as take 32 MiB on the CPU, or a part of 1/32 of a device's memory,
+  /// but at least 512 MiB.
   std::int64_t rows_at_once = 0;
 };
 

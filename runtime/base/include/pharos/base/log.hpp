@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <pharos/base/check.hpp>
+#include <pharos/base/export.hpp>
 
 namespace pharos {
 
@@ -28,7 +29,7 @@ LogField kv(std::string_view key, const T& value) {
 /// the default, also for any other value, is warn. The variable is read once. An error is logged once, where it is
 /// handled. Pure cores do not log. Any thread; threads write one after the other. A line that cannot be written is
 /// lost.
-void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields = {});
+PHAROS_API void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields = {});
 
 /// Sets the name of this process in its log lines ("node", "zygote"). Any thread.
 void set_log_role(std::string_view role);
