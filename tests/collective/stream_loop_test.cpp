@@ -167,9 +167,13 @@ TEST_F(StreamLoopTest, KnowsTheRanksThatHaveBegunBeforeIt) {
 TEST_F(StreamLoopTest, WritesDataWhereItBelongs) {
   std::string text(16, '-');
   const auto operation = own->begin(broadcast(8, 1), {.to = reinterpret_cast<std::byte*>(text.data()) + 4});
-  for (PlayedRank* const each : {&first, &second}) each->say(begun(operation->operation));
+  for (PlayedRank* const each : {&first, &second}) {
+    EXPECT_EQ(each->next()->message.kind, MessageKind::kBegun);  // a rank sends data only to ranks that have begun
+    each->say(begun(operation->operation));
+  }
   first.say(data(), bytes_of("received"));
-  ASSERT_TRUE(own->wait_for(*operation));
+  const auto ended = own->wait_for(*operation);
+  ASSERT_TRUE(ended) << ended.error().to_string();
   EXPECT_EQ(text, "----received----");
 }
 

@@ -23,8 +23,9 @@ using namespace std::chrono_literals;
 class ServiceExamplesTest : public ClusterTest {
  protected:
   ChildProgram::End end_of(const std::string& program, const std::vector<std::string>& arguments) {
-    must_end_within(75s);
-    return ChildProgram{program, arguments}.wait(70s);
+    constexpr std::chrono::seconds kEnds{kIsSanitized ? 280 : 70};
+    must_end_within(kEnds + 5s);
+    return ChildProgram{program, arguments}.wait(kEnds);
   }
   static int status_of(const ChildProgram::End& end) { return WIFEXITED(end.status) ? WEXITSTATUS(end.status) : -1; }
 
