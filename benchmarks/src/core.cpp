@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <pharos/pharos.hpp>
 #include <pharos/process/descendants.hpp>
@@ -237,6 +239,76 @@ void measure_actor_calls(Report& report, pharos::Runtime& runtime) {
   report.add("actor_calls_async_1_8", median(rates), "/s");
 }
 
+/// From the calls to the list of their results.
+void measure_list(Report& report, pharos::Runtime& runtime) {
+  const auto actor = runtime.spawn<Counter>(0);
+  const auto get_list = [&] {
+    std::vector<pharos::Ref<int>> refs;
+    for (int i = 0; i < 1000; ++i) refs.push_back(actor.call<&Counter::add>(1));
+    pharos::get(refs);
+  };
+  get_list();
+  report.add("get_1000_refs_us", median_us(500, get_list), "us");
+}
+
+/// Takes so many items, each by a call of its own, of which a thousand are under way.
+int take_each(const pharos::Queue<int>& queue, int count) {
+  constexpr std::size_t kUnderWay = 1000;
+  std::deque<pharos::Ref<int>> gets;
+  int sum = 0;
+  for (int asked = 0; asked < count || !gets.empty();) {
+    for (; asked < count && gets.size() < kUnderWay; ++asked) gets.push_back(queue.get());
+    sum += gets.front().get();
+    gets.pop_front();
+  }
+  return sum;
+}
+int take_lists(const pharos::Queue<int>& queue, int count) {
+  int taken = 0;
+  while (taken < count) taken += static_cast<int>(queue.get_some(100).get().size());
+  return taken;
+}
+
+/// From the driver, through the queue's process, to a task: items each second. `put` puts the item with this number, or
+/// the list of which it is the last, and returns nullopt otherwise.
+template <class Put>
+double queue_rate(pharos::Runtime& runtime, int items, int (*consume)(const pharos::Queue<int>&, int), const Put& put) {
+  const auto queue = pharos::Queue<int>::make(runtime, {.capacity = 10'000});
+  const auto consumer =
+      consume == &take_each ? runtime.submit<&take_each>(queue, items) : runtime.submit<&take_lists>(queue, items);
+  constexpr std::size_t kUnderWay = 1000;
+  std::deque<pharos::Ref<void>> puts;
+  const auto start = Clock::now();
+  for (int i = 0; i < items; ++i) {
+    if (auto ref = put(queue, i)) puts.push_back(*std::move(ref));
+    if (puts.size() < kUnderWay) continue;
+    puts.front().get();
+    puts.pop_front();
+  }
+  consumer.get();
+  return items / seconds_since(start);
+}
+
+void measure_queue(Report& report, pharos::Runtime& runtime) {
+  constexpr int kRounds = 5;
+  constexpr int kItems = 300'000;
+  constexpr int kBatch = 100;
+  std::vector<double> one_by_one;
+  std::vector<double> in_lists;
+  for (int round = 0; round < kRounds; ++round) {
+    one_by_one.push_back(
+        queue_rate(runtime, kItems, &take_each, [](const auto& queue, int i) { return std::optional{queue.put(i)}; }));
+    std::vector<int> list;
+    in_lists.push_back(queue_rate(runtime, 10 * kItems, &take_lists, [&](const auto& queue, int i) {
+      list.push_back(i);
+      if (list.size() < kBatch) return std::optional<pharos::Ref<void>>{};
+      return std::optional{queue.put_all(std::exchange(list, {}))};
+    }));
+  }
+  report.add("queue_items_per_s", median(one_by_one), "/s");
+  report.add("queue_items_per_s_batch_100", median(in_lists), "/s");
+}
+
 void measure_call_all(Report& report, pharos::Runtime& runtime) {
   const auto group = runtime.spawn_group<Counter>({.size = 8}, 0);
   group.ready().get();
@@ -280,6 +352,8 @@ void measure_core(Report& report, int argc, char** argv) {
       measure_actor_calls(report, runtime);
     }
     if (report.wants("call_all_8_median")) measure_call_all(report, runtime);
+    if (report.wants("get_1000_refs_us")) measure_list(report, runtime);
+    if (report.wants_any({"queue_items_per_s", "queue_items_per_s_batch_100"})) measure_queue(report, runtime);
   }
   if (report.wants("call_instructions")) {
     if (const auto instructions = call_instructions()) {

@@ -8,6 +8,7 @@
 #include <pharos/actors/member.hpp>
 #include <pharos/actors/options.hpp>
 #include <pharos/actors/placement_group.hpp>
+#include <pharos/actors/queue.hpp>
 #include <pharos/actors/ref.hpp>
 #include <pharos/actors/runtime.hpp>
 #include <pharos/actors/wait.hpp>
