@@ -29,6 +29,7 @@ void add_stack(Commands& commands);
 void add_start(Commands& commands);
 void add_status(Commands& commands);
 void add_stop(Commands& commands);
+void add_summary(Commands& commands);
 void add_token(Commands& commands);
 /// `pharos tune show`, `best`, `export`, `resume` and `import`. `resume` becomes the program that began the sweep.
 void add_tune(Commands& commands);

@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   pharos::console::add_setup_torch(commands);
   pharos::console::add_status(commands);
   pharos::console::add_list(commands);
+  pharos::console::add_summary(commands);
   pharos::console::add_memory(commands);
   pharos::console::add_logs(commands);
   pharos::console::add_stack(commands);

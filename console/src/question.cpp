@@ -223,6 +223,21 @@ Result<wire::Rows> rows_of(Result<wire::Message> answer) {
   return std::move(*rows);
 }
 
+Result<std::set<NodeId>> nodes_of_cluster(NodeConnection& asked) {
+  std::set<NodeId> nodes;
+  for (const auto& [table, column] : {std::pair{"nodes", "id"}, std::pair{"jobs", "node"}}) {
+    PHAROS_TRY(const wire::Rows rows,
+               rows_of(asked.ask(wire::ListRows{.table = table, .filters = {}, .limit = kAllRows})));
+    const auto found = std::find(rows.columns.begin(), rows.columns.end(), column);
+    if (found == rows.columns.end()) return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
+    for (const auto& row : rows.rows) {
+      const NodeId node = node_of(row[static_cast<std::size_t>(found - rows.columns.begin())]);
+      if (node) nodes.insert(node);  // a program that has ended has no node
+    }
+  }
+  return nodes;
+}
+
 Result<RowsOfNodes> rows_of_nodes(NodeConnection& asked, std::vector<wire::Message> questions, std::size_t columns) {
   RowsOfNodes all;
   for (auto& answer : asked.ask_all(std::move(questions))) {
@@ -236,10 +251,21 @@ Result<RowsOfNodes> rows_of_nodes(NodeConnection& asked, std::vector<wire::Messa
       return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
     }
     all.rows.columns = std::move(rows->columns);
+    all.rows.matching += rows->matching;
     std::move(rows->rows.begin(), rows->rows.end(), std::back_inserter(all.rows.rows));
   }
-  all.rows.matching = all.rows.rows.size();
   return all;
+}
+
+Result<RowsOfNodes> rows_of_each(NodeConnection& asked, const std::set<NodeId>& nodes, const wire::ListRows& question,
+                                 std::size_t columns) {
+  std::vector<wire::Message> questions;
+  for (const NodeId node : nodes) {
+    wire::ListRows one = question;
+    one.node = node;
+    questions.emplace_back(std::move(one));
+  }
+  return rows_of_nodes(asked, std::move(questions), columns);
 }
 
 }  // namespace pharos::console

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,11 @@ struct RowsOfNodes {
 /// Asks questions whose answers are rows with this number of columns, and puts all rows together. Returns kInternal if
 /// an answer has another number.
 Result<RowsOfNodes> rows_of_nodes(NodeConnection& asked, std::vector<wire::Message> questions, std::size_t columns);
+/// Returns the nodes of the cluster, and those that programs run for themselves.
+Result<std::set<NodeId>> nodes_of_cluster(NodeConnection& asked);
+/// Asks each of these nodes the same, as rows_of_nodes() does.
+Result<RowsOfNodes> rows_of_each(NodeConnection& asked, const std::set<NodeId>& nodes, const wire::ListRows& question,
+                                 std::size_t columns);
 /// Makes the error kUnavailable for nodes that could not be asked. `silent` has a line for each, with the reason.
 Error nodes_are_silent(const std::string& silent);
 /// Returns the node whose id is in the cell, in hexadecimal digits; text behind the digits is ignored. Returns an unset

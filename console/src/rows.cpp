@@ -33,8 +33,8 @@ std::string in_json(const std::string& text) {
 
 /// Returns whether the cells of the column are numbers, if they are not empty.
 bool is_of_numbers(const std::string& column) {
-  constexpr std::array kNumbers{"pid", "incarnation", "restarts", "seconds", "bytes"};
-  return std::find(kNumbers.begin(), kNumbers.end(), column) != kNumbers.end();
+  constexpr std::array kNumbers{"pid", "incarnation", "restarts", "seconds", "bytes", "objects", "count"};
+  return column.ends_with("_bytes") || std::find(kNumbers.begin(), kNumbers.end(), column) != kNumbers.end();
 }
 
 std::string cell_in_json(const std::string& column, const std::string& cell) {

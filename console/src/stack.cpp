@@ -20,22 +20,6 @@ struct StackOptions {
   std::string format = "text";  // or "json"
 };
 
-/// Returns the nodes of the cluster, and those that programs run for themselves.
-Result<std::set<NodeId>> all_nodes(NodeConnection& asked) {
-  std::set<NodeId> nodes;
-  for (const auto& [table, column] : {std::pair{"nodes", "id"}, std::pair{"jobs", "node"}}) {
-    PHAROS_TRY(const wire::Rows rows,
-               rows_of(asked.ask(wire::ListRows{.table = table, .filters = {}, .limit = kAllRows})));
-    const auto found = std::find(rows.columns.begin(), rows.columns.end(), column);
-    if (found == rows.columns.end()) return Error{ErrorCode::kInternal, "the node sent an invalid answer"};
-    for (const auto& row : rows.rows) {
-      const NodeId node = node_of(row[static_cast<std::size_t>(found - rows.columns.begin())]);
-      if (node) nodes.insert(node);  // a program that has ended has no node
-    }
-  }
-  return nodes;
-}
-
 void print_process(const std::vector<std::string>& row) {
   const auto& [id, what, actor, node] = std::tie(row[0], row[1], row[2], row[3]);
   std::cout << what << " (" << (actor.empty() ? id : "actor " + actor) << ", pid " << (row[4].empty() ? "?" : row[4])
@@ -46,17 +30,13 @@ void print_process(const std::vector<std::string>& row) {
 
 Result<void> print_stacks(const StackOptions& options) {
   PHAROS_TRY(NodeConnection asked, NodeConnection::connect(options.place));
-  PHAROS_TRY(std::set<NodeId> nodes, all_nodes(asked));
-  std::vector<wire::Message> questions;
-  const bool one_node =
-      std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) { return to_string(node) == options.id; });
-  for (const NodeId node : nodes) {
-    if (one_node && to_string(node) != options.id) continue;
-    wire::ListRows question{.table = "stacks", .filters = {}, .limit = kAllRows, .number = 0, .node = node};
-    if (!options.id.empty()) question.filters.push_back({"*", options.id, false});
-    questions.emplace_back(std::move(question));
-  }
-  PHAROS_TRY(const auto found, rows_of_nodes(asked, std::move(questions), 9));
+  PHAROS_TRY(std::set<NodeId> nodes, nodes_of_cluster(asked));
+  const auto is_other = [&](NodeId node) { return to_string(node) != options.id; };
+  const bool one_node = !std::all_of(nodes.begin(), nodes.end(), is_other);
+  if (one_node) std::erase_if(nodes, is_other);
+  wire::ListRows question{.table = "stacks", .filters = {}, .limit = kAllRows};
+  if (!options.id.empty()) question.filters.push_back({"*", options.id, false});
+  PHAROS_TRY(const auto found, rows_of_each(asked, nodes, question, 9));
   const auto& [all, silent] = found;
   if (all.rows.empty() && !silent.empty()) return nodes_are_silent(silent);
   if (all.rows.empty() && !options.id.empty() && !one_node) {

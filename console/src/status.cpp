@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,15 +38,13 @@ struct Status {
 
 /// Asks each node that has GPUs who uses them.
 Result<RowsOfNodes> gpus_of(const Place& place, const wire::Rows& nodes) {
-  std::vector<wire::Message> questions;
+  std::set<NodeId> with_gpus;
   for (const auto& row : nodes.rows) {
-    if (row[3].find("GPU") == std::string::npos) continue;
-    questions.emplace_back(
-        wire::ListRows{.table = "gpus", .filters = {}, .limit = kAllRows, .number = 0, .node = node_of(row[0])});
+    if (row[3].find("GPU") != std::string::npos) with_gpus.insert(node_of(row[0]));
   }
-  if (questions.empty()) return RowsOfNodes{};
+  if (with_gpus.empty()) return RowsOfNodes{};
   PHAROS_TRY(NodeConnection asked, NodeConnection::connect(place));
-  return rows_of_nodes(asked, std::move(questions), 7);
+  return rows_of_each(asked, with_gpus, {.table = "gpus", .filters = {}, .limit = kAllRows}, 7);
 }
 
 Result<Status> ask_status(const Place& place, std::uint32_t waiting_shown) {

@@ -1,11 +1,15 @@
-// Tests of the command `pharos memory`.
+// Tests of the commands `pharos memory`, `pharos list` and `pharos summary`.
 
 #include <sys/wait.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <pharos/pharos.hpp>
@@ -15,12 +19,17 @@
 namespace pharos::cluster::memory {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class Keeper {
  public:
   void keep(const std::vector<Ref<Bytes>>& refs) { refs_ = refs; }
   void look_at(const Bytes& bytes) { view_ = bytes; }
+  static void wait_for(const std::string& file) {
+    while (!std::filesystem::exists(file)) std::this_thread::sleep_for(1ms);
+  }
   Bytes make(std::size_t size) { return Bytes{std::vector<std::byte>(size)}; }
 
  private:
@@ -52,8 +61,8 @@ struct Said {
   }
 };
 
-Said run_memory(const std::string& arguments) {
-  std::FILE* const out = ::popen((PHAROS_EXECUTABLE " memory " + arguments + " 2>&1").c_str(), "re");
+Said run(const std::string& command) {
+  std::FILE* const out = ::popen((PHAROS_EXECUTABLE " " + command + " 2>&1").c_str(), "re");
   std::string text;
   char piece[4096];
   while (const std::size_t n = std::fread(piece, 1, sizeof piece, out)) text.append(piece, n);
@@ -62,6 +71,10 @@ Said run_memory(const std::string& arguments) {
   std::istringstream lines{text};
   for (std::string line; std::getline(lines, line);) said.lines.push_back(line);
   return said;
+}
+
+Said run_memory(const std::string& arguments) {
+  return run("memory " + arguments);
 }
 
 class MemoryTest : public ClusterTest {};
@@ -101,6 +114,46 @@ TEST_F(MemoryTest, SaysWhatIsOnDisk) {
   const Said said = run_memory("--address " + runtime.address());
   EXPECT_NE(said.line_with({"16.0 MiB", "disk", "test_actors"}), "") << said.text();
   EXPECT_EQ(said.line_with({"Disk     0"}), "") << said.text();
+}
+
+TEST_F(MemoryTest, ProgramsReadItAsJsonAndTheListHasTheSameObjects) {
+  Runtime runtime{{.object_store = 64_MiB}};
+  const auto kept = runtime.put(block(5 * kMiB));
+  const std::string here = " --address " + runtime.address();
+  const Said said = run_memory("--format json" + here);
+  EXPECT_EQ(said.status, 0) << said.text();
+  EXPECT_NE(said.line_with({"\"capacity_bytes\": 67108864", "\"objects\": 1"}), "") << said.text();
+  EXPECT_NE(said.line_with({"\"bytes\": 5242888", "\"where\": \"memory\"", "\"owner\": \"test_actors\""}), "")
+      << said.text();
+  const Said listed = run("list objects --filter where=memory" + here);
+  EXPECT_NE(listed.line_with({"5242888", "put at memory_test.cpp:"}), "") << listed.text();
+  EXPECT_SAYS(run("list objects --filter where=disk" + here).text(), "no objects like that");
+  const Said unknown = run_memory("--node 12" + here);
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_SAYS(unknown.text(), "there is no node 12");
+}
+
+TEST_F(MemoryTest, WorkersAndWhatTheyRunAreListedAndCounted) {
+  Runtime runtime{{.cpus = 2}};
+  const auto keeper = runtime.spawn<Keeper>({.name = "weights"});
+  const std::string here = " --address " + runtime.address();
+  const auto waits = keeper.call<&Keeper::wait_for>(census().folder() / "go");
+  ASSERT_TRUE(eventually([&] { return run("list tasks" + here).line_with({"Keeper::wait_for", "weights"}) != ""; }));
+  const Said workers = run("list workers --format json" + here);
+  EXPECT_NE(workers.line_with({"\"what\": \"weights\"", "\"runs\": \"", "Keeper::wait_for\", \"seconds\": "}), "")
+      << workers.text();
+  EXPECT_SAYS(run("list tasks --filter what=nobody" + here).text(), "no tasks like that");
+  EXPECT_SAYS(run("list tasks --filter cat=1" + here).text(), "tasks have no \"cat\"");
+  const auto kept = runtime.put(block(kMiB));
+  const Said summary = run("summary" + here);
+  EXPECT_EQ(summary.status, 0) << summary.text();
+  EXPECT_NE(summary.line_with({"Keeper::wait_for", "1"}), "") << summary.text();
+  EXPECT_NE(summary.line_with({"weights", "alive", "1"}), "") << summary.text();
+  EXPECT_NE(summary.line_with({"put at memory_test.cpp:", "1", "1.0 MiB"}), "") << summary.text();
+  EXPECT_NE(run("summary --format json" + here).line_with({"\"count\": 1, \"bytes\": 1048584"}), "");
+  std::ofstream{census().folder() / "go"};
+  waits.get(Deadline::in(20s));
+  std::filesystem::remove(census().folder() / "go");
 }
 
 TEST_F(MemoryTest, FindsTheOnlyClusterAndSaysWhenThereIsNone) {

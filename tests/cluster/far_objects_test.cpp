@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <regex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -27,17 +29,29 @@ class FarObjectsTest : public SeveralNodes {
   /// The output of `pharos memory` for each node.
   std::vector<std::string> memories() const {
     std::vector<std::string> all;
-    for (const auto& entry : fs::recursive_directory_iterator{census().folder()}) {
-      if (entry.path().filename() != "node.sock") continue;
-      std::FILE* const out =
-          ::popen((PHAROS_EXECUTABLE " memory --address unix:" + entry.path().string() + " 2>&1").c_str(), "re");
-      char piece[4096];
-      std::string text;
-      while (const std::size_t n = std::fread(piece, 1, sizeof piece, out)) text.append(piece, n);
-      ::pclose(out);
-      all.push_back(std::move(text));
+    const std::string nodes = memory("--format json");
+    const std::string nodes_alone = nodes.substr(0, nodes.find("\"objects\": ["));
+    const std::regex id{R"re("node": "([0-9a-f]+)")re"};
+    for (std::sregex_iterator each{nodes_alone.begin(), nodes_alone.end(), id}; each != std::sregex_iterator{};
+         ++each) {
+      all.push_back(memory("--node " + (*each)[1].str()));
     }
     return all;
+  }
+  /// The output of `pharos memory`, by way of any node.
+  std::string memory(const std::string& arguments) const {
+    const auto is_socket = [](const auto& entry) { return entry.path().filename() == "node.sock"; };
+    const auto socket = std::find_if(fs::recursive_directory_iterator{census().folder()},
+                                     fs::recursive_directory_iterator{}, is_socket);
+    if (socket == fs::recursive_directory_iterator{}) throw std::runtime_error{"no node runs"};
+    std::FILE* const out = ::popen(
+        (PHAROS_EXECUTABLE " memory " + arguments + " --address unix:" + socket->path().string() + " 2>&1").c_str(),
+        "re");
+    char piece[4096];
+    std::string text;
+    while (const std::size_t n = std::fread(piece, 1, sizeof piece, out)) text.append(piece, n);
+    ::pclose(out);
+    return text;
   }
   static std::ptrdiff_t count_with(const std::vector<std::string>& texts, const std::string& part) {
     return std::count_if(texts.begin(), texts.end(),

@@ -28,8 +28,18 @@ class UsersTest : public JobsFixture {
   const Error& failure() const { return std::get<wire::Failure>(client_link->sent.back()).error; }
 
   Questions questions{site.head, [](const Asked&) {}};
-  UserQuestions users{
-      site, clients, far_nodes, questions, logs, StackListing{site, jobs, workers}, GpuListing{site, workers}};
+  StoreService store{executor,
+                     host,
+                     {.node = NodeId{1}, .capacity = 1_MiB, .spill_folder = StoreService::kNoSpilling},
+                     [this](NodeId node) { return far_nodes.find(node); }};
+  UserQuestions users{site,
+                      clients,
+                      far_nodes,
+                      questions,
+                      logs,
+                      ProcessListing{site, jobs, workers},
+                      GpuListing{site, workers},
+                      ObjectListing{site, store, clients}};
 };
 
 TEST_F(UsersTest, AQuestionAboutTheClusterGoesToTheHead) {
@@ -76,6 +86,32 @@ TEST_F(UsersTest, AProcessThatDoesNotAnswerIsListedAllTheSame) {
   const auto& rows = std::get<wire::Rows>(client_link->sent.back());
   ASSERT_EQ(rows.rows.size(), 1U);
   EXPECT_NE(rows.rows[0].back(), "");
+}
+
+TEST_F(UsersTest, WorkersAreListedThoughTheyDoNotAnswerButWhatTheyRunIsNot) {
+  add_job();
+  job = jobs.find(JobId{1});
+  start();
+  const Client from = user();
+  users.list(from, list("workers", NodeId{1}), 1);
+  users.list(from, list("tasks", NodeId{1}), 2);
+  executor.advance(10s);
+  ASSERT_EQ(client_link->names(), (Names{"Rows", "Rows"}));
+  const auto& workers_listed = std::get<wire::Rows>(client_link->sent[0]);
+  EXPECT_EQ(workers_listed.columns, (Names{"id", "what", "actor", "node", "pid", "runs", "seconds"}));
+  ASSERT_EQ(workers_listed.rows.size(), 1U);
+  EXPECT_EQ(workers_listed.rows[0][5], "");
+  EXPECT_TRUE(std::get<wire::Rows>(client_link->sent[1]).rows.empty());
+}
+
+TEST_F(UsersTest, AStoreThatNobodyHasUsedIsListedAsEmpty) {
+  const Client from = user();
+  users.list(from, list("memory", NodeId{1}), 1);
+  users.list(from, list("objects", NodeId{1}), 2);
+  ASSERT_EQ(client_link->names(), (Names{"Rows", "Rows"}));
+  EXPECT_EQ(std::get<wire::Rows>(client_link->sent[0]).rows,
+            (std::vector<Names>{{to_string(NodeId{1}), "0", "0", "0", "0", "0"}}));
+  EXPECT_TRUE(std::get<wire::Rows>(client_link->sent[1]).rows.empty());
 }
 
 TEST_F(UsersTest, DeclaredGpusAreListedWithoutADriver) {

@@ -53,8 +53,9 @@ Node::Node(async::Executor& executor, Host& host, const Settings& settings, Tell
                       far_nodes_,
                       questions_,
                       logs_,
-                      StackListing{site_, jobs_, workers_},
-                      GpuListing{site_, workers_}},
+                      ProcessListing{site_, jobs_, workers_},
+                      GpuListing{site_, workers_},
+                      ObjectListing{site_, store_, clients_}},
       background_{executor} {}
 
 Node::~Node() = default;
@@ -214,9 +215,6 @@ bool Node::on_other_message(const Client& client, net::Parcel& parcel, std::uint
   return dispatch<FromOthers>(
       parcel.message, Overloaded{
                           [&](const wire::RegisterJob&) { jobs_.add(client.peer, std::move(parcel), request); },
-                          [&](const wire::Inspect&) {
-                            client.peer->respond(request, wire::Inspected{.store = inspect_store(store_, clients_)});
-                          },
                           [&](wire::ListRows& list) { user_questions_.list(client, std::move(list), request); },
                           [&](wire::ReadLog& read) { user_questions_.read_log(client, std::move(read), request); },
                           [&](const wire::DrainNode& drain) { user_questions_.drain(client, drain, request); },

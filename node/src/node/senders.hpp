@@ -39,8 +39,7 @@ using FromDriver = Messages<wire::Done, wire::Stop>;
 using FromWorker = Messages<wire::ActorConstructed, wire::WorkerBlocked, wire::WorkerForked>;
 using FromZygote = Messages<wire::WorkerCrashed, wire::WorkerForked, wire::WorkerReaped, wire::ZygoteReady>;
 /// A process that has no job: a driver that registers one, a user, or another node that passes on what a user asks.
-using FromOthers =
-    Messages<wire::DrainNode, wire::EndNode, wire::Inspect, wire::ListRows, wire::ReadLog, wire::RegisterJob>;
+using FromOthers = Messages<wire::DrainNode, wire::EndNode, wire::ListRows, wire::ReadLog, wire::RegisterJob>;
 /// Node never sees these: Membership, the object store's connections between nodes, and net::Peer, for answers to
 /// requests, take what comes of them.
 using NotForNode =

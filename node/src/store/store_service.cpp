@@ -291,41 +291,33 @@ void StoreService::look_again() {
 
 // ---- For users and tests
 
-wire::InspectedStore StoreService::inspect() const {
-  wire::InspectedStore inspected;
+StoreInspection StoreService::inspect() const {
+  StoreInspection inspected;
   if (parts_ == nullptr) return inspected;
   const NodeStore& store = *parts_->store;
-  inspected.capacity = store.book.capacity().bytes();
-  inspected.used = store.book.lent_memory();
-  inspected.idle = store.book.idle_bytes();
-  inspected.on_disk = store.disk == nullptr ? 0 : store.disk->bytes();
+  inspected.capacity = store.book.capacity();
+  inspected.used = ByteCount{store.book.lent_memory()};
+  inspected.idle = ByteCount{store.book.idle_bytes()};
+  inspected.on_disk = ByteCount{store.disk == nullptr ? 0 : store.disk->bytes()};
+  inspected.neighbours = parts_->exports.neighbours();
+  inspected.own = {keeper_of(settings_.node), reader_of(settings_.node)};
   auto all = store.book.look();
-  inspected.objects = all.size();
+  inspected.count = all.size();
   const std::size_t listed = std::min(all.size(), kListedMax);
   std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(listed), all.end(),
                     [](const auto& a, const auto& b) { return a.size > b.size; });
   all.resize(listed);
   for (auto& each : all) {
-    wire::InspectedObject object{.maker = each.id.maker,
-                                 .number = each.id.number,
-                                 .size = each.size,
+    inspected.largest.push_back({.id = each.id,
+                                 .size = ByteCount{each.size},
                                  .label = std::move(each.label),
-                                 .sealed = each.state != object_store::SlotState::kWriting,
-                                 .out = each.state == object_store::SlotState::kOut,
-                                 .copied = parts_->imports.find(each.id).has_value()};
-    if (each.holder) object.uses.push_back({.process = each.holder, .holds = true});
-    for (const CallerId process : each.kept_by) object.uses.push_back({.process = process});
-    for (const CallerId process : each.read_by) object.uses.push_back({.process = process, .reads = true});
-    inspected.largest.push_back(std::move(object));
+                                 .is_sealed = each.state != object_store::SlotState::kWriting,
+                                 .is_out = each.state == object_store::SlotState::kOut,
+                                 .is_copy = parts_->imports.find(each.id).has_value(),
+                                 .holder = each.holder,
+                                 .kept_by = std::move(each.kept_by),
+                                 .read_by = std::move(each.read_by)});
   }
-  for (const std::uint32_t table : processes_.tables()) {
-    inspected.processes.push_back({.caller = store.book.process_of(table)});
-  }
-  for (const NodeId node : parts_->exports.neighbours()) {
-    inspected.processes.push_back({.caller = CallerId{node.value()}, .label = "node " + to_string(node)});
-  }
-  inspected.processes.push_back({.caller = keeper_of(settings_.node), .label = "this node"});
-  inspected.processes.push_back({.caller = reader_of(settings_.node), .label = "this node"});
   return inspected;
 }
 

@@ -15,6 +15,7 @@
 
 #include "node/host.hpp"
 #include "store/imported_objects.hpp"
+#include "store/store_inspection.hpp"
 #include "store/store_processes.hpp"
 
 namespace pharos::node {
@@ -55,8 +56,8 @@ class StoreService {
   void close();
   bool closed() const;
 
-  /// For users: the 1000 largest objects, the largest first, and the processes that use the store, without their names.
-  wire::InspectedStore inspect() const;
+  /// For users, with the 1000 largest objects.
+  StoreInspection inspect() const;
   /// For tests: says what is still kept after all processes have ended. Empty if nothing is.
   std::string leftovers() const;
 

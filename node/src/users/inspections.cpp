@@ -88,20 +88,4 @@ void Inspections::note_what_actors_wait_for(const Job& job, std::vector<wire::In
   }
 }
 
-wire::InspectedStore inspect_store(const StoreService& of, const Clients& clients) {
-  wire::InspectedStore store = of.inspect();
-  const auto callers = clients.callers();
-  for (wire::InspectedProcess& process : store.processes) {
-    const auto client = callers.find(process.caller);
-    if (client == callers.end()) continue;  // the process has outlived its Runtime
-    if (const auto& worker = client->second.worker) {
-      process.pid = worker->process.pid;
-      process.label = worker->label;
-    } else {
-      process.label = client->second.job->program.executable;
-    }
-  }
-  return store;
-}
-
 }  // namespace pharos::node

@@ -14,7 +14,6 @@
 #include "leases/lease_book.hpp"
 #include "node/clients.hpp"
 #include "node/site.hpp"
-#include "store/store_service.hpp"
 #include "users/worker_inspection.hpp"
 #include "workers/workers.hpp"
 
@@ -48,9 +47,5 @@ class Inspections {
   const FarLeases& far_leases_;
   std::unordered_map<std::uint64_t, std::shared_ptr<WorkerInspection>> inspections_;  // by the number for the head
 };
-
-/// The object store of this node, and the processes that use it, with their names if they are connected. For Node, on
-/// the strand.
-wire::InspectedStore inspect_store(const StoreService& of, const Clients& clients);
 
 }  // namespace pharos::node

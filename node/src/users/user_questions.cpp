@@ -45,12 +45,16 @@ void UserQuestions::drain(const Client& client, wire::DrainNode asked, std::uint
 }
 
 void UserQuestions::list_own(const Client& client, const wire::ListRows& asked, std::uint64_t request) {
-  if (asked.table == "stacks") return stacks_.answer(client.peer, asked, request);
-  if (asked.table == "gpus") return gpus_.answer(client.peer, asked, request);
-  if (asked.table == "clock") return respond(*client.peer, request, select_rows(clock_here(), asked));
-  if (asked.table == "logs") return respond(*client.peer, request, select_rows(logs_.list(), asked));
-  client.peer->respond(request, Error{ErrorCode::kInvalidArgument, "a node has no list of \"" + asked.table + "\"",
-                                      "It has clock, gpus, logs and stacks."});
+  const std::string& table = asked.table;
+  const auto answer = [&](wire::Rows all) { respond(*client.peer, request, select_rows(std::move(all), asked)); };
+  if (ProcessListing::has(table)) return processes_.answer(client.peer, asked, request);
+  if (table == "gpus") return gpus_.answer(client.peer, asked, request);
+  if (table == "clock") return answer(clock_here());
+  if (table == "logs") return answer(logs_.list());
+  if (table == "memory") return answer(objects_.sum_up());
+  if (table == "objects") return answer(objects_.list());
+  client.peer->respond(request, Error{ErrorCode::kInvalidArgument, "a node has no list of \"" + table + "\"",
+                                      "It has clock, gpus, logs, memory, objects, stacks, tasks and workers."});
 }
 
 wire::Rows UserQuestions::clock_here() const {

@@ -15,7 +15,8 @@
 #include "node/questions.hpp"
 #include "node/site.hpp"
 #include "users/gpu_listing.hpp"
-#include "users/stack_listing.hpp"
+#include "users/object_listing.hpp"
+#include "users/process_listing.hpp"
 
 namespace pharos::node {
 
@@ -32,14 +33,15 @@ class UserQuestions {
   static constexpr std::size_t kPassedOnMax = 64;
 
   UserQuestions(Site& site, Clients& clients, FarNodes& far_nodes, Questions& questions, Logs& logs,
-                StackListing stacks, GpuListing gpus)
+                ProcessListing processes, GpuListing gpus, ObjectListing objects)
       : site_{site},
         clients_{clients},
         far_nodes_{far_nodes},
         questions_{questions},
         logs_{logs},
-        stacks_{stacks},
-        gpus_{gpus} {}
+        processes_{processes},
+        gpus_{gpus},
+        objects_{objects} {}
 
   void list(const Client& client, wire::ListRows asked, std::uint64_t request);
   void read_log(const Client& client, wire::ReadLog asked, std::uint64_t request);
@@ -58,8 +60,9 @@ class UserQuestions {
   FarNodes& far_nodes_;
   Questions& questions_;
   Logs& logs_;
-  StackListing stacks_;
+  ProcessListing processes_;
   GpuListing gpus_;
+  ObjectListing objects_;
   std::size_t passed_on_ = 0;  // questions that other nodes are asked at the moment
 };
 

@@ -491,8 +491,7 @@ struct NodeFound {
   std::string address{};     ///< like ActorAlive::address
 };
 
-/// Caller to node, which asks its workers and the head. Answered by Inspected. A user who has no job gets the node's
-/// store alone.
+/// Caller to node, which asks its workers and the head. Answered by Inspected.
 /// Asks for the running and waiting calls of a job, or of one of its workers.
 struct Inspect {
   Asker asker{};
@@ -540,41 +539,6 @@ struct InspectedWorker {
   bool may_run_again = false;  ///< the running task is run again if a worker dies
   friend bool operator==(const InspectedWorker&, const InspectedWorker&) = default;
 };
-/// How a process uses an object of the store.
-struct ObjectUse {
-  CallerId process{};
-  bool holds = false;  ///< the process holds the object
-  bool reads = false;  ///< the process reads the object, which must therefore stay in memory
-  friend bool operator==(const ObjectUse&, const ObjectUse&) = default;
-};
-struct InspectedObject {
-  CallerId maker{};
-  std::uint64_t number = 0;
-  std::uint64_t size = 0;
-  std::string label{};  ///< origin of the object, for people
-  bool sealed = false;  ///< the object is completely written
-  bool out = false;     ///< the object is not in memory
-  bool copied = false;  ///< a copy of another node's object; if it is out here, only that node has it
-  std::vector<ObjectUse> uses{};
-  friend bool operator==(const InspectedObject&, const InspectedObject&) = default;
-};
-/// A process that uses some of the store's objects.
-struct InspectedProcess {
-  CallerId caller{};
-  std::int32_t pid = 0;
-  std::string label{};
-  friend bool operator==(const InspectedProcess&, const InspectedProcess&) = default;
-};
-struct InspectedStore {
-  std::uint64_t capacity = 0;              ///< bytes; 0 if no process has used the store
-  std::uint64_t used = 0;                  ///< bytes of memory of objects, and of free slots that processes keep
-  std::uint64_t idle = 0;                  ///< bytes of free memory, which are returned to the system soon
-  std::uint64_t on_disk = 0;               ///< bytes of objects on disk
-  std::uint64_t objects = 0;               ///< number of objects
-  std::vector<InspectedObject> largest{};  ///< the largest objects
-  std::vector<InspectedProcess> processes{};
-  friend bool operator==(const InspectedStore&, const InspectedStore&) = default;
-};
 /// The answer to Inspect.
 struct Inspected {
   Amounts total{};    ///< resources of the node
@@ -582,7 +546,6 @@ struct Inspected {
   Amounts cluster{};  ///< resources of all nodes; empty if the head has not answered
   std::vector<InspectedWorker> workers{};
   std::uint64_t number = 0;  ///< in an answer of the head: Asker::number of the question
-  InspectedStore store{};    ///< only for an asker without a job
 };
 
 /// A number of workers for which tasks wait at a node, each with these resources.
