@@ -51,7 +51,7 @@ class StackTest : public SeveralNodes {
 };
 
 TEST_F(StackTest, EachIsSeenAtWhatItDoesAndGoesOn) {
-  EXPECT_SAYS(of_until("turning", "Busy::turn"), "Busy::turn> >::call(");
+  EXPECT_SAYS(of_until("turning", "Busy::turn> >::call("), "Busy::turn> >::call(");
   EXPECT_SAYS(of("turning"), " runs Busy::turn for ");
   EXPECT_SAYS(of_until("allocating", "Busy::allocate"), "Busy::allocate");
   EXPECT_SAYS(of_until("reading", "Busy::read"), "Busy::read");
