@@ -138,7 +138,7 @@ TEST_F(MemoryTest, WorkersAndWhatTheyRunAreListedAndCounted) {
   const auto keeper = runtime.spawn<Keeper>({.name = "weights"});
   const std::string here = " --address " + runtime.address();
   const auto waits = keeper.call<&Keeper::wait_for>(census().folder() / "go");
-  ASSERT_TRUE(eventually([&] { return run("list tasks" + here).line_with({"Keeper::wait_for", "weights"}) != ""; }));
+  ASSERT_TRUE(eventually([&] { return !run("list tasks" + here).line_with({"Keeper::wait_for", "weights"}).empty(); }));
   const Said workers = run("list workers --format json" + here);
   EXPECT_NE(workers.line_with({"\"what\": \"weights\"", "\"runs\": \"", "Keeper::wait_for\", \"seconds\": "}), "")
       << workers.text();
@@ -151,7 +151,7 @@ TEST_F(MemoryTest, WorkersAndWhatTheyRunAreListedAndCounted) {
   EXPECT_NE(summary.line_with({"weights", "alive", "1"}), "") << summary.text();
   EXPECT_NE(summary.line_with({"put at memory_test.cpp:", "1", "1.0 MiB"}), "") << summary.text();
   EXPECT_NE(run("summary --format json" + here).line_with({"\"count\": 1, \"bytes\": 1048584"}), "");
-  std::ofstream{census().folder() / "go"};
+  { const std::ofstream go{census().folder() / "go"}; }
   waits.get(Deadline::in(20s));
   std::filesystem::remove(census().folder() / "go");
 }

@@ -10,6 +10,7 @@
 #include "child_program.hpp"
 #include "cluster_test.hpp"
 #include "example_output.hpp"
+#include "promised.hpp"
 #include "temporary_folder.hpp"
 
 namespace pharos::cluster::examples {

@@ -109,6 +109,7 @@ namespace {
 
 /// What the cells of a wait_for_values() tell its thread. Their callbacks share it.
 struct Awaited {
+  Awaited(std::size_t cells, CellHandle waited) : pending{cells}, wakes{std::move(waited)} {}
   std::atomic<std::size_t> pending;
   CellHandle wakes;
 
