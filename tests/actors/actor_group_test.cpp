@@ -44,6 +44,11 @@ class Worker {
     for (const int each : part) all.push_back(n * each);
     return all;
   }
+  /// Fails so many times.
+  std::uint32_t fail_at_first(std::uint32_t times) const {
+    if (context().attempt < times) throw std::runtime_error{"not yet"};
+    return context().attempt;
+  }
   void crash() const { ::raise(SIGKILL); }
   void stay() const { std::this_thread::sleep_for(20s); }
   /// The given rank throws; all other ranks only sleep.
@@ -146,6 +151,26 @@ TEST_F(ActorGroupTest, ArgumentsOfEachAndListsThatAreCutAndResultsThatAreBrought
   EXPECT_EQ(parts[2], (std::vector{24, 27, 30}));
   EXPECT_EQ(get_all(group.scatter<&Worker::times>(std::vector{4}, 1))[1], std::vector<int>{});
   EXPECT_EQ(group.gather<&Worker::sum>(1, 2).get(soon()), (std::vector<std::size_t>{3, 1003, 2003}));
+}
+
+TEST_F(ActorGroupTest, CallsHaveDeadlinesAndRetriesAsThoseOfAnActor) {
+  must_end_within(15s);
+  Runtime runtime;
+  const auto slow = runtime.spawn_group<Worker>({.size = 1}, 1);
+  slow.ready().get(soon());
+  EXPECT_THROW(slow.call<&Worker::stay>({.deadline = Deadline::in(50ms)}, 0).get(soon()), DeadlineExceeded);
+  slow.kill();
+  const auto group = runtime.spawn_group<Worker>({.size = 2}, 1);
+  const CallOptions again{.max_retries = 2, .retry_on = types<std::runtime_error>};
+  for (const auto& each : group.call_all<&Worker::fail_at_first>(again, 2U)) EXPECT_EQ(each.get(soon()), 2U);
+  EXPECT_EQ(group.gather<&Worker::fail_at_first>(again, 1U).get(soon()), (std::vector<std::uint32_t>{1, 1}));
+  EXPECT_EQ(get_all(group.call_each<&Worker::fail_at_first>(again, std::vector{0U, 2U})),
+            (std::vector<std::uint32_t>{0, 2}));
+  EXPECT_EQ(get_all(group.map<&Worker::fail_at_first>(std::vector{1U, 2U}, {.call = again})),
+            (std::vector<std::uint32_t>{1, 2}));
+  EXPECT_THROW(get_all(group.call_all<&Worker::fail_at_first>({.max_retries = 1, .retry_on = again.retry_on}, 2U)),
+               UserError);
+  EXPECT_EQ(get_all(group.scatter<&Worker::times>({.deadline = soon()}, std::vector{1, 2}, 3))[1], std::vector{6});
 }
 
 TEST_F(ActorGroupTest, AWorkListGoesToWhoHasTheLeastToDo) {

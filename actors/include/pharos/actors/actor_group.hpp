@@ -63,6 +63,8 @@ struct MapOptions {
   /// How often an item is given to another member because the member that had it has died. The item may then run more
   /// than once. Negative for always.
   std::int32_t max_retries = 3;
+  /// The options of each call. A deadline is one for all of them.
+  CallOptions call{};
 };
 
 namespace detail {
@@ -157,12 +159,12 @@ class PHAROS_API WorkList {
 /// the call (FailedPrecondition). Calls under way at a member that is lost throw ActorDied; later calls go to the
 /// members of the new term.
 ///
-/// A call waits for room in a member's full queue as Actor::call() does. member(rank).try_call() does not wait.
+/// Calls take the options of Actor::call() as their first argument: `group.call_all<&Worker::step>({.deadline = …},
+/// n)`. A call waits for room in a member's full queue as Actor::call() does. member(rank).try_call() does not wait.
 ///
 /// Failure: what goes wrong with a call is the error of its Ref. If the group fails (OnDeath, ActorGroupOptions), that
 /// is the reason of the failure, and the group stays failed. The functions themselves throw InvalidArgument for a rank
-/// that does not exist, and RuntimeStopped after the end of the Runtime. Calls of a group have no options: no deadline
-/// of their own, and no retries.
+/// that does not exist, and RuntimeStopped after the end of the Runtime.
 /// End: by stop() or kill(), with its program, or when the last handle is gone. In the last case each member ends when
 /// its calls have been answered and nobody has a handle of it from member(); a resize() that is under way throws
 /// Cancelled.
@@ -188,44 +190,66 @@ class ActorGroup {
   /// Calls the member of this rank.
   template <auto Method, class... Args>
   Ref<detail::ResultOf<Method>> call(std::size_t rank, Args&&... args) const {
+    return call<Method>(CallOptions{}, rank, std::forward<Args>(args)...);
+  }
+  template <auto Method, class... Args>
+  Ref<detail::ResultOf<Method>> call(const CallOptions& options, std::size_t rank, Args&&... args) const {
     const auto term = term_with(rank);
     if (term->failed) return Ref<detail::ResultOf<Method>>{detail::failed_cell(*core_, *term->failed)};
-    return call_in<Method>(*term, rank, std::forward<Args>(args)...);
+    return call_in<Method>(options, *term, rank, std::forward<Args>(args)...);
   }
   /// Calls all members with the same arguments. The results are in the order of the ranks. Each has only the failure of
   /// its own rank; gather() gives the first failure of all.
   template <auto Method, class... Args>
-  std::vector<Ref<detail::ResultOf<Method>>> call_all(const Args&... args) const {
+  requires(!detail::kBeginsWith<CallOptions, Args...>) std::vector<Ref<detail::ResultOf<Method>>> call_all(
+      const Args&... args)
+  const { return call_all<Method>(CallOptions{}, args...); }
+  template <auto Method, class... Args>
+  std::vector<Ref<detail::ResultOf<Method>>> call_all(const CallOptions& options, const Args&... args) const {
     return call_ranks<Method>(
-        [&](const detail::GroupTerm& term, std::size_t rank) { return call_in<Method>(term, rank, args...); });
+        [&](const detail::GroupTerm& term, std::size_t rank) { return call_in<Method>(options, term, rank, args...); });
   }
   /// Calls each member with arguments of its own: each parameter takes a list with one element for each member. Throws
   /// InvalidArgument if a list has another size.
   template <auto Method, class... Args>
   std::vector<Ref<detail::ResultOf<Method>>> call_each(const std::vector<Args>&... args) const {
+    return call_each<Method>(CallOptions{}, args...);
+  }
+  template <auto Method, class... Args>
+  std::vector<Ref<detail::ResultOf<Method>>> call_each(const CallOptions& options,
+                                                       const std::vector<Args>&... args) const {
     static_assert(sizeof...(Args) != 0, "call_each() takes a list for each parameter; without any: call_all()");
     return call_ranks<Method>([&](const detail::GroupTerm& term, std::size_t rank) {
       (check_one_each(term, args.size()), ...);
-      return call_in<Method>(term, rank, args[rank]...);
+      return call_in<Method>(options, term, rank, args[rank]...);
     });
   }
   /// Cuts a list into parts of nearly equal length, and calls each member with one part, in the order of the ranks. The
   /// other arguments are the same for all members.
   template <auto Method, class Item, class... Args>
   std::vector<Ref<detail::ResultOf<Method>>> scatter(const std::vector<Item>& items, const Args&... args) const {
+    return scatter<Method>(CallOptions{}, items, args...);
+  }
+  template <auto Method, class Item, class... Args>
+  std::vector<Ref<detail::ResultOf<Method>>> scatter(const CallOptions& options, const std::vector<Item>& items,
+                                                     const Args&... args) const {
     return call_ranks<Method>([&](const detail::GroupTerm& term, std::size_t rank) {
       const std::size_t n = term.actors.size();
       const auto part = [&](std::size_t end) {
         return items.begin() + static_cast<std::ptrdiff_t>(items.size() / n * end + std::min(end, items.size() % n));
       };
-      return call_in<Method>(term, rank, std::vector<Item>(part(rank), part(rank + 1)), args...);
+      return call_in<Method>(options, term, rank, std::vector<Item>(part(rank), part(rank + 1)), args...);
     });
   }
   /// Calls all members, and returns one Ref of all results. When a call fails, get() throws its error at once, with its
   /// rank. It does not wait for the other calls, which may be waiting for that rank; they go on.
   template <auto Method, class... Args>
-  auto gather(const Args&... args) const {
-    return detail::all_of(call_all<Method>(args...), detail::Failure::kInTime);
+  requires(!detail::kBeginsWith<CallOptions, Args...>) auto gather(const Args&... args) const {
+    return gather<Method>(CallOptions{}, args...);
+  }
+  template <auto Method, class... Args>
+  auto gather(const CallOptions& options, const Args&... args) const {
+    return detail::all_of(call_all<Method>(options, args...), detail::Failure::kInTime);
   }
   /// Calls `Method` with each item, at the member that has the fewest items. The results are in the order of the items.
   /// If the group fails, the results of the items that wait are that error. An item whose member has died goes to
@@ -239,8 +263,9 @@ class ActorGroup {
     for (std::size_t i = 0; i < items.size(); ++i) {
       results.emplace_back(work.made.emplace_back(detail::WorkList::new_cell(*core_)));
     }
-    work.give = [items = std::move(items)](std::size_t item, const detail::GroupTerm& term, std::uint32_t rank) {
-      return call_in<Method>(term, rank, items[item]).cell();
+    work.give = [items = std::move(items), call = options.call](std::size_t item, const detail::GroupTerm& term,
+                                                                std::uint32_t rank) {
+      return call_in<Method>(call, term, rank, items[item]).cell();
     };
     work.finish = [made = work.made](std::size_t item, const detail::CellHandle& done) {
       const Made result{done};
@@ -269,14 +294,15 @@ class ActorGroup {
 
  private:
   template <auto Method, class... Args>
-  static Ref<detail::ResultOf<Method>> call_in(const detail::GroupTerm& term, std::size_t rank, Args&&... args) {
+  static Ref<detail::ResultOf<Method>> call_in(const CallOptions& options, const detail::GroupTerm& term,
+                                               std::size_t rank, Args&&... args) {
     using Function = detail::GroupMethod<T, Method>;
     const detail::ActorHandle& actor = *term.actors[rank];
     detail::Arguments& arguments = detail::scratch_arguments(actor, *Function::registered);
     Member place = term.place;
     place.rank = static_cast<std::uint32_t>(rank);
     Function::encode(arguments, place, std::forward<Args>(args)...);
-    return Ref<detail::ResultOf<Method>>{detail::call_actor(actor, {}, *Function::registered, arguments)};
+    return Ref<detail::ResultOf<Method>>{detail::call_actor(actor, options, *Function::registered, arguments)};
   }
   template <auto Method, class Call>
   std::vector<Ref<detail::ResultOf<Method>>> call_ranks(Call&& call) const {
