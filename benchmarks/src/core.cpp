@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -251,15 +250,15 @@ void measure_list(Report& report, pharos::Runtime& runtime) {
   report.add("get_1000_refs_us", median_us(500, get_list), "us");
 }
 
-/// Takes so many items, each by a call of its own, of which a thousand are under way.
+constexpr int kCallsUnderWay = 1000;
+
+/// Takes so many items, each by a call of its own.
 int take_each(const pharos::Queue<int>& queue, int count) {
-  constexpr std::size_t kUnderWay = 1000;
-  std::deque<pharos::Ref<int>> gets;
   int sum = 0;
-  for (int asked = 0; asked < count || !gets.empty();) {
-    for (; asked < count && gets.size() < kUnderWay; ++asked) gets.push_back(queue.get());
-    sum += gets.front().get();
-    gets.pop_front();
+  for (int taken = 0; taken < count; taken += kCallsUnderWay) {
+    std::vector<pharos::Ref<int>> gets;
+    for (int i = 0; i < kCallsUnderWay; ++i) gets.push_back(queue.get());
+    for (const int item : pharos::get(gets)) sum += item;
   }
   return sum;
 }
@@ -276,14 +275,13 @@ double queue_rate(pharos::Runtime& runtime, int items, int (*consume)(const phar
   const auto queue = pharos::Queue<int>::make(runtime, {.capacity = 10'000});
   const auto consumer =
       consume == &take_each ? runtime.submit<&take_each>(queue, items) : runtime.submit<&take_lists>(queue, items);
-  constexpr std::size_t kUnderWay = 1000;
-  std::deque<pharos::Ref<void>> puts;
+  std::vector<pharos::Ref<void>> puts;
   const auto start = Clock::now();
   for (int i = 0; i < items; ++i) {
     if (auto ref = put(queue, i)) puts.push_back(*std::move(ref));
-    if (puts.size() < kUnderWay) continue;
-    puts.front().get();
-    puts.pop_front();
+    if (puts.size() < kCallsUnderWay) continue;
+    pharos::get(puts);
+    puts.clear();
   }
   consumer.get();
   return items / seconds_since(start);

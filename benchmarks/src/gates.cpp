@@ -44,6 +44,8 @@ constexpr Gate kGates[] = {
     {"core", "actor_call_sync_median", Gate::kAtMost, 1.7, kAsio},
     {"core", "actor_calls_async_1_1", Gate::kAtLeast, 0.39, kCalls},
     {"core", "call_all_8_median", Gate::kAtMost, 1.4, kFanOut},
+    {"core", "queue_items_per_s", Gate::kAtLeast, 0.1, kCalls},
+    {"core", "queue_items_per_s_batch_100", Gate::kAtLeast, 0.5, kCalls},
     {"core", "actor_private_mib", Gate::kAtMost, 2.1},
     {nullptr, "call_instructions", Gate::kAtMost, 5600},
     {"core", "put_64MiB", Gate::kAtLeast, 0.55, kMemcpy2},

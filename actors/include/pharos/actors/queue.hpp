@@ -104,7 +104,11 @@ class QueueServer {
     }
     if (line.front() == &own && (this->*can)()) own.complete();
     const auto woken = co_await own.wait(context().deadline);
-    std::erase(line, &own);
+    if (line.front() == &own) {
+      line.pop_front();  // without a look at the others, which may be many
+    } else {
+      std::erase(line, &own);
+    }
     if (!woken || closed_) wake();  // this call changes nothing, but others may go on
     if (!woken) throw_error(woken.error());
   }
