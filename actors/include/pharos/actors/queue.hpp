@@ -109,8 +109,11 @@ class QueueServer {
     } else {
       std::erase(line, &own);
     }
-    if (!woken || closed_) wake();  // this call changes nothing, but others may go on
+    // The caller may have given up although the wait has ended well: its deadline has passed in this moment.
+    const bool gives_up = !woken || cancelled();
+    if (gives_up || closed_) wake();  // this call changes nothing, but others may go on
     if (!woken) throw_error(woken.error());
+    if (gives_up) throw_error(Error{ErrorCode::kCancelled, "the caller does not wait any more"});
   }
   void wake() {
     if (!getters_.empty() && can_get()) getters_.front()->complete();
