@@ -68,6 +68,10 @@ void add_place_options(CLI::App& command, Place& place) {
       ->envname("PHAROS_TOKEN_FILE");
 }
 
+void add_format_option(CLI::App& command, std::string& format) {
+  one_of(command.add_option("--format", format, "How to print it"), {format, "json"})->capture_default_str();
+}
+
 CLI::Option* one_of(CLI::Option* option, const std::vector<std::string>& words) {
   return option->type_name(CLI::detail::join(words, "|"))->check(CLI::IsMember{words}.description(""));
 }

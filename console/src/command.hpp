@@ -50,6 +50,8 @@ int status_of(const Result<int>& status);
 /// Adds --address and --token-file, by which most commands find the cluster. The parser writes to `place`, which must
 /// live until Commands::run() has returned. Without --token-file it writes the value of PHAROS_TOKEN_FILE.
 void add_place_options(CLI::App& command, Place& place);
+/// Adds --format, which is "json" or the word that `format` holds now. `format` must live as long.
+void add_format_option(CLI::App& command, std::string& format);
 /// Lets the option be one of these words, which --help lists. Returns the option.
 CLI::Option* one_of(CLI::Option* option, const std::vector<std::string>& words);
 /// Makes a check for an option: it refuses a number that begins with a minus, which CLI11 would take for a large one.

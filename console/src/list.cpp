@@ -31,21 +31,18 @@ Result<wire::RowFilter> parse_filter(const std::string& text) {
   return wire::RowFilter{text.substr(0, equals - (is_not ? 1 : 0)), text.substr(equals + 1), is_not};
 }
 
-/// The number of columns of a list that each node has; 0 for a list of the head.
-std::size_t columns_of_nodes(const std::string& table) {
-  constexpr std::size_t kColumns = 7;  // all of them have as many
-  return table == "workers" || table == "tasks" || table == "objects" ? kColumns : 0;
+bool is_of_nodes(const std::string& table) {
+  return table == "workers" || table == "tasks" || table == "objects";
 }
 
 Result<RowsOfNodes> find_rows(const ListOptions& options, const wire::ListRows& question) {
-  const std::size_t columns = columns_of_nodes(options.table);
-  if (columns == 0) {
+  if (!is_of_nodes(options.table)) {
     PHAROS_TRY(wire::Rows rows, rows_of(ask(options.place, question)));
     return RowsOfNodes{.rows = std::move(rows), .silent = {}};
   }
   PHAROS_TRY(NodeConnection asked, NodeConnection::connect(options.place));
   PHAROS_TRY(const std::set<NodeId> nodes, nodes_of_cluster(asked));
-  PHAROS_TRY(RowsOfNodes found, rows_of_each(asked, nodes, question, columns));
+  PHAROS_TRY(RowsOfNodes found, rows_of_each(asked, nodes, question, kColumnsOfNodes));
   if (found.rows.rows.size() > options.limit) found.rows.rows.resize(options.limit);
   return found;
 }
@@ -91,8 +88,7 @@ void add_list(Commands& commands) {
       ->type_name("NUMBER")
       ->check(CLI::PositiveNumber.description(""))
       ->capture_default_str();
-  one_of(command.add_option("--format", options->format, "How to print them"), {"table", "json"})
-      ->capture_default_str();
+  add_format_option(command, options->format);
   add_place_options(command, options->place);
   command.footer(
       "Tasks are the tasks and calls that run now. Workers are the processes that run them, and those of actors. Of "

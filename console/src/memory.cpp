@@ -130,7 +130,7 @@ void add_memory(Commands& commands) {
       commands.add("memory", "Shows the objects in the object stores of all nodes, and which processes keep them",
                    [options] { return status_of(print_memory(*options)); });
   command.add_option("--node", options->node, "Only this node")->type_name("ID");
-  one_of(command.add_option("--format", options->format, "How to print them"), {"text", "json"})->capture_default_str();
+  add_format_option(command, options->format);
   add_place_options(command, options->place);
   command.footer(
       "Of each node the 1000 largest objects are known.\n"

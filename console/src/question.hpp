@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -76,6 +77,7 @@ constexpr std::uint32_t kAllRows = 10'000;  // the most rows that an answer may 
 /// Returns the answer as rows. Returns the error of the answer if there is one, and kInternal if the answer is another
 /// message than rows.
 Result<wire::Rows> rows_of(Result<wire::Message> answer);
+constexpr std::size_t kColumnsOfNodes = 7;  // of each node's lists of workers, tasks and objects
 /// The rows of several nodes, and a line with the reason for each node that did not answer.
 struct RowsOfNodes {
   wire::Rows rows;

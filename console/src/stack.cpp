@@ -64,7 +64,7 @@ void add_stack(Commands& commands) {
   command.add_option(
       "id", options->id,
       "An actor's id or name, a worker's, a program's (job's) or a node's id (default: the whole cluster)");
-  one_of(command.add_option("--format", options->format, "How to print them"), {"text", "json"})->capture_default_str();
+  add_format_option(command, options->format);
   add_place_options(command, options->place);
   command.footer(
       "Workers go on: a signal handler writes down where each thread is, and system calls that can be taken up again "

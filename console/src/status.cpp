@@ -123,7 +123,7 @@ void add_status(Commands& commands) {
   const auto options = std::make_shared<StatusOptions>();
   CLI::App& command = commands.add("status", "Shows nodes and GPUs, how much of them is in use, and which demands wait",
                                    [options] { return status_of(print_status(*options)); });
-  one_of(command.add_option("--format", options->format, "How to print it"), {"text", "json"})->capture_default_str();
+  add_format_option(command, options->format);
   add_place_options(command, options->place);
   command.footer(
       "Examples:\n"

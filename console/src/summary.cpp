@@ -72,12 +72,11 @@ Result<Summary> ask_summary(const Place& place) {
   const auto all_of = [](const char* table) {
     return wire::ListRows{.table = table, .filters = {}, .limit = kAllRows};
   };
-  constexpr std::size_t kColumns = 7;  // of the lists of nodes
   Summary summary;
   PHAROS_TRY(summary.nodes, rows_of(asked.ask(all_of("nodes"))));
   PHAROS_TRY(summary.actors, rows_of(asked.ask(all_of("actors"))));
-  PHAROS_TRY(RowsOfNodes tasks, rows_of_each(asked, nodes, all_of("tasks"), kColumns));
-  PHAROS_TRY(RowsOfNodes objects, rows_of_each(asked, nodes, all_of("objects"), kColumns));
+  PHAROS_TRY(RowsOfNodes tasks, rows_of_each(asked, nodes, all_of("tasks"), kColumnsOfNodes));
+  PHAROS_TRY(RowsOfNodes objects, rows_of_each(asked, nodes, all_of("objects"), kColumnsOfNodes));
   summary.tasks = std::move(tasks.rows);
   summary.objects = std::move(objects.rows);
   summary.silent = std::move(objects.silent);
@@ -120,7 +119,7 @@ void add_summary(Commands& commands) {
   CLI::App& command = commands.add(
       "summary", "Counts nodes, actors by name and state, what runs by function, and objects by where they come from",
       [options] { return status_of(print_summary(*options)); });
-  one_of(command.add_option("--format", options->format, "How to print it"), {"text", "json"})->capture_default_str();
+  add_format_option(command, options->format);
   add_place_options(command, options->place);
   command.footer(
       "Of each node the 1000 largest objects are counted.\n"

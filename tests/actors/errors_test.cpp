@@ -1,5 +1,3 @@
-#include <signal.h>
-
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -7,7 +5,6 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -15,6 +12,7 @@
 #include <pharos/pharos.hpp>
 
 #include "cluster_test.hpp"
+#include "plain_tasks.hpp"
 
 namespace pharos::cluster::errors {
 namespace {
@@ -126,16 +124,6 @@ class Shop {
     co_return 0;
   }
 };
-
-int end_worker() {
-  ::raise(SIGKILL);
-  return 0;
-}
-
-int stay(int ms) {
-  std::this_thread::sleep_for(std::chrono::milliseconds{ms});
-  return ms;
-}
 
 [[gnu::noinline]] int stumble(const char* over) {
   throw std::runtime_error{over};

@@ -179,6 +179,7 @@ TEST_F(QueueTest, AQueueThatDiesSaysSoAndOneWithoutRoomIsRefused) {
   EXPECT_SAYS(message_of<ActorDied>([&] { waits.get(soon()); }), "\"jobs\"");
   EXPECT_THROW(queue.put(1).get(soon()), ActorDied);
   EXPECT_SAYS(message_of<InvalidArgument>([&] { Queue<int>::make(runtime, {.capacity = 0}); }), "capacity 0");
+  EXPECT_THROW(Queue<int>::make(runtime).get_some(0).get(soon()), InvalidArgument);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <pharos/pharos.hpp>
 
 #include "cluster_test.hpp"
+#include "plain_tasks.hpp"
 
 namespace pharos::cluster::retries {
 namespace {
@@ -206,14 +207,6 @@ TEST_F(RetriesTest, ACancelledTaskWhoseWorkerDiesIsNotRunAgain) {
 
 // ---- Outcomes
 
-int end_worker() {
-  ::raise(SIGKILL);
-  return 0;
-}
-int stay(int ms) {
-  std::this_thread::sleep_for(std::chrono::milliseconds{ms});
-  return ms;
-}
 int call_a_dead_actor(Actor<Recorder> dead) {
   return dead.call<&Recorder::runs>().get();
 }

@@ -207,7 +207,7 @@ unsigned blocks_for(std::int64_t rows, std::int64_t columns, unsigned per_proces
                                                         std::int64_t{per_processor} * processors_of_device()));
 }
 
-/// Calls f.template run<group, values>() with the numbers for so many columns.
+/// Calls f<group, values>() with the numbers that suit so many columns.
 template <class F>
 cudaError_t with_layout(std::int64_t columns, const F& f) {
   switch (group_for(columns)) {

@@ -23,10 +23,14 @@ static void note(const Piece& piece, const void* numbers, std::int64_t count, bo
   simulated::memory().note(piece, numbers, static_cast<std::size_t>(count * kLeastBytes), writes, kernel);
 }
 
-template <class T>
-static void see(T*& address) {
-  if (address == nullptr) return;
-  address = static_cast<T*>(const_cast<void*>(static_cast<const void*>(simulated::Memory::for_kernels(address))));
+/// Changes addresses to those that kernels use. Returns what as_kernels_see() returns.
+template <class... T>
+static int see(T*&... addresses) {
+  const auto see_one = []<class One>(One*& address) {
+    if (address != nullptr) address = static_cast<One*>(simulated::Memory::for_kernels(address));
+  };
+  (see_one(addresses), ...);
+  return 0;
 }
 
 static void note_uses(const Piece& piece, const ScoredRows& rows) {
@@ -35,10 +39,7 @@ static void note_uses(const Piece& piece, const ScoredRows& rows) {
   note(piece, rows.losses, rows.rows, true, "row_losses");
 }
 static int as_kernels_see(ScoredRows& rows) {
-  see(rows.scores);
-  see(rows.targets);
-  see(rows.losses);
-  return 0;
+  return see(rows.scores, rows.targets, rows.losses);
 }
 
 static void note_uses(const Piece& piece, const NormalizedRows& what) {
@@ -49,15 +50,7 @@ static void note_uses(const Piece& piece, const NormalizedRows& what) {
   for (const float* const each : {what.means, what.scales}) note(piece, each, what.rows, true, "normalize");
 }
 static int as_kernels_see(NormalizedRows& what) {
-  see(what.x);
-  see(what.branch);
-  see(what.weight);
-  see(what.bias);
-  see(what.sum);
-  see(what.normalized);
-  see(what.means);
-  see(what.scales);
-  return 0;
+  return see(what.x, what.branch, what.weight, what.bias, what.sum, what.normalized, what.means, what.scales);
 }
 
 static void note_uses(const Piece& piece, const NormGradients& what) {
@@ -70,17 +63,8 @@ static void note_uses(const Piece& piece, const NormGradients& what) {
   note(piece, what.parts, 2 * what.part_count * what.columns, true, "norm_gradients");
 }
 static int as_kernels_see(NormGradients& what) {
-  see(what.of_normalized);
-  see(what.of_sum);
-  see(what.sum);
-  see(what.weight);
-  see(what.means);
-  see(what.scales);
-  see(what.of_x);
-  see(what.of_weight);
-  see(what.of_bias);
-  see(what.parts);
-  return 0;
+  return see(what.of_normalized, what.of_sum, what.sum, what.weight, what.means, what.scales, what.of_x, what.of_weight,
+             what.of_bias, what.parts);
 }
 
 static void note_uses(const Piece& piece, const ColumnSums& what) {
@@ -90,12 +74,7 @@ static void note_uses(const Piece& piece, const ColumnSums& what) {
   note(piece, what.parts, what.part_count * what.columns, true, "sum_columns");
 }
 static int as_kernels_see(ColumnSums& what) {
-  see(what.rows_of);
-  see(what.before_gelu);
-  see(what.of_before);
-  see(what.sums);
-  see(what.parts);
-  return 0;
+  return see(what.rows_of, what.before_gelu, what.of_before, what.sums, what.parts);
 }
 
 static void note_uses(const Piece& piece, const SummedParts& what) {
@@ -103,10 +82,7 @@ static void note_uses(const Piece& piece, const SummedParts& what) {
   for (const void* const each : what.to) note(piece, each, what.columns, true, "sum_parts");
 }
 static int as_kernels_see(SummedParts& what) {
-  see(what.parts);
-  see(what.to[0]);
-  see(what.to[1]);
-  return 0;
+  return see(what.parts, what.to[0], what.to[1]);
 }
 
 [[maybe_unused]] static const bool registers_kernels =

@@ -64,6 +64,10 @@ class QueueServer {
     co_return item;
   }
   Async<std::vector<T>> get_some(std::size_t most) {
+    if (most == 0) {
+      throw_error(Error{ErrorCode::kInvalidArgument, "get_some() was asked for no item",
+                        "Ask for at least one: an empty list means that the queue is closed."});
+    }
     if (must_wait(getters_, can_get())) co_await turn(getters_, &QueueServer::can_get, Place::kLast);
     const auto end = items_.begin() + static_cast<std::ptrdiff_t>(std::min(most, items_.size()));
     std::vector<T> taken{std::move_iterator{items_.begin()}, std::move_iterator{end}};
@@ -136,12 +140,14 @@ class QueueServer {
 ///   const Job next = queue.get().get();    // waits while it is empty
 ///
 /// An actor holds the items. A value; copies are handles of the same queue, which may be arguments and results. The
-/// queue lives as long as a handle, like any actor. Any thread may use it. Who puts or gets many items does not wait
-/// for each one: it keeps some Refs, or takes put_all() and get_some(). Calls that wait are served in the order in
-/// which they came. A call with a deadline or that is cancelled gives its place up: an item that it had not put will
-/// never be put, and it takes none. Failure: the Refs throw FailedPrecondition after close(), and ActorDied when the
-/// queue's process has died, with which its items are lost. An item is also lost when it was given to a consumer that
-/// has died before it arrived.
+/// queue lives as long as a handle, like any actor. Any thread may use it.
+///
+/// Calls that wait are served in the order in which they came. A call that is cancelled, or whose deadline passes while
+/// it waits, has no effect. For many items, make many calls before you wait for the first one, or use put_all() and
+/// get_some(): the queue's process then answers many at a time.
+///
+/// Failure: the Refs throw FailedPrecondition after close(), and ActorDied when the queue's process has died, with
+/// which its items are lost. An item is also lost if its consumer dies before the item arrives.
 template <class T>
 class Queue {
  public:
@@ -171,7 +177,7 @@ class Queue {
   /// Takes the first item. After close() and the last item the Ref throws FailedPrecondition.
   Ref<T> get(const CallOptions& options = {}) const { return server_.template call<&Server::get>(options); }
   /// Takes all items that are there, but at most so many; waits until there is one. After close() and the last item
-  /// the list is empty.
+  /// the list is empty. `most` is at least 1.
   Ref<std::vector<T>> get_some(std::size_t most, const CallOptions& options = {}) const {
     return server_.template call<&Server::get_some>(options, most);
   }
