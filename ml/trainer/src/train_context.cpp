@@ -112,7 +112,7 @@ Verdict TrainContext::report(const Metrics& metrics, const ReportOptions& option
 void TrainContext::commit(const Metrics& metrics, const ReportOptions& options) {
   say_where_it_begins();
   const bool is_due = begin_.save_every != 0 && (step_ + 1) % begin_.save_every == 0;
-  Sum sum = sum_up(metrics, options.weight, options.save || is_due);
+  Sum sum = sum_up(metrics, options.weight, options.save || is_due, options.stop || trainer_.stops());
   check_mean(metrics, sum.metrics, begin_.metric);
   if (begin_.metric != kLoss) check_mean(metrics, sum.metrics, kLoss);
   // Neither the rest of commit() nor the optimizer's step after it waits for other ranks, so that a rank which has
@@ -148,11 +148,11 @@ void TrainContext::finish_saving() {
 }
 
 Metrics TrainContext::mean(const Metrics& metrics, double weight) {
-  return sum_up(metrics, weight, false).metrics;
+  return sum_up(metrics, weight, false, false).metrics;
 }
 
 // Reduces what the ranks want (to save, to stop), hashes of the names of their metrics, and the metrics.
-TrainContext::Sum TrainContext::sum_up(const Metrics& metrics, double weight, bool saves) {
+TrainContext::Sum TrainContext::sum_up(const Metrics& metrics, double weight, bool saves, bool stops) {
   if (!(weight >= 0) || !std::isfinite(weight)) {
     throw_error(Error{ErrorCode::kInvalidArgument, "a report of rank " + std::to_string(rank()) + " has the weight " +
                                                        std::to_string(weight) + ", which is negative or not finite"});
@@ -162,7 +162,7 @@ TrainContext::Sum TrainContext::sum_up(const Metrics& metrics, double weight, bo
   std::vector<double> sums(kMetrics + metrics.entries().size());
   sums[kWeight] = weight;
   sums[kSaves] = saves ? 1 : 0;
-  sums[kStops] = trainer_.stops() ? 1 : 0;
+  sums[kStops] = stops ? 1 : 0;
   sums[kHash] = hash;
   sums[kSquares] = hash * hash;
   for (std::size_t i = 0; i < metrics.entries().size(); ++i) {

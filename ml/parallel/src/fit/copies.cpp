@@ -42,11 +42,13 @@ class CopiedModel final : public FitModel {
   }
 
   std::string table() const override { return ""; }
-  std::vector<ParameterGroup> groups(double weight_decay) const override { return groups_of(module_, weight_decay); }
+  std::vector<ParameterGroup> groups(const SettingsOf& settings) const override { return groups_of(module_, settings); }
   void add_to(State& state, Optimizer& optimizer) override {
     ml::add_to(state, module_);
     ml::add_to(state, optimizer, module_);
   }
+  std::unique_ptr<Ema> make_ema(double decay) const override { return std::make_unique<Ema>(module_, decay); }
+  void add_to(State& state, Ema& ema) const override { ml::add_to(state, ema); }
 
  private:
   bool is_divided() const override { return false; }

@@ -28,11 +28,14 @@ class DividedModel final : public FitModel {
 
   void join(Communicator&, std::uint64_t) override {}  // the ranks are those of the constructor
   std::string table() const override { return sharded_.table(); }
-  std::vector<ParameterGroup> groups(double weight_decay) const override { return sharded_.groups(weight_decay); }
+  std::vector<ParameterGroup> groups(const SettingsOf& settings) const override { return sharded_.groups(settings); }
   void add_to(State& state, Optimizer& optimizer) override {
     ml::add_to(state, sharded_, module_);
     ml::add_to(state, optimizer, sharded_);
   }
+  std::unique_ptr<Ema> make_ema(double decay) const override { return std::make_unique<Ema>(sharded_, module_, decay); }
+  void add_to(State& state, Ema& ema) const override { ml::add_to(state, ema, sharded_); }
+  void refresh() override { sharded_.refresh(); }
 
  private:
   bool is_divided() const override { return true; }

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -26,10 +25,14 @@
 #include <pharos/ml/training.hpp>
 
 #include "fit/batches_ahead.hpp"
+#include "fit/callbacks.hpp"
 #include "fit/device_copies.hpp"
 #include "fit/fit_model.hpp"
+#include "fit/logged_means.hpp"
 #include "fit/model_size.hpp"
+#include "fit/precision.hpp"
 #include "fit/strategies.hpp"
+#include "fit/validation.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -65,7 +68,7 @@ class Fit {
  public:
   /// `copies`: nullptr if the module is trained on the CPU.
   Fit(TrainContext& context, Learner& learner, const FitOptions& options, std::optional<DiskBacked>& disk,
-      DeviceCopies* copies)
+      DeviceCopies* copies, LoggedMeans& logged)
       : context_{context},
         learner_{learner},
         options_{options},
@@ -77,41 +80,50 @@ class Fit {
         model_{strategy().make_model(learner, context.communicator(), options)},
         optimizer_{groups(disk), how_.rule},
         rate_{optimizer_.lr()},
-        validates_{learner.validation_data()} {
+        validation_{context, learner, options, loading({}, Tail::kUneven), logged},
+        callbacks_{context, learner},
+        logged_{logged} {
     if (options.precision == Precision::kFp16) scaler_.emplace();
-    if (validates_ != nullptr) check_validation();
+    if (how_.ema_decay != 0) ema_ = model_->make_ema(how_.ema_decay);
   }
   Fit(Fit&&) = delete;
   ~Fit() { context_.forget_state(); }
 
   void all() {
     resume();
+    callbacks_.begin();
     for (bool has_joined = false;;) {
       try {
         if (!std::exchange(has_joined, true)) {
           model_->join(context_.communicator(), context_.step());
           batches_.seek(position_);
         }
-        while (context_.has_to_tell() || has_more()) {
-          if (!context_.has_to_tell() && !step()) continue;
-          if (tell() != Verdict::kGoOn) return;
-        }
-        return;
+        steps_to_end();
+        break;
       } catch (const Exception& why) {
         if (!context_.rejoin(why)) throw;
         has_joined = false;
       }
     }
+    callbacks_.end();
   }
 
  private:
+  void steps_to_end() {
+    while (context_.has_to_tell() || has_more()) {
+      if (!context_.has_to_tell() && !step()) continue;
+      if (tell() != Verdict::kGoOn) return;
+    }
+  }
   /// Not a part of the constructor: if this throws, the destructor must make the context forget the state, which names
   /// members of this object.
   void resume() {
     State state;
     model_->add_to(state, optimizer_);
+    if (ema_) model_->add_to(state, *ema_);
     if (scaler_) add_to(state, *scaler_);
     state.add("position", position_);
+    callbacks_.add_to(state);
     learner_.add_to_state(state);
     const OnRankDeath on_death = on_rank_death(state);
     context_.resume(std::move(state), on_death);
@@ -120,18 +132,19 @@ class Fit {
   /// Called when the module is divided, so that all later tensors lie in memory.
   std::vector<ParameterGroup> groups(std::optional<DiskBacked>& disk) const {
     disk.reset();
-    return model_->groups(how_.weight_decay);
+    return model_->groups(how_.settings);
   }
   Optimization optimization() {
     context_.expect(steps());
-    return learner_.configure_optimizers();
-  }
-  void check_validation() const {
-    if (validates_->size() >= context_.size()) return;
-    throw_error(Error{ErrorCode::kInvalidArgument,
-                      "the validation data has " + std::to_string(validates_->size()) +
-                          " samples, which are fewer than the " + std::to_string(context_.size()) + " ranks",
-                      "Give more validation samples, or validate inside of training_step()."});
+    Optimization how = learner_.configure_optimizers();
+    if (!how.settings) {
+      how.settings = decaying_matrices(how.weight_decay);
+    } else if (how.weight_decay != 0) {
+      throw_error(Error{ErrorCode::kInvalidArgument,
+                        "Optimization::weight_decay does not go together with Optimization::settings",
+                        "Return the weight decay of each parameter from the settings."});
+    }
+    return how;
   }
   /// A dead rank can only be replaced if its state is that of the other ranks: if parameters are copies, if no value
   /// belongs to one rank alone, and if no module keeps the ranks with which it was made. Values of one rank do not
@@ -167,7 +180,7 @@ class Fit {
     const std::uint64_t own = memory_of_device() / 2 / ranks_that_share_it();
     auto memory = static_cast<std::int64_t>(options_.memory != 0 ? options_.memory : own);
     ranks.all_reduce(std::span{&memory, 1}, Reduction::kMin);  // all ranks must choose the same strategy
-    const FitChoice choice = choose_strategy(size_of_model(learner_, how_.rule, options_, ranks), ranks.size(),
+    const FitChoice choice = choose_strategy(size_of_model(learner_, how_, options_, ranks), ranks.size(),
                                              static_cast<std::uint64_t>(memory));
     if (ranks.rank() == 0) std::fputs(choice.arithmetic.c_str(), stderr);
     return strategy_of(choice.strategy);
@@ -221,12 +234,15 @@ class Fit {
     const std::vector<Batch> batches = next();
     if (batches.empty()) return false;
     const double has_data = now();
+    callbacks_.before_step(batches[0].epoch);
     seed_step();
     learner_.module().train();
     optimizer_.zero_grad();
+    logged_.clear();
     const double scale = scaler_ ? scaler_->now() : 1;
     const auto loss_of = [this](const Batch& batch) {
-      const auto autocast = in_precision();
+      logged_.begin_batch(static_cast<double>(batch.samples));
+      const auto autocast = autocast_of(learner_.device(), options_);
       return learner_.training_step(batch);
     };
     const FitModel::Backward done = model_->backward(batches, loss_of, scale);
@@ -242,7 +258,7 @@ class Fit {
     }
     const double has_gradients = now();
 
-    optimizer_.set_lr(rate_ * how_.schedule(context_.step()));
+    optimizer_.set_lr(rate_ * how_.schedule(context_.step()) * callbacks_.rate_factor());
     double samples = 0;
     double samples_of_all = 0;
     for (const Batch& each : batches) {
@@ -251,6 +267,7 @@ class Fit {
     }
     const double rate = samples_of_all / std::max(has_gradients - std::exchange(before_, has_gradients), 1e-9);
     Metrics metrics{{"loss", numbers.loss}, {"lr", optimizer_.lr()}, {"samples_per_second", rate}};
+    add_logged(metrics, samples_of_all);
     if (scaler_) metrics.set("loss_scale", scale);
     if (options_.flops_per_sample > 0) {
       metrics.set("mfu", options_.flops_per_sample * rate / (context_.size() * options_.peak_flops));
@@ -264,16 +281,31 @@ class Fit {
     position_ = batches_.position();
     const std::uint64_t next = context_.step() + 1;
     const bool is_to_be_saved = is_end(next) || (context_.keeps_best() && is_validated(next));
-    context_.commit(metrics, {.weight = samples, .epoch = batches[0].epoch, .save = is_to_be_saved});
+    context_.commit(metrics,
+                    {.weight = samples, .epoch = batches[0].epoch, .save = is_to_be_saved, .stop = callbacks_.stops()});
     // After commit() all ranks know whether the step will be saved, and no parameter has changed yet. A step with
     // gradients that are not finite throws here, so that the newest checkpoint is one from before it. If their length
     // is known, it was checked above.
     if (context_.has_to_save() && !has_length()) model_->check_numbers_to_save(context_);
     const double committed = now();
     if (!is_left_out) optimizer_.step();
+    if (ema_) ema_->update();
     if (scaler_) scaler_->adapt(!is_left_out);
     optimizer_seconds_ = now() - committed;
     return true;
+  }
+
+  /// Adds what the learner has logged in this step.
+  void add_logged(Metrics& metrics, double samples_of_all) {
+    const bool has_each_rank_samples = samples_of_all >= context_.size();
+    const Metrics logged = has_each_rank_samples ? logged_.take() : logged_.take_as_rank_0(context_);
+    for (const auto& [name, mean] : logged.entries()) {
+      if (metrics.find(name) != nullptr) {
+        throw_error(Error{ErrorCode::kInvalidArgument, "the learner logs \"" + name + "\", which fit() reports itself",
+                          "Choose another name."});
+      }
+      metrics.set(name, mean);
+    }
   }
 
   /// Whether each step computes the norm of all gradients.
@@ -292,49 +324,36 @@ class Fit {
     Metrics more;
     if (options_.report_phases) more.set("optimizer_s", optimizer_seconds_);
     if (is_validated(context_.step())) validate(more);
+    callbacks_.after_step(position_.epoch, more, batches_.at_end());
     return context_.tell(more);
   }
 
-  /// nullopt for the default precision, so that an autocast that the learner has set itself stays as it is.
-  std::optional<Autocast> in_precision() const {
-    if (options_.precision == Precision::kFloat) return std::nullopt;
-    return std::optional<Autocast>{std::in_place, learner_.device(), options_.precision};
-  }
-
   bool is_validated(std::uint64_t step) const {
-    if (validates_ == nullptr || options_.validate_every == 0) return false;
+    if (!validation_.has_data()) return false;
+    if (options_.validate_every_steps != 0 && step % options_.validate_every_steps == 0) return true;
+    if (options_.validate_every == 0) return false;
     return is_end(step) || (batches_.at_end() && (position_.epoch + 1) % options_.validate_every == 0);
   }
 
-  // Each sample counts once: a rank without samples takes part with a batch whose sample does not count.
   void validate(Metrics& metrics) {
-    const at::NoGradGuard no_grad;
     seed_step();
-    learner_.module().eval();
-    Loader loader{validates_, loading(Order::in_turn(validates_->size()), Tail::kUneven)};
-    std::map<std::string, double> sums;
-    double samples = 0;
-    while (const auto batch = loader.next()) {
-      const auto count = static_cast<double>(batch->samples);
-      const auto autocast = in_precision();
-      const Metrics of_batch = learner_.validation_step(*batch);
-      for (const auto& [name, value] : of_batch.entries()) {
-        sums[name] += count > 0 ? count * value : 0;
-      }
-      samples += count;
-    }
-    Metrics means;
-    for (const auto& [name, sum] : sums) means.set(validated(name), samples > 0 ? sum / samples : 0);
-    const Metrics of_all = context_.mean(means, samples);
+    const Metrics of_all = with_means([&] { return validation_.run(); });
     for (const auto& [name, mean] : of_all.entries()) metrics.set(name, mean);
     before_ = now();
   }
-
-  /// The name under which a metric of validation_step() is reported.
-  std::string validated(const std::string& name) const {
-    constexpr std::string_view kPrefix = "validation_";
-    if (name.empty() && context_.metric().starts_with(kPrefix)) return context_.metric();
-    return std::string{kPrefix} + (name.empty() ? context_.metric() : name);
+  /// Calls `work` while the model has the moving means, if there are any.
+  template <class Work>
+  Metrics with_means(const Work& work) {
+    if (!ema_) return work();
+    model_->refresh();
+    Metrics result;
+    {
+      const auto means = ema_->apply();
+      model_->refresh();
+      result = work();
+    }
+    model_->refresh();
+    return result;
   }
 
   TrainContext& context_;
@@ -348,8 +367,11 @@ class Fit {
   const std::unique_ptr<FitModel> model_;
   Optimizer optimizer_;
   std::optional<GradScaler> scaler_;  // with Precision::kFp16
+  std::unique_ptr<Ema> ema_;          // nullptr: there are no moving means
   const double rate_;
-  const DatasetPtr validates_;
+  Validation validation_;
+  Callbacks callbacks_;
+  LoggedMeans& logged_;
   Position position_;  // position in the data after the last committed step
   double optimizer_seconds_ = 0;
   double before_ = now();
@@ -369,19 +391,21 @@ void fit(TrainContext& context, Learner& learner, const FitOptions& options, std
   learner.context_ = &context;
   learner.device_ = own_device();
   learner.copies_.reset();
+  learner.logged_ = std::make_shared<LoggedMeans>();
   std::optional<Fit> training;  // still there when the error counts its bytes
   try {
     if (!learner.device_.is_cpu()) {
       learner.module().to(learner.device_);
       learner.copies_ = std::make_shared<DeviceCopies>(learner.device_);
     }
-    training.emplace(context, learner, options, disk, learner.copies_.get());
+    training.emplace(context, learner, options, disk, learner.copies_.get(), *learner.logged_);
     training->all();
   } catch (const c10::OutOfMemoryError& error) {
     throw_error(no_room_on(learner.device_, error.what_without_backtrace()));
   }
   training.reset();
   learner.copies_.reset();
+  learner.logged_.reset();
 }
 
 void prepare_rank(const TrainContext& context) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/state.hpp>
 #include <pharos/ml/train_context.hpp>
+#include <pharos/ml/training.hpp>
 
 #include "module/parameters.hpp"
 #include "module/reading.hpp"
@@ -35,9 +37,14 @@ class FitModel {
   virtual void join(Communicator& ranks, std::uint64_t step) = 0;
   /// What is divided among the ranks, as a table in text. Empty if nothing is.
   virtual std::string table() const = 0;
-  virtual std::vector<ParameterGroup> groups(double weight_decay) const = 0;
+  virtual std::vector<ParameterGroup> groups(const SettingsOf& settings) const = 0;
   /// Adds the content of checkpoints. The names and numbers are the same for all strategies.
   virtual void add_to(State& state, Optimizer& optimizer) = 0;
+  /// Moving means of what this rank has of the model. The model outlives them.
+  virtual std::unique_ptr<Ema> make_ema(double decay) const = 0;
+  virtual void add_to(State& state, Ema& ema) const = 0;
+  /// Called by all ranks before and after the numbers of the model are replaced.
+  virtual void refresh() {}
 
   /// A backward that is done, or that the device still does.
   struct Backward {

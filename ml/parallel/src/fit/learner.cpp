@@ -1,7 +1,13 @@
+#include <ATen/ops/scalar_tensor.h>
+
+#include <string>
+
+#include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/learner.hpp>
 #include <pharos/ml/module_state.hpp>
 
 #include "fit/device_copies.hpp"
+#include "fit/logged_means.hpp"
 
 namespace pharos::ml {
 
@@ -13,6 +19,18 @@ at::Tensor Learner::on_device(const Batch& batch, std::string_view field) const 
     if (const auto copy = copies_->find(array)) return *copy;
   }
   return tensor_of(array, device_);
+}
+
+void Learner::log(std::string_view name, const at::Tensor& mean) {
+  if (logged_ == nullptr) {
+    throw_error(Error{ErrorCode::kFailedPrecondition,
+                      "a learner logs \"" + std::string{name} + "\" while nothing is trained",
+                      "Call log() in training_step() or validation_step()."});
+  }
+  logged_->log(name, mean);
+}
+void Learner::log(std::string_view name, double mean) {
+  log(name, at::scalar_tensor(mean, at::kDouble));
 }
 
 std::optional<Order> Learner::training_order(std::uint64_t) {

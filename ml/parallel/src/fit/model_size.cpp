@@ -3,7 +3,6 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <variant>
 
 #include "module/parameters.hpp"
 #include "parallel/shards.hpp"
@@ -11,15 +10,6 @@
 
 namespace pharos::ml {
 namespace {
-
-std::size_t kept_by(const Rule& rule) {
-  struct Kept {
-    std::size_t operator()(const AdamW&) const { return 2; }
-    std::size_t operator()(const Sgd& by) const { return by.momentum == 0 ? 0 : 1; }
-    std::size_t operator()(const Lion&) const { return 1; }
-  };
-  return std::visit(Kept{}, rule);
-}
 
 /// Adds the bytes of divided parameters and gradients that a rank has whole at the same time. This follows the way in
 /// which Gathering and Reducing use memory.
@@ -67,15 +57,17 @@ ShardOptions shard_options(Learner& learner, const FitOptions& options) {
   return how;
 }
 
-FitSize size_of_model(Learner& learner, const Rule& rule, const FitOptions& options, const Communicator& ranks) {
+FitSize size_of_model(Learner& learner, const Optimization& how, const FitOptions& options, const Communicator& ranks) {
   const torch::nn::Module& module = learner.module();
-  FitSize size{.bytes = options.bf16 ? std::size_t{2} : std::size_t{4}, .kept = kept_by(rule)};
+  FitSize size{.bytes = options.bf16 ? std::size_t{2} : std::size_t{4}, .kept = 0};
   for (const NamedTensor& each : parameters_of(module)) {
     const auto count = static_cast<std::uint64_t>(each.tensor.numel());
     const std::size_t bytes = options.bf16 ? 2 : static_cast<std::size_t>(each.tensor.element_size());
     if (!each.tensor.requires_grad()) {
       size.frozen_bytes += count * bytes;
     } else {
+      const ParameterSettings settings = how.settings({each.name, each.tensor.sizes().vec()});
+      size.kept = std::max(size.kept, names_of(settings.rule.value_or(how.rule)).size());
       size.parameters += count;
       size.bytes = std::max(size.bytes, bytes);
     }

@@ -4,7 +4,6 @@
 #include <pharos/ml/fit_options.hpp>
 #include <pharos/ml/fit_strategy.hpp>
 #include <pharos/ml/learner.hpp>
-#include <pharos/ml/rule.hpp>
 #include <pharos/ml/sharding.hpp>
 
 namespace pharos::ml {
@@ -13,8 +12,9 @@ namespace pharos::ml {
 /// thread.
 ShardOptions shard_options(Learner& learner, const FitOptions& options);
 
-/// The sizes of the learner's model, for choose_strategy(). Throws InvalidArgument for blocks or types of ShardOptions
+/// The sizes of the learner's model, for choose_strategy(); each parameter counts as the one for which its rule keeps
+/// most. `how` has settings. Throws InvalidArgument for blocks or types of ShardOptions
 /// that do not fit the module; does not ask other ranks.
-FitSize size_of_model(Learner& learner, const Rule& rule, const FitOptions& options, const Communicator& ranks);
+FitSize size_of_model(Learner& learner, const Optimization& how, const FitOptions& options, const Communicator& ranks);
 
 }  // namespace pharos::ml

@@ -97,7 +97,6 @@ void add_to(State& state, torch::nn::Module& module, const std::string& prefix) 
 void add_to(State& state, Optimizer& optimizer, const torch::nn::Module& module) {
   std::unordered_map<const void*, std::string> names;
   for (const NamedTensor& each : parameters_of(module)) names.emplace(each.tensor.unsafeGetTensorImpl(), each.name);
-  const std::vector<std::string_view> values = optimizer.names();
   for (Optimizer::State& each : optimizer.states()) {
     const auto found = names.find(each.parameter.unsafeGetTensorImpl());
     if (found == names.end()) refuse_stranger(each.parameter);
@@ -107,7 +106,7 @@ void add_to(State& state, Optimizer& optimizer, const torch::nn::Module& module)
       const at::Tensor lies = kept.as_strided(each.parameter.sizes(), each.parameter.strides(), kept.storage_offset());
       add_whole(state, {.name = name + what + std::string{value}, .from = std::move(from)}, lies);
     };
-    for (std::size_t i = 0; i < values.size(); ++i) add(".", values[i], each.values[i], {});
+    for (std::size_t i = 0; i < each.names.size(); ++i) add(".", each.names[i], each.values[i], {});
     if (each.whole.defined()) add(".whole", "", each.whole, {name + ".whole", kModel + found->second});
     state.add(steps_of(name, each, true));
   }
@@ -131,13 +130,12 @@ void add_to(State& state, Sharded& sharded, torch::nn::Module& module) {
 void add_to(State& state, Optimizer& optimizer, const Sharded& sharded) {
   std::unordered_map<const void*, const Sharded::Slice*> slices;
   for (const Sharded::Slice& each : sharded.slices()) slices.emplace(each.values.unsafeGetTensorImpl(), &each);
-  const std::vector<std::string_view> values = optimizer.names();
   for (Optimizer::State& each : optimizer.states()) {
     const auto found = slices.find(each.parameter.unsafeGetTensorImpl());
     if (found == slices.end()) refuse_stranger(each.parameter);
     const std::string name = kOptimizer + found->second->name;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      add_part(state, {.name = name + '.' + std::string{values[i]}}, *found->second, each.values[i]);
+    for (std::size_t i = 0; i < each.names.size(); ++i) {
+      add_part(state, {.name = name + '.' + each.names[i]}, *found->second, each.values[i]);
     }
     state.add(steps_of(name, each, false));
   }
@@ -146,6 +144,20 @@ void add_to(State& state, Optimizer& optimizer, const Sharded& sharded) {
 void add_to(State& state, Ema& ema) {
   for (const Ema::Mean& each : ema.means()) {
     add_whole(state, {.name = "ema." + each.name, .from = {"ema." + each.name, kModel + each.name}}, each.values);
+  }
+}
+
+void add_to(State& state, Ema& ema, const Sharded& sharded) {
+  std::unordered_map<std::string, const Sharded::Slice*> slices;
+  for (const Sharded::Slice& each : sharded.slices()) slices.emplace(each.name, &each);
+  for (const Ema::Mean& each : ema.means()) {
+    StateSlice slice{.name = "ema." + each.name, .from = {"ema." + each.name, kModel + each.name}};
+    const auto found = slices.find(each.name);
+    if (found == slices.end()) {
+      add_whole(state, std::move(slice), each.values);  // a buffer
+    } else {
+      add_part(state, std::move(slice), *found->second, each.values);
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include <pharos/ml/communicator.hpp>
+#include <pharos/ml/sharded.hpp>
 #include <pharos/ml/training.hpp>
 
 #include "module/norms.hpp"
@@ -89,10 +90,19 @@ void GradScaler::adapt(bool are_finite) {
 // ---- Ema
 
 Ema::Ema(const torch::nn::Module& module, double decay) : decay_{decay} {
-  for (const NamedTensor& each : parameters_of(module)) {
-    const at::Tensor own = each.tensor.detach();
-    pairs_.push_back({each.name, each.tensor, is_half(own) ? own.to(at::kFloat) : own.clone(), false});
-  }
+  for (const NamedTensor& each : parameters_of(module)) add_parameter(each.name, each.tensor);
+  add_buffers(module);
+}
+
+Ema::Ema(const Sharded& sharded, const torch::nn::Module& module, double decay) : decay_{decay} {
+  for (const Sharded::Slice& each : sharded.slices()) add_parameter(each.name, each.values);
+  add_buffers(module);
+}
+
+void Ema::add_parameter(const std::string& name, const at::Tensor& own) {
+  pairs_.push_back({name, own, is_half(own) ? own.detach().to(at::kFloat) : own.detach().clone(), false});
+}
+void Ema::add_buffers(const torch::nn::Module& module) {
   for (const NamedTensor& each : buffers_of(module))
     pairs_.push_back({each.name, each.tensor, each.tensor.detach().clone(), true});
 }

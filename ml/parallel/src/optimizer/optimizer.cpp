@@ -1,20 +1,21 @@
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
-#include <torch/nn/module.h>
 
 #include <cmath>
 #include <unordered_set>
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/base/check.hpp>
 #include <pharos/ml/optimizer.hpp>
 
-#include "module/parameters.hpp"
 #include "optimizer/updates.hpp"
 #include "optimizer/updates_on_device.hpp"
 
@@ -107,28 +108,53 @@ Update update_of(const Rule& rule, double lr, double weight_decay, std::uint64_t
                                },
                                [&](const Lion& by) -> Update {
                                  return LionUpdate{lr, keep, by.beta1, by.beta2};
+                               },
+                               [](const std::shared_ptr<const UpdateRule>&) -> Update {
+                                 PHAROS_CHECK(false);  // Optimizer::step_by_own_rule() deals with it
                                }},
                     rule);
 }
 
 }  // namespace
 
-std::vector<ParameterGroup> groups_of(const torch::nn::Module& module, double weight_decay) {
-  std::vector<ParameterGroup> groups(2);
-  groups[0].weight_decay = weight_decay;
-  for (const NamedTensor& each : parameters_of(module)) {
-    if (each.tensor.requires_grad()) groups[each.tensor.dim() >= 2 ? 0 : 1].parameters.push_back(each.tensor);
-  }
-  return groups;
+// ---- Rules
+
+UpdateRule::~UpdateRule() = default;
+
+double lr_of(const Rule& rule) {
+  return std::visit(Overloaded{[](const std::shared_ptr<const UpdateRule>& by) { return by->lr(); },
+                               [](const auto& by) { return by.lr; }},
+                    rule);
 }
 
+std::vector<std::string> names_of(const Rule& rule) {
+  using Names = std::vector<std::string>;
+  return std::visit(Overloaded{[](const AdamW&) {
+                                 return Names{"mean", "square"};
+                               },
+                               [](const Sgd& by) { return by.momentum == 0 ? Names{} : Names{"velocity"}; },
+                               [](const Lion&) { return Names{"mean"}; },
+                               [](const std::shared_ptr<const UpdateRule>& by) { return by->names(); }},
+                    rule);
+}
+
+// ---- Optimizer
+
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, const Rule& rule)
-    : groups_{once(std::move(groups))}, rule_{rule}, lr_{std::visit([](const auto& by) { return by.lr; }, rule)} {
+    : groups_{once(std::move(groups))}, rule_{rule}, lr_{ml::lr_of(rule)}, begin_lr_{lr_} {
   for (const ParameterGroup& group : groups_) {
+    if (group.rule && begin_lr_ == 0) {
+      throw_error(
+          Error{ErrorCode::kInvalidArgument,
+                "a group of parameters has a rule of its own, and the optimizer's rule has a learning rate of 0, "
+                "so that changes of the rate have no factor",
+                "Give the optimizer's rule the learning rate of the other parameters."});
+    }
+    const std::vector<std::string> names = names_of(rule_of(group));
     for (const at::Tensor& parameter : group.parameters) {
       if (states_.empty()) device_ = parameter.device();
       check(parameter, device_);
-      states_.push_back({.parameter = parameter});
+      states_.push_back({.parameter = parameter, .names = names});
     }
   }
   keep_side_by_side();
@@ -136,14 +162,9 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, const Rule& rule)
 
 Optimizer::~Optimizer() = default;
 
-std::vector<std::string_view> Optimizer::names() const {
-  using Names = std::vector<std::string_view>;
-  return std::visit(Overloaded{[](const AdamW&) {
-                                 return Names{"mean", "square"};
-                               },
-                               [](const Sgd& by) { return by.momentum == 0 ? Names{} : Names{"velocity"}; },
-                               [](const Lion&) { return Names{"mean"}; }},
-                    rule_);
+double Optimizer::lr_of(const ParameterGroup& group) const {
+  const double lr = group.rule ? ml::lr_of(*group.rule) * (lr_ / begin_lr_) : lr_;
+  return lr * group.lr_factor;
 }
 
 void Optimizer::keep_side_by_side() {
@@ -152,13 +173,17 @@ void Optimizer::keep_side_by_side() {
     return (state.parameter.numel() + kAlignedElements - 1) / kAlignedElements * kAlignedElements;
   };
   for (const auto type : {at::kFloat, at::kDouble}) {
-    std::int64_t elements = 0;
-    for (const State& each : states_) elements += kept_type(each.parameter) == type ? room(each) : 0;
-    for (std::size_t i = 0; i < names().size(); ++i) {
+    const auto keeps = [&](const State& each, std::size_t value) {
+      return kept_type(each.parameter) == type && value < each.names.size();
+    };
+    for (std::size_t value = 0;; ++value) {
+      std::int64_t elements = 0;
+      for (const State& each : states_) elements += keeps(each, value) ? room(each) : 0;
+      if (elements == 0) break;
       const at::Tensor all = at::zeros({elements}, at::TensorOptions{}.dtype(type).device(device_));
       std::int64_t begin = 0;
       for (State& each : states_) {
-        if (kept_type(each.parameter) != type) continue;
+        if (!keeps(each, value)) continue;
         each.values.push_back(all.narrow(0, begin, each.parameter.numel()));
         begin += room(each);
       }
@@ -179,6 +204,12 @@ void Optimizer::step() {
   for (const ParameterGroup& group : groups_) {
     const std::span<State> states = rest.first(group.parameters.size());
     rest = rest.subspan(states.size());
+    if (const auto* const own = std::get_if<std::shared_ptr<const UpdateRule>>(&rule_of(group))) {
+      for (State& each : states) {
+        if (each.parameter.grad().defined()) step_by_own_rule(each, **own, group);
+      }
+      continue;
+    }
     if (!device_.is_cpu()) {
       step_on_device(states, group);
       continue;
@@ -219,7 +250,7 @@ void Optimizer::step_on_device(std::span<State> states, const ParameterGroup& gr
     }
     if (run.values.empty()) continue;
     if (!halves.states.empty()) at::_foreach_copy_(halves.whole_gradients, halves.gradients);
-    update_on_device(rule_, lr_ * group.lr_factor, group.weight_decay, run);
+    update_on_device(rule_of(group), lr_of(group), group.weight_decay, run);
     if (!halves.states.empty()) at::_foreach_copy_(halves.values, halves.whole_values);
     for (const at::Tensor& each : stepped) each.unsafeGetTensorImpl()->bump_version();
     for (State* const each : halves.states) {
@@ -240,7 +271,7 @@ void Optimizer::step_one(State& state, const ParameterGroup& group) {
     values = state.whole;
   }
   ++state.steps;
-  const Update by = update_of(rule_, lr_ * group.lr_factor, group.weight_decay, state.steps);
+  const Update by = update_of(rule_of(group), lr_of(group), group.weight_decay, state.steps);
   at::parallel_for(0, parameter.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     Run<Real> run{values.data_ptr<Real>() + begin,
                   gradient.const_data_ptr<Real>() + begin,
@@ -251,6 +282,25 @@ void Optimizer::step_one(State& state, const ParameterGroup& group) {
   });
   if (state.whole.defined()) in_memory_order(parameter).copy_(state.whole);
   parameter.unsafeGetTensorImpl()->bump_version();  // so that the backward of a graph from before the step throws
+}
+
+void Optimizer::step_by_own_rule(State& state, const UpdateRule& rule, const ParameterGroup& group) {
+  const at::Tensor& parameter = state.parameter;
+  const auto in_its_shape = [&](const at::Tensor& kept) {
+    return kept.as_strided(parameter.sizes(), parameter.strides(), kept.storage_offset());
+  };
+  at::Tensor gradient = parameter.grad().layout() == at::kStrided ? parameter.grad() : parameter.grad().to_dense();
+  at::Tensor values = parameter.detach();
+  if (state.whole.defined()) {
+    gradient = gradient.to(at::kFloat);
+    follow(state.whole, in_memory_order(values));
+    values = in_its_shape(state.whole);
+  }
+  std::vector<at::Tensor> kept;
+  for (const at::Tensor& each : state.values) kept.push_back(in_its_shape(each));
+  rule.update(values, gradient, kept, {++state.steps, lr_of(group), group.weight_decay});
+  if (state.whole.defined()) in_memory_order(parameter).copy_(state.whole);
+  parameter.unsafeGetTensorImpl()->bump_version();
 }
 
 void Optimizer::zero_grad(bool set_to_none) {

@@ -9,6 +9,8 @@
 
 #include <map>
 
+#include <pharos/base/check.hpp>
+
 namespace pharos::ml {
 namespace {
 
@@ -46,6 +48,10 @@ void run_rule(const Lion& by, double lr, double weight_decay, DeviceRun& run) {
   at::_foreach_add_(run.values, directions, -lr);
   at::_foreach_mul_(means, by.beta2);
   at::_foreach_add_(means, run.gradients, 1 - by.beta2);
+}
+
+[[noreturn]] void run_rule(const std::shared_ptr<const UpdateRule>&, double, double, DeviceRun&) {
+  PHAROS_CHECK(false);  // Optimizer::step_by_own_rule() deals with it
 }
 
 }  // namespace

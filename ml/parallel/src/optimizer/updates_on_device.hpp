@@ -19,9 +19,9 @@ struct DeviceRun {
   std::vector<std::uint64_t> steps;  ///< number of steps of each parameter, the present one included
 };
 
-/// Does one step of the rule with libtorch's fused operators. The host does not wait for the device, whose errors
-/// libtorch throws later. Throws libtorch's exception when there is no memory. The formulas are those of update(), but
-/// the device rounds in its own way.
+/// Does one step of a rule that is no UpdateRule, with libtorch's fused operators. The host does not wait for the
+/// device, whose errors libtorch throws later. Throws libtorch's exception when there is no memory. The formulas are
+/// those of update(), but the device rounds in its own way.
 void update_on_device(const Rule& rule, double lr, double weight_decay, DeviceRun& run);
 
 }  // namespace pharos::ml

@@ -22,6 +22,7 @@
 #include "module/norms.hpp"
 #include "module/parameters.hpp"
 #include "module/torch_dtype.hpp"
+#include "optimizer/groups.hpp"
 #include "parallel/backward_end.hpp"
 #include "parallel/gathering.hpp"
 #include "parallel/reducing.hpp"
@@ -113,7 +114,7 @@ class Sharded::Core : public std::enable_shared_from_this<Core> {
     gathering_.refresh(true);
     mark_changed();
   }
-  std::vector<ParameterGroup> groups(double weight_decay);
+  std::vector<ParameterGroup> groups(const SettingsOf& settings);
   double clip_norm(double max);
   std::shared_ptr<int> no_syncs() { return {shared_from_this(), &no_syncs_}; }
   void weigh(double samples) {
@@ -314,10 +315,14 @@ void Sharded::Core::learn_order() {
 
 // ---- Around it
 
-std::vector<ParameterGroup> Sharded::Core::groups(double weight_decay) {
-  std::vector<ParameterGroup> groups(2);
-  groups[0].weight_decay = weight_decay;
-  // Both groups get the callback: an Optimizer may have only one of them, and a rank may have no parameters in a group.
+std::vector<ParameterGroup> Sharded::Core::groups(const SettingsOf& settings) {
+  std::vector<TrainedParameter> trained;
+  for (const Slice& each : slices_) {
+    if (each.values.requires_grad()) trained.push_back({{each.name, each.shape}, each.values});
+  }
+  std::vector<ParameterGroup> groups = grouped(trained, settings);
+  if (groups.empty()) groups.emplace_back();  // a rank without parameters waits for the other ranks, too
+  // All groups get the callback, because an Optimizer may have only one of them.
   for (ParameterGroup& each : groups) {
     each.before_step = [weak = weak_from_this()] {
       const auto core = weak.lock();
@@ -328,9 +333,6 @@ std::vector<ParameterGroup> Sharded::Core::groups(double weight_decay) {
       }
       core->before_step();
     };
-  }
-  for (const Slice& each : slices_) {
-    if (each.values.requires_grad()) groups[each.shape.size() >= 2 ? 0 : 1].parameters.push_back(each.values);
   }
   return groups;
 }
@@ -438,8 +440,8 @@ std::vector<at::Tensor> Sharded::parameters() const {
   }
   return parameters;
 }
-std::vector<ParameterGroup> Sharded::groups(double weight_decay) const {
-  return core_->groups(weight_decay);
+std::vector<ParameterGroup> Sharded::groups(const SettingsOf& settings) const {
+  return core_->groups(settings);
 }
 double Sharded::clip_norm(double max) {
   return core_->clip_norm(max);

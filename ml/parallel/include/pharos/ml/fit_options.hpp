@@ -21,6 +21,8 @@ struct FitOptions {
   /// Validates after each so many epochs, and at the end of the training. 0: never. With TrainerOptions::keep_best the
   /// validated steps are saved.
   std::uint64_t validate_every = 1;
+  /// Validates after each so many steps, too. 0: only after epochs.
+  std::uint64_t validate_every_steps = 0;
   FitStrategy strategy = FitStrategy::kByMemory;
   /// Bytes that a rank may use for the model and what belongs to it; kByMemory chooses by this. 0: half of the memory
   /// of its GPU, or, without a GPU, of the node's machine or the limit of its cgroup; divided by the number of ranks

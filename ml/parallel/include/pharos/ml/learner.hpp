@@ -6,13 +6,17 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include <pharos/base/export.hpp>
 #include <pharos/ml/ddp_options.hpp>
 #include <pharos/ml/disk_backed.hpp>
+#include <pharos/ml/fit_callback.hpp>
 #include <pharos/ml/loader.hpp>
+#include <pharos/ml/measures.hpp>
 #include <pharos/ml/metrics.hpp>
 #include <pharos/ml/module_state.hpp>
+#include <pharos/ml/parameter_settings.hpp>
 #include <pharos/ml/rule.hpp>
 #include <pharos/ml/schedule.hpp>
 #include <pharos/ml/sharding.hpp>
@@ -25,13 +29,21 @@ class Module;
 namespace pharos::ml {
 
 class DeviceCopies;
+class LoggedMeans;
 
 /// The optimizer of a Learner. A value.
 struct Optimization {
   Rule rule = AdamW{};
+  /// Decay of parameters of two or more dimensions.
   double weight_decay = 0;
+  /// Says for each parameter how it is trained, if not all of them are trained alike: see ParameterSettings. Not
+  /// together with `weight_decay`.
+  SettingsOf settings{};
   /// In each step the rule's learning rate is multiplied by this schedule's factor.
   Schedule schedule = constant();
+  /// Decay of moving means of the parameters (Ema), which are then what is validated; checkpoints keep them beside the
+  /// parameters. 0: there are none.
+  double ema_decay = 0;
   /// Upper bound for the norm of all gradients, taken as one vector. 0: gradients are not clipped.
   double clip_norm = 0;
 };
@@ -64,7 +76,7 @@ class PHAROS_API Learner {
   /// order is Order::as_torch(samples, context().seed()), with a FitOptions::tail that pads or drops as PyTorch's
   /// sampler does.
   virtual std::optional<Order> training_order(std::uint64_t samples);
-  /// Returns the mean loss of a batch.
+  /// Returns the mean loss of a batch. May log() other means.
   virtual at::Tensor training_step(const Batch& batch) = 0;
 
   /// nullptr: nothing is validated.
@@ -73,6 +85,12 @@ class PHAROS_API Learner {
   /// under "validation_" and its name. A metric without a name gets the name of TrainerOptions::metric; the prefix is
   /// then not repeated.
   virtual Metrics validation_step(const Batch& batch) { return {{"loss", training_step(batch).item<double>()}}; }
+  /// Measures to which validation_step() adds its batches; see Measure. fit() begins them anew for each validation, and
+  /// reports them afterwards. Called once.
+  virtual std::vector<NamedMeasure> measures() { return {}; }
+  /// What else is to be done in the training, such as lower_rate_on(Plateau{}). Called once; fit() keeps them until it
+  /// returns.
+  virtual std::vector<std::shared_ptr<FitCallback>> callbacks() { return {}; }
   /// A schedule may use context().expected_steps().
   virtual Optimization configure_optimizers() { return {}; }
   /// Options for Ddp; used with FitStrategy::kCopies.
@@ -92,6 +110,13 @@ class PHAROS_API Learner {
   at::Tensor on_device(const Batch& batch, std::string_view field) const;
 
  protected:
+  /// Reports the mean of a batch under that name: of training_step() in the report of the step, and of
+  /// validation_step() with "validation_" before it. It becomes the mean over the samples of all ranks. `mean` has one
+  /// element, on any device, and the device goes on while it is read. All ranks log the same names. Throws
+  /// InvalidArgument for a tensor of other elements, and FailedPrecondition outside of fit().
+  void log(std::string_view name, const at::Tensor& mean);
+  void log(std::string_view name, double mean);
+
   /// The training: its ranks and steps. Valid only inside of fit(), so not in the constructor of the Learner.
   TrainContext& context() const { return *context_; }
 
@@ -101,6 +126,7 @@ class PHAROS_API Learner {
   TrainContext* context_ = nullptr;
   at::Device device_{at::kCPU};
   std::shared_ptr<DeviceCopies> copies_{};
+  std::shared_ptr<LoggedMeans> logged_{};
 };
 
 }  // namespace pharos::ml

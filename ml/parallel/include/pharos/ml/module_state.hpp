@@ -52,6 +52,8 @@ PHAROS_API void add_to(State& state, Optimizer& optimizer, const Sharded& sharde
 /// Adds the moving means, with names like "ema.layers.0.weight". From a checkpoint that has no means they are loaded
 /// from the module's values.
 PHAROS_API void add_to(State& state, Ema& ema);
+/// Adds the moving means of this rank's parts, made with `sharded`.
+PHAROS_API void add_to(State& state, Ema& ema, const Sharded& sharded);
 /// Adds the state of the scaler as "scaler". Loading throws if the checkpoint's bytes are no such state.
 PHAROS_API void add_to(State& state, GradScaler& scaler);
 /// Adds the state of libtorch's random number generators as "random". Each rank has its own. Loading throws what

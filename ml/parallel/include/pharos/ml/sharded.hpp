@@ -87,9 +87,11 @@ class PHAROS_API Sharded {
   /// and after that step. Otherwise the next call of the module either fails as described above, or, if libtorch does
   /// not learn of the change (torch::optim::SGD does not report it), works on a mixture of old and new parameters.
   std::vector<at::Tensor> parameters() const;
-  /// The slices that this rank trains, as two groups for an Optimizer. Parameters of two or more dimensions are in the
-  /// first group, with weight decay. All others, such as biases and the weights of norms, are in the second, without.
-  std::vector<ParameterGroup> groups(double weight_decay) const;
+  /// The slices that this rank trains, in groups for an Optimizer. All parameters of a group have the same settings.
+  /// Throws what `settings` throws, on this rank only.
+  std::vector<ParameterGroup> groups(const SettingsOf& settings) const;
+  /// Groups with the settings of decaying_matrices().
+  std::vector<ParameterGroup> groups(double weight_decay) const { return groups(decaying_matrices(weight_decay)); }
 
   /// Scales the gradients of the whole model, taken as one vector, down to the norm `max` if they are longer. Returns
   /// the norm that they had; if that is not finite, no gradient is changed. All ranks call it.

@@ -19,6 +19,7 @@ class Module;
 namespace pharos::ml {
 
 class Communicator;
+class Sharded;
 
 /// Scales the gradients of all parameters, taken as one vector, down to the norm `max` if they are longer. Returns the
 /// norm that they had. If that is not finite, no gradient is changed.
@@ -78,6 +79,9 @@ class PHAROS_API GradScaler {
 class PHAROS_API Ema {
  public:
   Ema(const torch::nn::Module& module, double decay);
+  /// Means of a divided module: each rank has those of its own slices, which are what apply() changes. Before and after
+  /// an Applied is made, and after it was destroyed, call Sharded::refresh(). The Sharded outlives the Ema.
+  Ema(const Sharded& sharded, const torch::nn::Module& module, double decay);
   Ema(Ema&&) = delete;
   ~Ema();
 
@@ -105,6 +109,9 @@ class PHAROS_API Ema {
     at::Tensor mean;  // float for half-precision parameters, in which a step's small change would be lost
     bool is_buffer;
   };
+  void add_parameter(const std::string& name, const at::Tensor& own);
+  void add_buffers(const torch::nn::Module& module);
+
   std::vector<Pair> pairs_;
   const double decay_;
 };

@@ -30,6 +30,8 @@ struct ReportOptions {
   std::uint64_t epoch = 0;
   /// Saves a checkpoint of this step, whatever TrainerOptions::save_every says. If one rank sets it, all ranks save.
   bool save = false;
+  /// Stops the training after this step. If one rank sets it, all ranks stop.
+  bool stop = false;
 };
 
 /// What happens to a training when one of its ranks dies.
@@ -164,6 +166,8 @@ class PHAROS_API TrainContext {
   std::uint64_t expected_steps() const { return expected_; }
   /// Number of steps that have been committed.
   std::uint64_t step() const { return step_; }
+  /// The means over the ranks of the step that was committed last.
+  const Metrics& committed() const { return committed_.metrics; }
 
   /// Call it after each step. Metrics become the mean over the ranks, by weight. All ranks get the same verdict: kGoOn
   /// or kStop. With kStop a checkpoint of this step is on disk, if there is a folder and a state. Throws UserError on
@@ -218,7 +222,7 @@ class PHAROS_API TrainContext {
   };
 
   void say_where_it_begins();
-  Sum sum_up(const Metrics& metrics, double weight, bool saves);
+  Sum sum_up(const Metrics& metrics, double weight, bool saves, bool stops);
   void check_names(const Metrics& metrics, double hash, double sum, double squares);
   void check_mean(const Metrics& metrics, const Metrics& means, const std::string& name);
   [[noreturn]] void throw_is_no_number(const std::string& name, const std::string& where) const;
