@@ -181,30 +181,59 @@ class Images(torch.utils.data.Dataset):
         return self.images[number].unsqueeze(-3).float() * (1 / 255), self.labels[number].long()
 
 
-def rate_of_one_pass(images: Images, workers: int, **options) -> float:
+class Lists(torch.utils.data.Dataset):
+    """Lists of 16 to 512 floats. Returns one list, or a padded batch if the sampler gives a list of numbers."""
+
+    def __init__(self):
+        lengths = [16 + number * 7919 % 497 for number in range(60_000)]
+        self.lists = torch.rand(sum(lengths)).split(lengths)
+        self.labels = torch.randint(10, (60_000,))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, number):
+        if isinstance(number, list):
+            return collate([(self.lists[each], self.labels[each]) for each in number])
+        return self.lists[number], self.labels[number]
+
+
+def collate(samples):
+    """Returns lists with zeros behind the shorter ones, the lengths, and the labels."""
+    lists, labels = zip(*samples)
+    padded = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
+    return padded, torch.tensor([len(each) for each in lists]), torch.stack(labels)
+
+
+def rate_of_one_pass(images: torch.utils.data.Dataset, workers: int, **options) -> float:
     """Returns the samples per second of one pass over the data by a new loader, from the first batch on, so that
     neither the start of the workers nor the beginning of a further pass counts."""
     ahead = {"prefetch_factor": 4} if workers else {}
     batches = iter(torch.utils.data.DataLoader(images, num_workers=workers, **options, **ahead))
     next(batches)
     began, samples = time.perf_counter(), 0
-    for pixels, _ in batches:
-        samples += len(pixels)
+    for rows, *_ in batches:
+        samples += len(rows)
     return samples / (time.perf_counter() - began)
 
 
 def measure_loader() -> None:
     torch.set_num_threads(1)
-    images = Images()
-    sampler = torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(images), 64, drop_last=False)
+    images, lists = Images(), Lists()
 
-    def rate(**options) -> float:
+    def rate(samples, **options) -> float:
         """Returns the median rate of three passes, with the number of workers that is fastest."""
-        return max(statistics.median(rate_of_one_pass(images, workers, **options) for _ in range(3))
+        return max(statistics.median(rate_of_one_pass(samples, workers, **options) for _ in range(3))
                    for workers in (0, 1, 2))
 
-    print("torch_loader_samples_per_s", rate(batch_size=64, shuffle=True), "/s", flush=True)
-    print("torch_loader_by_batches_samples_per_s", rate(sampler=sampler, batch_size=None), "/s", flush=True)
+    def rate_by_batches(samples) -> float:
+        sampler = torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(samples), 64, drop_last=False)
+        return rate(samples, sampler=sampler, batch_size=None)
+
+    print("torch_loader_samples_per_s", rate(images, batch_size=64, shuffle=True), "/s", flush=True)
+    print("torch_loader_by_batches_samples_per_s", rate_by_batches(images), "/s", flush=True)
+    by_samples = rate(lists, batch_size=64, shuffle=True, collate_fn=collate)
+    print("torch_collate_samples_per_s", max(by_samples, rate_by_batches(lists)), "/s", flush=True)
 
 
 def run(rank: int, place: str, what: str, ranks: int) -> None:

@@ -326,12 +326,12 @@ constexpr std::int64_t kImages = 240'000;
 
 /// Returns the samples per second of one pass over the data by a new loader, from the first batch on, so that neither
 /// the start of a loader nor the beginning of a further pass counts. torch_peer.py measures in the same way.
-double rate_of_one_pass(const ml::DatasetPtr& dataset) {
+double rate_of_one_pass(const ml::DatasetPtr& dataset, const char* field) {
   ml::Loader loader{dataset, {.batch = 64, .seed = 1}};
   double sum = 0;
   std::size_t samples = 0;
   const auto take = [&](const ml::Batch& batch) {
-    sum += ml::tensor_of(batch["image"]).const_data_ptr<float>()[0];
+    sum += *ml::tensor_of(batch[field]).const_data_ptr<float>();
     samples += batch.samples;
   };
   take(loader.next().value());
@@ -339,7 +339,7 @@ double rate_of_one_pass(const ml::DatasetPtr& dataset) {
   const auto began = Clock::now();
   while (const auto batch = loader.next()) take(*batch);
   const double seconds = seconds_since(began);
-  if (!(sum > 0)) throw std::runtime_error{"images are empty"};
+  if (!(sum > 0)) throw std::runtime_error{"the samples are empty"};
   return static_cast<double>(samples) / seconds;
 }
 
@@ -355,8 +355,26 @@ void measure_loader() {
                                     to.field<std::int64_t>(1)[0] = from.field<std::uint8_t>(1)[0];
                                   });
   std::vector<double> rates;
-  for (int pass = 0; pass < 5; ++pass) rates.push_back(rate_of_one_pass(scaled));
+  for (int pass = 0; pass < 5; ++pass) rates.push_back(rate_of_one_pass(scaled, "image"));
   say("loader_samples_per_s", median(rates), "/s");
+}
+
+/// Measures shuffled batches of 64 lists of 16 to 512 floats, with zeros behind the shorter ones and their lengths. One
+/// thread makes them ahead.
+void measure_collation() {
+  constexpr std::int64_t kLists = 60'000;
+  std::vector<std::int64_t> lengths;
+  std::int64_t numbers = 0;
+  for (std::int64_t i = 0; i < kLists; ++i) {
+    lengths.push_back(16 + i * 7919 % 497);
+    numbers += lengths.back();
+  }
+  const auto lists =
+      ml::side_by_side({ml::lists_of("numbers", ml::array_of(torch::rand({numbers})), lengths),
+                        ml::rows_of({{"label", ml::array_of(torch::randint(10, {kLists}, torch::kLong))}})});
+  std::vector<double> rates;
+  for (int pass = 0; pass < 5; ++pass) rates.push_back(rate_of_one_pass(lists, "numbers"));
+  say("collate_samples_per_s", median(rates), "/s");
 }
 
 }  // namespace
@@ -365,6 +383,7 @@ void measure_trainer(pharos::Runtime& runtime, const std::string& only) {
   const Folder folder;
   const auto wants = [&only](const char* beginning) { return only.empty() || only.starts_with(beginning); };
   if (wants("loader")) measure_loader();
+  if (wants("collate")) measure_collation();
   if (wants("checkpoint") || wants("limit_disk") || wants("resume")) measure_checkpoints(runtime, folder.path());
   if (wants("recovery")) measure_recovery(runtime);
   if (wants("trainer")) measure_steps(runtime, folder.path() / "training");

@@ -200,6 +200,13 @@ TEST_F(FitExamplesTest, ARecommenderOfTwoTowersRefusesWhatItDoesNotKnow) {
   expect_refused(TWO_TOWER_RECOMMENDER, {{"--ranks", "0"}, {"--towers", "3"}});
 }
 
+TEST_F(FitExamplesTest, TextsOfAnyLengthAreToldApart) {
+  const auto end = end_of(TEXT_CLASSIFIER, {"--epochs", "4"});
+  EXPECT_EQ(end.status, 0) << end.output;
+  EXPECT_SAYS(end.output, "drawn by this program");
+  EXPECT_SAYS(end.output, "AUC");
+}
+
 #endif
 
 }  // namespace

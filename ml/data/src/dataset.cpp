@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/dataset.hpp>
 
+#include "sample_memory.hpp"
 #include "shapes.hpp"
 
 namespace pharos::ml {
@@ -40,6 +42,75 @@ class Rows final : public Dataset {
   std::vector<Field> fields_;
 };
 
+class Lists final : public Dataset {
+ public:
+  Lists(std::string name, const Array& rows, const std::vector<std::int64_t>& lengths, double padding)
+      : rows_{rows.dense()} {
+    std::vector<std::int64_t> shape{kVaries};
+    const std::vector<std::int64_t> of_row = rows.row_shape();
+    shape.insert(shape.end(), of_row.begin(), of_row.end());
+    fields_.push_back({std::move(name), rows.dtype(), std::move(shape), padding});
+    for (const std::int64_t each : lengths) {
+      if (each < 0) refuse("a list of " + std::to_string(each) + " rows makes no sense");
+      begins_.push_back(begins_.back() + each);
+    }
+    if (begins_.back() != static_cast<std::int64_t>(rows.rows())) {
+      refuse("the lists have " + std::to_string(begins_.back()) + " rows, and there are " +
+             std::to_string(rows.rows()));
+    }
+  }
+  std::uint64_t size() const override { return begins_.size() - 1; }
+  const std::vector<Field>& fields() const override { return fields_; }
+  std::int64_t length(std::uint64_t sample, std::size_t) const override {
+    return begins_[sample + 1] - begins_[sample];
+  }
+  void read(std::uint64_t sample, std::uint64_t, std::span<const std::span<std::byte>> to) const override {
+    const auto begin = static_cast<std::size_t>(begins_[sample]) * rows_.row_bytes();
+    std::ranges::copy(rows_.bytes().span().subspan(begin, to[0].size()), to[0].begin());
+  }
+
+ private:
+  const Array rows_;
+  std::vector<Field> fields_;
+  std::vector<std::int64_t> begins_{0};  // and the end of the last list
+};
+
+class SideBySide final : public Dataset {
+ public:
+  explicit SideBySide(std::vector<DatasetPtr> all) : all_{std::move(all)} {
+    if (all_.empty()) refuse("a dataset of no datasets was asked for");
+    for (const DatasetPtr& each : all_) {
+      if (each->size() != all_[0]->size()) {
+        refuse("datasets of " + std::to_string(all_[0]->size()) + " and of " + std::to_string(each->size()) +
+               " samples cannot be side by side");
+      }
+      for (const Field& field : each->fields()) {
+        if (std::ranges::count(fields_, field.name, &Field::name) != 0) {
+          refuse("two of the datasets have a field \"" + field.name + '"');
+        }
+        fields_.push_back(field);
+      }
+    }
+  }
+  std::uint64_t size() const override { return all_[0]->size(); }
+  const std::vector<Field>& fields() const override { return fields_; }
+  std::int64_t length(std::uint64_t sample, std::size_t field) const override {
+    auto of = all_.begin();
+    for (; field >= (*of)->fields().size(); ++of) field -= (*of)->fields().size();
+    return (*of)->length(sample, field);
+  }
+  void read(std::uint64_t sample, std::uint64_t chance, std::span<const std::span<std::byte>> to) const override {
+    for (const DatasetPtr& each : all_) {
+      each->read(sample, chance, to.first(each->fields().size()));
+      to = to.subspan(each->fields().size());
+    }
+  }
+
+ private:
+  const std::vector<DatasetPtr> all_;
+  std::vector<Field> fields_;
+};
+
 class Windows final : public Dataset {
  public:
   Windows(Tokens tokens, std::size_t length, std::size_t step)
@@ -71,33 +142,25 @@ class Changed final : public Dataset {
  public:
   Changed(DatasetPtr from, std::vector<Field> fields, std::function<void(const Sample&, const NewSample&)> change)
       : from_{std::move(from)}, fields_{std::move(fields)}, change_{std::move(change)} {
-    for (const Field& each : from_->fields()) bytes_ += rounded(each.bytes());
+    for (const Field& each : fields_) {
+      if (each.varies()) refuse("the changed field \"" + each.name + "\" varies, and nothing says how long it is");
+    }
   }
   std::uint64_t size() const override { return from_->size(); }
   const std::vector<Field>& fields() const override { return fields_; }
   void read(std::uint64_t sample, std::uint64_t chance, std::span<const std::span<std::byte>> to) const override {
     // Each call has memory of its own, because read() runs in several threads and a changed dataset may be made of
     // another changed dataset.
-    std::vector<std::uint64_t> memory(bytes_ / sizeof(std::uint64_t));
-    std::span<std::byte> rest = std::as_writable_bytes(std::span{memory});
-    std::vector<std::span<std::byte>> writable;
-    std::vector<std::span<const std::byte>> readable;
-    for (const Field& each : from_->fields()) {
-      writable.push_back(rest.first(each.bytes()));
-      readable.emplace_back(writable.back());
-      rest = rest.subspan(rounded(each.bytes()));
-    }
-    from_->read(sample, chance, writable);
+    const SampleMemory memory{*from_, sample};
+    from_->read(sample, chance, memory.fields());
+    std::vector<std::span<const std::byte>> readable{memory.fields().begin(), memory.fields().end()};
     change_({.number = sample, .chance = chance, .fields = readable}, {to});
   }
 
  private:
-  static std::size_t rounded(std::size_t bytes) { return (bytes + 7) / 8 * 8; }
-
   const DatasetPtr from_;
   const std::vector<Field> fields_;
   const std::function<void(const Sample&, const NewSample&)> change_;
-  std::size_t bytes_ = 0;
 };
 
 class Part final : public Dataset {
@@ -112,6 +175,9 @@ class Part final : public Dataset {
   const std::vector<Field>& fields() const override { return from_->fields(); }
   void read(std::uint64_t sample, std::uint64_t chance, std::span<const std::span<std::byte>> to) const override {
     from_->read(begin_ + sample, chance, to);
+  }
+  std::int64_t length(std::uint64_t sample, std::size_t field) const override {
+    return from_->length(begin_ + sample, field);
   }
 
  private:
@@ -128,10 +194,38 @@ std::size_t Field::bytes() const {
   return *bytes;
 }
 
+std::size_t Field::bytes(std::int64_t length) const {
+  if (!varies()) return bytes();
+  Field of_length = *this;
+  of_length.shape[0] = length;
+  return of_length.bytes();
+}
+
 Dataset::~Dataset() = default;
+std::int64_t Dataset::length(std::uint64_t, std::size_t field) const {
+  refuse("a dataset does not say how long its field \"" + fields().at(field).name + "\" is",
+         "A dataset with a field that varies has a function length().");
+}
 
 DatasetPtr rows_of(std::vector<NamedArray> arrays) {
   return std::make_shared<const Rows>(std::move(arrays));
+}
+DatasetPtr lists_of(std::string name, Array rows, std::vector<std::int64_t> lengths, double padding) {
+  return std::make_shared<const Lists>(std::move(name), rows, lengths, padding);
+}
+DatasetPtr side_by_side(std::vector<DatasetPtr> datasets) {
+  return std::make_shared<const SideBySide>(std::move(datasets));
+}
+std::vector<std::int64_t> lengths_of(const Dataset& dataset, std::string_view field) {
+  const auto found = std::ranges::find(dataset.fields(), field, &Field::name);
+  if (found == dataset.fields().end()) {
+    throw_error(Error{ErrorCode::kNotFound, "the dataset has no field \"" + std::string{field} + '"'});
+  }
+  if (!found->varies()) refuse("the field \"" + std::string{field} + "\" does not vary");
+  const auto place = static_cast<std::size_t>(found - dataset.fields().begin());
+  std::vector<std::int64_t> lengths;
+  for (std::uint64_t sample = 0; sample < dataset.size(); ++sample) lengths.push_back(dataset.length(sample, place));
+  return lengths;
 }
 DatasetPtr windows_of(Tokens tokens, std::size_t length, std::size_t step) {
   return std::make_shared<const Windows>(std::move(tokens), length, step);

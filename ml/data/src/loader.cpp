@@ -12,54 +12,9 @@
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/loader.hpp>
 
+#include "batch_maker.hpp"
+
 namespace pharos::ml {
-namespace {
-
-std::shared_ptr<std::byte> ordinary_memory(std::size_t bytes) {
-  const std::shared_ptr<std::uint64_t[]> words{new std::uint64_t[(bytes + 7) / 8]};
-  return {words, reinterpret_cast<std::byte*>(words.get())};
-}
-
-/// Memory for batches, all of one size, which is reused. Any thread.
-class BatchMemory : public std::enable_shared_from_this<BatchMemory> {
- public:
-  BatchMemory(std::size_t bytes, TakeMemory take_new)
-      : bytes_{bytes}, take_new_{take_new ? std::move(take_new) : &ordinary_memory} {}
-
-  /// The memory returns to this object when the last pointer to it is gone.
-  std::shared_ptr<std::byte> take() {
-    std::shared_ptr<std::byte> memory;
-    {
-      const std::lock_guard lock{mutex_};
-      if (!spare_.empty()) {
-        memory = std::move(spare_.back());
-        spare_.pop_back();
-      }
-    }
-    if (memory == nullptr) memory = take_new_(bytes_);
-    std::byte* const begin = memory.get();
-    return {begin, [self = shared_from_this(), kept = std::move(memory)](std::byte*) { self->give_back(kept); }};
-  }
-
- private:
-  static constexpr std::size_t kSpareMax = 16;
-
-  void give_back(const std::shared_ptr<std::byte>& memory) {
-    const std::lock_guard lock{mutex_};
-    if (spare_.size() < kSpareMax) spare_.push_back(memory);
-  }
-
-  const std::size_t bytes_;
-  const TakeMemory take_new_;
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<std::byte>> spare_;
-};
-
-std::size_t rounded(std::size_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
-}  // namespace
 
 /// A ticket is the permission to make one batch. The threads take tickets in order, and next() returns the batches in
 /// that order.
@@ -68,13 +23,11 @@ class Loader::Core {
   Core(DatasetPtr dataset, const LoaderOptions& options)
       : dataset_{std::move(dataset)},
         options_{options},
-        order_{options.order.value_or(Order::shuffled(dataset_->size(), options.seed))} {
+        order_{options.order.value_or(Order::shuffled(dataset_->size(), options.seed))},
+        maker_{dataset_, options} {
     check();
     batch_ = static_cast<std::size_t>(std::min<std::uint64_t>(
         options.batch, order_.size() / options.ranks + (order_.size() % options.ranks != 0 ? 1 : 0)));
-    std::size_t bytes = 0;
-    for (const Field& each : dataset_->fields()) bytes += rounded(each.bytes() * batch_);
-    memory_ = std::make_shared<BatchMemory>(bytes, options.memory);
     ticket_ = ticket({});
   }
   ~Core() {
@@ -221,7 +174,6 @@ class Loader::Core {
 
   Made make(const Ticket& ticket, std::optional<NumberedEpoch>& epoch) {
     const Position at = ticket.at;
-    std::optional<std::uint64_t> sample;
     try {
       const Order::Epoch& order = epoch_of(at.epoch, epoch);
       const std::uint64_t of_all = std::min(ticket.end - at.sample, batch_of_all());
@@ -231,30 +183,11 @@ class Loader::Core {
       }
       batch.samples = batch.numbers.size();
       if (batch.numbers.empty()) batch.numbers.push_back(order[at.sample % order_.size()]);
-
-      const std::shared_ptr<std::byte> memory = memory_->take();
-      std::vector<std::span<std::byte>> to;
-      std::byte* begin = memory.get();
-      for (const Field& each : dataset_->fields()) {
-        const std::size_t bytes = each.bytes();
-        std::vector<std::int64_t> shape{static_cast<std::int64_t>(batch.numbers.size())};
-        shape.insert(shape.end(), each.shape.begin(), each.shape.end());
-        const std::span<const std::byte> all{begin, bytes * batch.numbers.size()};
-        batch.fields.push_back({each.name, Array{each.dtype, std::move(shape), Bytes{memory, all}}});
-        to.emplace_back(begin, bytes);
-        begin += rounded(bytes * batch_);
-      }
-      for (const std::uint64_t each : batch.numbers) {
-        sample = each;
-        dataset_->read(each, mixed(options_.seed, at.epoch, each), to);
-        for (std::span<std::byte>& field : to) field = {field.data() + field.size(), field.size()};
-      }
+      batch.fields = maker_.make(batch.numbers, at.epoch);
       return {std::move(batch), nullptr};
     } catch (...) {
-      Error why = pharos::detail::current_exception();
-      if (sample) why = std::move(why).with("sample " + std::to_string(*sample) + " of the dataset");
       try {
-        throw_error(std::move(why));
+        throw_error(pharos::detail::current_exception());
       } catch (...) {
         return {.threw = std::current_exception()};
       }
@@ -264,9 +197,9 @@ class Loader::Core {
   const DatasetPtr dataset_;
   const LoaderOptions options_;
   const Order order_;
+  const BatchMaker maker_;
   std::size_t batch_ = 0;  ///< batch of one rank; at most the samples that a rank has
-  std::shared_ptr<BatchMemory> memory_;
-  Position begin_;  ///< the position of the last seek
+  Position begin_;         ///< the position of the last seek
   Position position_;
   std::optional<NumberedEpoch> own_epoch_;
 

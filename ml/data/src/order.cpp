@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <random>
+#include <span>
 #include <string>
 
 #include <pharos/actors/exceptions.hpp>
@@ -32,6 +34,43 @@ std::vector<std::uint64_t> torch_permutation(std::uint64_t size, std::uint64_t s
   }
   return listed;
 }
+constexpr std::uint64_t kBatchesOfABucket = 50;
+
+std::vector<std::uint64_t> bucketed_list(std::span<const std::int64_t> lengths, std::uint64_t batch, std::uint64_t seed,
+                                         std::uint64_t epoch) {
+  const std::uint64_t size = lengths.size();
+  const Order::Epoch shuffled = Order::shuffled(size, seed).epoch(epoch);
+  std::vector<std::uint64_t> samples(size);
+  for (std::uint64_t place = 0; place < size; ++place) samples[place] = shuffled[place];
+  const std::uint64_t full = size / batch * batch;
+  for (std::uint64_t begin = 0; begin < full; begin += kBatchesOfABucket * batch) {
+    const auto bucket =
+        std::span{samples}.first(full).subspan(begin).first(std::min(kBatchesOfABucket * batch, full - begin));
+    std::ranges::stable_sort(bucket, {}, [&](std::uint64_t sample) { return lengths[sample]; });
+  }
+  const Order::Epoch batches = Order::shuffled(full / batch, mixed(seed, epoch, size)).epoch(epoch);
+  std::vector<std::uint64_t> listed;
+  listed.reserve(size);
+  for (std::uint64_t i = 0; i < full / batch; ++i) {
+    const auto begin = samples.begin() + static_cast<std::ptrdiff_t>(batches[i] * batch);
+    listed.insert(listed.end(), begin, begin + static_cast<std::ptrdiff_t>(batch));
+  }
+  listed.insert(listed.end(), samples.begin() + static_cast<std::ptrdiff_t>(full), samples.end());
+  return listed;
+}
+
+/// `sums`: entry i is the sum of the weights up to that of sample i.
+std::vector<std::uint64_t> weighted_list(std::span<const double> sums, std::uint64_t seed, std::uint64_t epoch) {
+  std::vector<std::uint64_t> listed(sums.size());
+  for (std::uint64_t place = 0; place < sums.size(); ++place) {
+    const double share = static_cast<double>(mixed(seed, epoch, place) >> 11) * 0x1p-53;
+    // Rounding may make the product the sum of all weights, which is beyond the last sample that has a weight.
+    const double drawn = std::min(share * sums.back(), std::nextafter(sums.back(), 0.0));
+    listed[place] = static_cast<std::uint64_t>(std::ranges::upper_bound(sums, drawn) - sums.begin());
+  }
+  return listed;
+}
+
 /// From this size on PyTorch draws 64 bits at a time.
 constexpr std::uint64_t kTorchSizeMax = 0xffffffff / 20;
 
@@ -53,13 +92,36 @@ Order Order::as_torch(std::uint64_t size, std::uint64_t seed) {
                       std::to_string(size) + " samples are too many for PyTorch's order here",
                       "Take Order::shuffled(), which needs no memory."});
   }
-  return {Kind::kAsTorch, size, seed};
+  return {Kind::kListed, size, seed, [=](std::uint64_t epoch) { return torch_permutation(size, seed + epoch); }};
+}
+Order Order::bucketed(std::vector<std::int64_t> lengths, std::uint64_t batch, std::uint64_t seed) {
+  if (batch == 0) throw_error(Error{ErrorCode::kInvalidArgument, "an order of batches of no samples was asked for"});
+  const std::uint64_t size = lengths.size();
+  // The function is copied with the Order, so the lengths are shared.
+  const auto kept = std::make_shared<const std::vector<std::int64_t>>(std::move(lengths));
+  return {Kind::kListed, size, seed, [=](std::uint64_t epoch) { return bucketed_list(*kept, batch, seed, epoch); }};
+}
+Order Order::weighted(std::vector<double> weights, std::uint64_t seed) {
+  double sum = 0;
+  for (double& each : weights) {
+    if (!(each >= 0) || !std::isfinite(each)) {
+      throw_error(Error{ErrorCode::kInvalidArgument, "the weight " + std::to_string(each) + " of sample " +
+                                                         std::to_string(&each - weights.data()) + " makes no sense"});
+    }
+    each = sum += each;
+  }
+  if (!(sum > 0) || !std::isfinite(sum)) {
+    throw_error(Error{ErrorCode::kInvalidArgument, "the sum of all weights is " + std::to_string(sum)});
+  }
+  const std::uint64_t size = weights.size();
+  const auto kept = std::make_shared<const std::vector<double>>(std::move(weights));
+  return {Kind::kListed, size, seed, [=](std::uint64_t epoch) { return weighted_list(*kept, seed, epoch); }};
 }
 
 Order::Epoch Order::epoch(std::uint64_t number) const {
   Epoch epoch{kind_, size_};
-  if (kind_ == Kind::kAsTorch) {
-    epoch.listed_ = std::make_shared<const std::vector<std::uint64_t>>(torch_permutation(size_, seed_ + number));
+  if (kind_ == Kind::kListed) {
+    epoch.listed_ = std::make_shared<const std::vector<std::uint64_t>>(list_(number));
   } else if (kind_ == Kind::kShuffled) {
     epoch.bits_ = std::max<std::uint32_t>(2, static_cast<std::uint32_t>(std::bit_width(size_ == 0 ? 0 : size_ - 1)));
     for (std::size_t i = 0; i < Epoch::kRounds; ++i) epoch.keys_[i] = mixed(seed_, number, i);
@@ -82,7 +144,7 @@ std::uint64_t Order::Epoch::turned(std::uint64_t place) const {
 std::uint64_t Order::Epoch::operator[](std::uint64_t place) const {
   PHAROS_CHECK(place < size_, place, size_);
   if (kind_ == Kind::kInTurn) return place;
-  if (kind_ == Kind::kAsTorch) return (*listed_)[place];
+  if (kind_ == Kind::kListed) return (*listed_)[place];
   do {
     place = turned(place);
   } while (place >= size_);

@@ -169,6 +169,7 @@ class Fit {
             .seed = context_.seed(),
             .tail = tail,
             .threads = options_.loader_threads,
+            .collate = learner_.collate(),
             .memory = copies_ == nullptr ? TakeMemory{} : &DeviceCopies::take_pinned};
   }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -42,6 +43,11 @@ enum class Tail : std::uint8_t {
 /// time.
 using TakeMemory = std::function<std::shared_ptr<std::byte>(std::size_t bytes)>;
 
+/// Makes the fields of a batch of its samples, whose fields are those of the dataset. A field of the batch may have
+/// any shape. Threads of a Loader call it, several at a time. It is called with one sample for a rank that has none
+/// left. What it throws, Loader::next() throws.
+using Collate = std::function<std::vector<NamedArray>(std::span<const Sample> samples)>;
+
 struct LoaderOptions {
   /// How many samples of this rank a batch has.
   std::size_t batch = 32;
@@ -55,13 +61,17 @@ struct LoaderOptions {
   std::size_t threads = 1;
   /// The most batches that are ready or being made.
   std::size_t ahead = 4;
-  /// Where batches are made. Empty: in ordinary memory. What it throws, next() throws.
+  /// How the samples become a batch. Empty: they become rows, as Batch says.
+  Collate collate{};
+  /// Where batches are made, without a collation. Empty: in ordinary memory. What it throws, next() throws.
   TakeMemory memory{};
 };
 
 /// The samples of one rank in one step. May be an argument or a result of actors.
 struct Batch {
-  /// The fields of the dataset, in its order. The first dimension is the samples.
+  /// The fields of the dataset, in its order. The first dimension is the samples. For each field that varies, such as
+  /// "tokens", the second dimension is the longest sample of the batch, and a field "tokens_length" has the length of
+  /// each sample. With LoaderOptions::collate they are what that returns.
   std::vector<NamedArray> fields{};
   /// How many samples count. If this rank has none of the last samples of an epoch, its batch has one sample that does
   /// not count, so that the rank can take part: tell Ddp or Sharded by weigh(samples).

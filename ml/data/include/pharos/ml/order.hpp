@@ -3,7 +3,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <pharos/base/export.hpp>
@@ -22,22 +24,37 @@ class PHAROS_API Order {
   /// DistributedSampler uses it. Takes eight bytes for each sample. Throws InvalidArgument for too many samples (about
   /// 214 million).
   static Order as_torch(std::uint64_t size, std::uint64_t seed);
+  /// A random order in which samples of similar length come together, so that batches have little padding. `batch`: the
+  /// samples of all ranks in one step. In each epoch the samples are shuffled, those of 50 batches at a time are sorted
+  /// by their length, and the batches come in a random order; samples that fill no batch come last. Takes eight bytes
+  /// for each sample, twice. Throws InvalidArgument if `batch` is 0.
+  ///
+  ///   Order::bucketed(lengths_of(*data, "tokens"), 64, 1)
+  static Order bucketed(std::vector<std::int64_t> lengths, std::uint64_t batch, std::uint64_t seed);
+  /// As many samples as there are weights, each of them drawn with a probability that is proportional to its weight: in
+  /// an epoch some samples come several times, and others do not come. Takes eight bytes for each sample, twice. Throws
+  /// InvalidArgument if a weight is negative or not finite, or if all are 0.
+  static Order weighted(std::vector<double> weights, std::uint64_t seed);
 
   std::uint64_t size() const { return size_; }
   std::uint64_t seed() const { return seed_; }
 
-  /// The order of one epoch: a value, which does not need the Order. With as_torch() this function makes the list,
-  /// which takes time; copies of an Epoch share the list.
+  /// The order of one epoch: a value, which does not need the Order. With as_torch(), bucketed() and weighted() this
+  /// function makes a list, which takes time; copies of an Epoch share the list.
   class Epoch;
   Epoch epoch(std::uint64_t number) const;
 
  private:
-  enum class Kind : std::uint8_t { kInTurn, kShuffled, kAsTorch };
-  Order(Kind kind, std::uint64_t size, std::uint64_t seed) : kind_{kind}, size_{size}, seed_{seed} {}
+  enum class Kind : std::uint8_t { kInTurn, kShuffled, kListed };
+  /// Makes the list of an epoch. Any thread.
+  using List = std::function<std::vector<std::uint64_t>(std::uint64_t epoch)>;
+  Order(Kind kind, std::uint64_t size, std::uint64_t seed, List list = {})
+      : kind_{kind}, size_{size}, seed_{seed}, list_{std::move(list)} {}
 
   Kind kind_;
   std::uint64_t size_;
   std::uint64_t seed_;
+  List list_;
 };
 
 class PHAROS_API Order::Epoch {

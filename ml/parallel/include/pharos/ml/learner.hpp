@@ -76,6 +76,8 @@ class PHAROS_API Learner {
   /// order is Order::as_torch(samples, context().seed()), with a FitOptions::tail that pads or drops as PyTorch's
   /// sampler does.
   virtual std::optional<Order> training_order(std::uint64_t samples);
+  /// How samples become batches, of the training and of the validation. Empty: as Batch says.
+  virtual Collate collate() { return {}; }
   /// Returns the mean loss of a batch. May log() other means.
   virtual at::Tensor training_step(const Batch& batch) = 0;
 
