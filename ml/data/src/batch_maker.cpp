@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
-#include <pharos/base/check.hpp>
+#include <pharos/ml/order.hpp>
 
 #include "sample_memory.hpp"
 
@@ -97,11 +97,11 @@ struct BatchMaker::Place {
   std::size_t bytes_of(std::size_t sample) const { return bytes.empty() ? row_bytes : bytes[sample]; }
 };
 
-BatchMaker::BatchMaker(DatasetPtr dataset, const LoaderOptions& options)
+BatchMaker::BatchMaker(DatasetPtr dataset, std::uint64_t seed, Collate collate, TakeMemory memory)
     : dataset_{std::move(dataset)},
-      seed_{options.seed},
-      collate_{options.collate},
-      memory_{std::make_shared<BatchMemory>(options.memory)} {
+      seed_{seed},
+      collate_{std::move(collate)},
+      memory_{std::make_shared<BatchMemory>(std::move(memory))} {
   for (const Field& each : dataset_->fields()) each.bytes(0);  // throws if the field makes no sense
 }
 

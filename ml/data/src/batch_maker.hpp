@@ -6,7 +6,8 @@
 #include <span>
 #include <vector>
 
-#include <pharos/ml/loader.hpp>
+#include <pharos/ml/batch.hpp>
+#include <pharos/ml/dataset.hpp>
 
 namespace pharos::ml {
 
@@ -16,8 +17,8 @@ class BatchMemory;
 /// the batches is used again, and outlives this object where batches still have it.
 class BatchMaker {
  public:
-  /// Takes the dataset, the seed, the memory and the collation from the options.
-  BatchMaker(DatasetPtr dataset, const LoaderOptions& options);
+  /// As LoaderOptions says. Throws InvalidArgument if a field of the dataset makes no sense.
+  BatchMaker(DatasetPtr dataset, std::uint64_t seed, Collate collate, TakeMemory memory);
 
   /// Throws what the dataset throws while a sample is read, as an Error with the number of that sample, and what the
   /// collation throws.

@@ -5,7 +5,6 @@
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/dataset.hpp>
 
-#include "sample_memory.hpp"
 #include "shapes.hpp"
 
 namespace pharos::ml {
@@ -138,31 +137,6 @@ class Windows final : public Dataset {
   const std::vector<Field> fields_;
 };
 
-class Changed final : public Dataset {
- public:
-  Changed(DatasetPtr from, std::vector<Field> fields, std::function<void(const Sample&, const NewSample&)> change)
-      : from_{std::move(from)}, fields_{std::move(fields)}, change_{std::move(change)} {
-    for (const Field& each : fields_) {
-      if (each.varies()) refuse("the changed field \"" + each.name + "\" varies, and nothing says how long it is");
-    }
-  }
-  std::uint64_t size() const override { return from_->size(); }
-  const std::vector<Field>& fields() const override { return fields_; }
-  void read(std::uint64_t sample, std::uint64_t chance, std::span<const std::span<std::byte>> to) const override {
-    // Each call has memory of its own, because read() runs in several threads and a changed dataset may be made of
-    // another changed dataset.
-    const SampleMemory memory{*from_, sample};
-    from_->read(sample, chance, memory.fields());
-    std::vector<std::span<const std::byte>> readable{memory.fields().begin(), memory.fields().end()};
-    change_({.number = sample, .chance = chance, .fields = readable}, {to});
-  }
-
- private:
-  const DatasetPtr from_;
-  const std::vector<Field> fields_;
-  const std::function<void(const Sample&, const NewSample&)> change_;
-};
-
 class Part final : public Dataset {
  public:
   Part(DatasetPtr from, std::uint64_t begin, std::uint64_t size) : from_{std::move(from)}, begin_{begin}, size_{size} {
@@ -229,10 +203,6 @@ std::vector<std::int64_t> lengths_of(const Dataset& dataset, std::string_view fi
 }
 DatasetPtr windows_of(Tokens tokens, std::size_t length, std::size_t step) {
   return std::make_shared<const Windows>(std::move(tokens), length, step);
-}
-DatasetPtr changed(DatasetPtr from, std::vector<Field> fields,
-                   std::function<void(const Sample& from, const NewSample& to)> change) {
-  return std::make_shared<const Changed>(std::move(from), std::move(fields), std::move(change));
 }
 DatasetPtr part_of(DatasetPtr from, std::uint64_t begin, std::uint64_t size) {
   return std::make_shared<const Part>(std::move(from), begin, size);

@@ -24,7 +24,7 @@ class Loader::Core {
       : dataset_{std::move(dataset)},
         options_{options},
         order_{options.order.value_or(Order::shuffled(dataset_->size(), options.seed))},
-        maker_{dataset_, options} {
+        maker_{dataset_, options.seed, options.collate, options.memory} {
     check();
     batch_ = static_cast<std::size_t>(std::min<std::uint64_t>(
         options.batch, order_.size() / options.ranks + (order_.size() % options.ranks != 0 ? 1 : 0)));
@@ -215,14 +215,6 @@ class Loader::Core {
   bool ends_ = false;
   std::vector<std::thread> threads_;  // the last member, because the threads use the others
 };
-
-const Array& Batch::operator[](std::string_view name) const {
-  const auto found = std::ranges::find(fields, name, &NamedArray::name);
-  if (found == fields.end()) {
-    throw_error(Error{ErrorCode::kNotFound, "the batch has no field \"" + std::string{name} + "\""});
-  }
-  return found->array;
-}
 
 Loader::Loader(DatasetPtr dataset, const LoaderOptions& options)
     : core_{std::make_unique<Core>(std::move(dataset), options)} {
