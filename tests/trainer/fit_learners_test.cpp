@@ -137,6 +137,21 @@ struct Odd : Learner {
   torch::nn::Linear net_{1, 1};
 };
 
+/// Large enough that its model goes through the object store, in types that differ.
+struct Large : Learner {
+  torch::nn::Module& module() override { return *net_; }
+  DatasetPtr training_data() override { return rows_of({{"x", array_of(torch::ones({12, 300}))}}); }
+  Tensor training_step(const Batch& batch) override { return net_->forward(tensor_of(batch["x"])).square().mean(); }
+  static torch::nn::Sequential make() {
+    torch::nn::Sequential net{torch::nn::Linear(300, 299), torch::nn::BatchNorm1d(299), torch::nn::Linear(299, 3)};
+    net->parameters()[0].requires_grad_(false);
+    return net;
+  }
+
+ private:
+  torch::nn::Sequential net_ = make();
+};
+
 /// Its validations are 5, 4, 4, 4, 4, …; the rate follows them, and rank 1 stops the training after the eighth step.
 struct OnAPlateau : Points {
   using Points::Points;
@@ -222,6 +237,36 @@ TEST_F(FitTest, WhatALearnerHasResumesOnOtherRanks) {
   const TrainResult result = fit<Clicks>(three, rest, std::uint64_t{0});
   EXPECT_EQ(result.reports.front().step, 21U);
   expect_alike(result, whole, 1e-9);
+}
+
+TEST_F(FitTest, TheResultHasTheModel) {
+  torch::set_num_threads(1);  // the program that tests has no threads of its own for libtorch
+  TrainResult result;
+  {
+    Runtime runtime;
+    for (const FitStrategy each : {FitStrategy::kCopies, FitStrategy::kZero1, FitStrategy::kFullyShard}) {
+      SCOPED_TRACE(name_of(each));
+      Trainer trainer{runtime, options(std::string{name_of(each)}, 2)};
+      result = fit<Clicks>(trainer, {.batch = 6, .epochs = 3, .strategy = each}, std::uint64_t{0});
+      Clicks clicks{0};
+      load_arrays(clicks.module(), result.model);
+      // It is what was validated last: the moving means.
+      const Dataset& data = *clicks.validation_data();
+      Loader loader{clicks.validation_data(), {.batch = data.size(), .order = Order::in_turn(data.size())}};
+      const Batch all = *loader.next();
+      const torch::NoGradGuard no_grad;
+      const Tensor out = static_cast<torch::nn::SequentialImpl&>(clicks.module()).forward(tensor_of(all["point"]));
+      const Tensor loss = torch::binary_cross_entropy_with_logits(out.squeeze(1), tensor_of(all["clicked"]));
+      EXPECT_NEAR(loss.item<double>(), *result.last("validation_loss"), 1e-9);
+
+      Trainer for_large{runtime, options("large" + std::string{name_of(each)}, 2)};
+      result = fit<Large>(for_large, {.batch = 6, .strategy = each});
+      EXPECT_EQ(result.model.size(), 9U);
+      Trainer for_none{runtime, options("none" + std::string{name_of(each)}, 2)};
+      EXPECT_TRUE(fit<Large>(for_none, {.batch = 6, .strategy = each, .return_model = false}).model.empty());
+    }
+  }
+  load_arrays(*Large::make(), result.model);  // also when the Runtime has ended
 }
 
 TEST_F(FitTest, WhatACallbackThrowsEndsTheTraining) {

@@ -110,7 +110,9 @@ class Run {
 
   TrainResult take_result() {
     look_for_metrics(true);
-    return log_.take(why_, time_now());
+    TrainResult result = log_.take(why_, time_now());
+    result.model = std::move(model_);
+    return result;
   }
   /// Says which metrics that were asked for are missing: after the first epoch, and at the end.
   void look_for_metrics(bool is_over) {
@@ -182,6 +184,8 @@ class Run {
       for (const TrainEvent& event : ranks.wait(time_now() + kEventTime)) take(attempt, event);
       write();
       if (auto end = ranks.end()) {
+        if (end->how == RankGroup::How::kReturned || end->how == RankGroup::How::kMakesRoom)
+          model_ = ranks.take_model();
         if (end->how != RankGroup::How::kLost) return *std::move(end);
         if (auto over = replace(ranks, *end->why)) return *std::move(over);
       }
@@ -288,6 +292,7 @@ class Run {
   bool called_off_ = false;
   std::optional<TimePoint> stops_at_;
   TrainResult::End why_ = TrainResult::End::kReturned;
+  std::vector<NamedArray> model_;  // what the last attempt gave
 };
 
 }  // namespace

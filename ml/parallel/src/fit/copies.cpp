@@ -48,6 +48,9 @@ class CopiedModel final : public FitModel {
     ml::add_to(state, optimizer, module_);
   }
   std::unique_ptr<Ema> make_ema(double decay) const override { return std::make_unique<Ema>(module_, decay); }
+  std::vector<NamedArray> arrays(Communicator& ranks) const override {
+    return ranks.rank() == 0 ? arrays_of(module_) : std::vector<NamedArray>{};
+  }
   void add_to(State& state, Ema& ema) const override { ml::add_to(state, ema); }
 
  private:

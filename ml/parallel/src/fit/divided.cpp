@@ -13,6 +13,7 @@
 
 #include "fit/fit_model.hpp"
 #include "fit/model_size.hpp"
+#include "fit/whole_arrays.hpp"
 #include "module/parameters.hpp"
 
 namespace pharos::ml {
@@ -34,6 +35,7 @@ class DividedModel final : public FitModel {
     ml::add_to(state, optimizer, sharded_);
   }
   std::unique_ptr<Ema> make_ema(double decay) const override { return std::make_unique<Ema>(sharded_, module_, decay); }
+  std::vector<NamedArray> arrays(Communicator& ranks) const override { return whole_arrays(sharded_, module_, ranks); }
   void add_to(State& state, Ema& ema) const override { ml::add_to(state, ema, sharded_); }
   void refresh() override { sharded_.refresh(); }
 

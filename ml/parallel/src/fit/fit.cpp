@@ -99,6 +99,7 @@ class Fit {
           batches_.seek(position_);
         }
         steps_to_end();
+        if (options_.return_model) with_means([&] { context_.give(model_->arrays(context_.communicator())); });
         break;
       } catch (const Exception& why) {
         if (!context_.rejoin(why)) throw;
@@ -338,23 +339,22 @@ class Fit {
 
   void validate(Metrics& metrics) {
     seed_step();
-    const Metrics of_all = with_means([&] { return validation_.run(); });
+    Metrics of_all;
+    with_means([&] { of_all = validation_.run(); });
     for (const auto& [name, mean] : of_all.entries()) metrics.set(name, mean);
     before_ = now();
   }
   /// Calls `work` while the model has the moving means, if there are any.
   template <class Work>
-  Metrics with_means(const Work& work) {
+  void with_means(const Work& work) {
     if (!ema_) return work();
     model_->refresh();
-    Metrics result;
     {
       const auto means = ema_->apply();
       model_->refresh();
-      result = work();
+      work();
     }
     model_->refresh();
-    return result;
   }
 
   TrainContext& context_;

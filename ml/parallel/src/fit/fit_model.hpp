@@ -43,6 +43,8 @@ class FitModel {
   /// Moving means of what this rank has of the model. The model outlives them.
   virtual std::unique_ptr<Ema> make_ema(double decay) const = 0;
   virtual void add_to(State& state, Ema& ema) const = 0;
+  /// The whole model, as the ranks have it now. Called by all ranks together; the result counts at rank 0.
+  virtual std::vector<NamedArray> arrays(Communicator& ranks) const = 0;
   /// Called by all ranks before and after the numbers of the model are replaced.
   virtual void refresh() {}
 

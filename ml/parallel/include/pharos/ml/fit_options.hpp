@@ -42,6 +42,9 @@ struct FitOptions {
   /// parameter. Costs one reading of all gradients. Gradients of a step that is saved are checked in any case. Not with
   /// Precision::kFp16, with which such gradients are no error.
   bool check_numbers = false;
+  /// TrainResult::model is the trained model, or, with Optimization::ema_decay, its moving means. The program then has
+  /// it in memory, and if the ranks have divided it, rank 0 has, too.
+  bool return_model = true;
   std::size_t loader_threads = 1;
   Tail tail = Tail::kUneven;
   /// Each step's report has the seconds of its phases: data, forward, backward, communication, and rank 0's optimizer.

@@ -8,11 +8,13 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/base/clock.hpp>
 #include <pharos/base/export.hpp>
+#include <pharos/ml/array.hpp>
 #include <pharos/ml/checkpoints.hpp>
 #include <pharos/ml/communicator.hpp>
 #include <pharos/ml/metrics.hpp>
@@ -164,6 +166,10 @@ class PHAROS_API TrainContext {
   /// Says how many steps there will be. Used for the display of progress.
   void expect(std::uint64_t steps);
   std::uint64_t expected_steps() const { return expected_; }
+  /// Makes these arrays of rank 0 the TrainResult::model of the training. The last call counts.
+  void give(std::vector<NamedArray> model) { given_ = std::move(model); }
+  /// Called by the worker when the function has returned.
+  std::vector<NamedArray> take_given() { return std::exchange(given_, {}); }
   /// Number of steps that have been committed.
   std::uint64_t step() const { return step_; }
   /// The means over the ranks of the step that was committed last.
@@ -249,6 +255,7 @@ class PHAROS_API TrainContext {
   std::deque<Committed> told_;  // with kReplace: the newest reports, because rank 0 may die before they were heard
   bool has_to_tell_ = false;
   bool has_whole_state_ = false;
+  std::vector<NamedArray> given_;
   /// With kReplace: values, and slices that change before a commit, as they were at the last commit.
   std::vector<std::vector<std::byte>> kept_values_;
   std::vector<std::vector<std::byte>> kept_slices_;

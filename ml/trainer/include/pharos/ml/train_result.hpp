@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <pharos/base/export.hpp>
+#include <pharos/ml/array.hpp>
 #include <pharos/ml/metrics.hpp>
 
 namespace pharos::ml {
@@ -48,6 +49,11 @@ struct PHAROS_API TrainResult {
   /// Reports with the same names of metrics are thinned evenly. Rarer reports that have other metrics, such as those of
   /// validated steps, are not thinned because of more frequent ones.
   std::vector<TrainReport> reports{};
+
+  /// The trained model: its parameters and buffers, by their names in the module. Load them with ml::load_arrays(), or
+  /// write them with ml::write_safetensors(). Empty if the training function gave none (fit() gives it, unless
+  /// FitOptions::return_model is false).
+  std::vector<NamedArray> model{};
 
   /// The best report of all, also of those that are not kept. nullopt if no report has a finite value of the metric.
   std::optional<TrainReport> best{};
