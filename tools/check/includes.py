@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     "ml/device": ["base", "actors", "object_store", "ml/collective"],
     "ml/data": ["base", "wire", "actors", "ml/collective"],
     "ml/checkpoint": ["base", "wire", "object_store", "actors", "ml/collective", "ml/data"],
-    "ml/trainer": ["base", "async", "wire", "actors", "ml/collective", "ml/reports", "ml/checkpoint"],
+    "ml/trainer": ["base", "async", "wire", "actors", "ml/collective", "ml/data", "ml/reports", "ml/checkpoint"],
     "ml/parallel": ["base", "actors", "ml/collective", "ml/data", "ml/device", "ml/checkpoint", "ml/reports",
                  "ml/trainer"],
     "ml/tune": ["base", "async", "wire", "actors", "ml/collective", "ml/reports"],

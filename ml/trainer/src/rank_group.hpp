@@ -63,7 +63,7 @@ class RankGroup {
   /// lost ranks, at most for TrainerOptions::timeout, and then for ml::connect(). Returns false if it was interrupted.
   /// After an error, which is the death itself or the reason why there is no other process, the attempt is over.
   Result<bool> replace(const std::function<bool()>& interrupted);
-  /// After kReturned or kMakesRoom: what rank 0 has given to TrainContext::give().
+  /// After kReturned or kMakesRoom: rank 0's TrainContext::model().
   std::vector<NamedArray> take_model() { return std::move(ranks_[0].end->model); }
   /// The ranks that the last replace() has replaced.
   const std::vector<std::size_t>& replaced() const { return replaced_; }

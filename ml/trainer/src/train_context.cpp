@@ -34,6 +34,13 @@ std::string list_of(const std::vector<std::uint32_t>& ranks) {
   return text;
 }
 
+[[noreturn]] void throw_is_no_number(const std::string& name, const std::string& where, std::uint64_t step) {
+  throw_error(Error{
+      ErrorCode::kUserError, "\"" + name + "\" of " + where + " is no longer finite at step " + std::to_string(step),
+      "Use a smaller learning rate, or clip gradients. check_numbers, in FitOptions and DdpOptions, reports the "
+      "first parameter whose gradient is not finite. Earlier checkpoints are still there."});
+}
+
 }  // namespace
 
 namespace detail {
@@ -205,7 +212,7 @@ void TrainContext::check_number(const std::string& name, double own) {
   for (std::uint32_t each = 0; each < size(); ++each) {
     if (!std::isfinite(all[each])) where.push_back(each);
   }
-  if (!where.empty()) throw_is_no_number(name, list_of(where));
+  if (!where.empty()) throw_is_no_number(name, list_of(where), step_ + 1);
 }
 
 void TrainContext::check_mean(const Metrics& metrics, const Metrics& means, const std::string& name) {
@@ -213,15 +220,7 @@ void TrainContext::check_mean(const Metrics& metrics, const Metrics& means, cons
   if (mean == nullptr || std::isfinite(*mean)) return;
   const double* const named = metrics.find(name);
   check_number(name, named != nullptr ? *named : *metrics.find(""));
-  throw_is_no_number(name, "the mean over all ranks");
-}
-
-void TrainContext::throw_is_no_number(const std::string& name, const std::string& where) const {
-  throw_error(
-      Error{ErrorCode::kUserError,
-            "\"" + name + "\" of " + where + " is no longer finite at step " + std::to_string(step_ + 1),
-            "Use a smaller learning rate, or clip gradients. check_numbers, in FitOptions and DdpOptions, reports the "
-            "first parameter whose gradient is not finite. Earlier checkpoints are still there."});
+  throw_is_no_number(name, "the mean over all ranks", step_ + 1);
 }
 
 // ---- Another rank's death

@@ -111,7 +111,7 @@ class TrainRunner::Thread final : public TrainerLink {
       TrainContext context{*this, begin_, ranks_, &runtime};
       function_(context);
       context.finish_saving();
-      if (context.rank() == 0) end.model = context.take_given();
+      if (context.rank() == 0) end.model = std::move(context.model());
     } catch (...) {
       const Error error = pharos::detail::current_exception();
       end.threw = TrainEnd::Threw{static_cast<std::uint8_t>(error.code()), error.story(), error.remedy()};

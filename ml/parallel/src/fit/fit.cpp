@@ -99,7 +99,7 @@ class Fit {
           batches_.seek(position_);
         }
         steps_to_end();
-        if (options_.return_model) with_means([&] { context_.give(model_->arrays(context_.communicator())); });
+        if (options_.return_model) with_means([&] { context_.model() = model_->arrays(context_.communicator()); });
         break;
       } catch (const Exception& why) {
         if (!context_.rejoin(why)) throw;

@@ -166,10 +166,8 @@ class PHAROS_API TrainContext {
   /// Says how many steps there will be. Used for the display of progress.
   void expect(std::uint64_t steps);
   std::uint64_t expected_steps() const { return expected_; }
-  /// Makes these arrays of rank 0 the TrainResult::model of the training. The last call counts.
-  void give(std::vector<NamedArray> model) { given_ = std::move(model); }
-  /// Called by the worker when the function has returned.
-  std::vector<NamedArray> take_given() { return std::exchange(given_, {}); }
+  /// What rank 0 has here when the function returns becomes TrainResult::model.
+  std::vector<NamedArray>& model() { return model_; }
   /// Number of steps that have been committed.
   std::uint64_t step() const { return step_; }
   /// The means over the ranks of the step that was committed last.
@@ -231,7 +229,6 @@ class PHAROS_API TrainContext {
   Sum sum_up(const Metrics& metrics, double weight, bool saves, bool stops);
   void check_names(const Metrics& metrics, double hash, double sum, double squares);
   void check_mean(const Metrics& metrics, const Metrics& means, const std::string& name);
-  [[noreturn]] void throw_is_no_number(const std::string& name, const std::string& where) const;
   bool is_replaced_after(const Exception& why);
   void check_is_shared() const;
   void keep();
@@ -255,7 +252,7 @@ class PHAROS_API TrainContext {
   std::deque<Committed> told_;  // with kReplace: the newest reports, because rank 0 may die before they were heard
   bool has_to_tell_ = false;
   bool has_whole_state_ = false;
-  std::vector<NamedArray> given_;
+  std::vector<NamedArray> model_;
   /// With kReplace: values, and slices that change before a commit, as they were at the last commit.
   std::vector<std::vector<std::byte>> kept_values_;
   std::vector<std::vector<std::byte>> kept_slices_;

@@ -53,7 +53,7 @@ struct TrainEnd {
   bool makes_room = false;  ///< Its worker was told to end, because the rank has to go on in another place.
   std::int32_t process = 0;
   std::vector<TrainEvent> events{};  ///< Events that the trainer has not fetched.
-  std::vector<NamedArray> model{};   ///< What rank 0 has given to TrainContext::give().
+  std::vector<NamedArray> model{};   ///< Rank 0's TrainContext::model().
 };
 
 /// Runs a training function as a rank, on a thread of its own. Owned by its actor, which is the only caller. What the
