@@ -56,7 +56,7 @@ const Names kNeverToHead{
     "ObjectImported", "ClaimObject",   "ObjectClaimed", "ReleaseObject",  "NodeFound",        "GroupReady",
     "HoldBundle",     "ReleaseBundle", "Rows",          "Confirmed",      "ActorLife",        "GroupPlaces",
     "EndNode",        "ReadLog",       "LogPart",       "Explain",        "Explained",        "ReadStacks",
-    "Stacks"};
+    "Stacks",         "NodesListed"};
 
 async::Deadline soon() {
   return async::Deadline::after(10s, std::chrono::steady_clock::now());

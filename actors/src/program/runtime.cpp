@@ -3,6 +3,7 @@
 
 #include <pharos/actors/runtime.hpp>
 
+#include "program/cluster_nodes.hpp"
 #include "program/driver.hpp"
 #include "results/inherited_context.hpp"
 #include "worker/running_call.hpp"
@@ -94,6 +95,22 @@ std::shared_ptr<detail::ActorHandle> Runtime::find_actor(const std::string& name
   auto actor = caller_->actors().find(name, name_space, type_name);
   if (!actor) throw_error(std::move(actor).error());
   return *std::move(actor);
+}
+
+std::vector<ClusterNode> Runtime::nodes() const {
+  auto nodes = actors::ask_for_nodes(caller_->line());
+  if (!nodes) throw_error(std::move(nodes).error());
+  return *std::move(nodes);
+}
+
+ClusterResources Runtime::resources() const {
+  ClusterResources all;
+  for (const ClusterNode& each : nodes()) {
+    if (each.state != ClusterNode::State::kAlive) continue;
+    for (const auto& [name, amount] : each.resources.has) all.has[name] += amount;
+    for (const auto& [name, amount] : each.resources.in_use) all.in_use[name] += amount;
+  }
+  return all;
 }
 
 void Runtime::listen_to_output(const std::shared_ptr<const OutputListener>& listener) {

@@ -32,7 +32,7 @@ concept NotForTheHead =
           wire::ClaimObject, wire::ObjectClaimed, wire::ReleaseObject, wire::NodeFound, wire::GroupReady,
           wire::HoldBundle, wire::ReleaseBundle, wire::Rows, wire::Beat, wire::Confirmed, wire::ActorLife,
           wire::GroupPlaces, wire::EndNode, wire::ReadLog, wire::LogPart, wire::Explain, wire::Explained,
-          wire::ReadStacks, wire::Stacks>;
+          wire::ReadStacks, wire::Stacks, wire::NodesListed>;
 
 }  // namespace
 
@@ -194,6 +194,7 @@ void Head::handle(NodeId from, wire::Message any) {
           [&](wire::NodeLoad& load) { note_load(from, std::move(load)); },
           [&](const wire::DrainNode& drain) { drains_.begin_for(from, drain); },
           [&](const wire::ListRows& asked) { list_for(from, asked); },
+          [&](const wire::ListNodes& asked) { events_.tell(from, listing_.list_nodes(asked)); },
           [&](const wire::Inspect& inspect) { events_.tell(from, listing_.inspect(from, inspect.asker)); },
 
           [&](const NotForTheHead auto&) {

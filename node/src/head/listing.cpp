@@ -48,7 +48,7 @@ Result<wire::Rows> Listing::list(const wire::ListRows& asked) const {
       asked.filters.empty() ? std::min(asked.limit, kRowsMax) : std::numeric_limits<std::size_t>::max();
   wire::Rows all;
   if (asked.table == "nodes") {
-    all = list_nodes();
+    all = rows_of_nodes();
   } else if (asked.table == "actors") {
     all = list_actors(first);
   } else if (asked.table == "groups") {
@@ -66,7 +66,26 @@ Result<wire::Rows> Listing::list(const wire::ListRows& asked) const {
   return select_rows(std::move(all), asked);
 }
 
-wire::Rows Listing::list_nodes() const {
+wire::NodesListed Listing::list_nodes(const wire::ListNodes& asked) const {
+  wire::NodesListed all{.number = asked.asker.number};
+  for (const auto& [id, node] : nodes_.all()) {
+    const scheduler::Fleet::Node* const known = placement_.fleet().find(id);
+    if (known == nullptr) continue;  // a program's own node, which offers no resources
+    scheduler::Resources in_use = known->ledger.total();
+    in_use -= known->ledger.left();
+    in_use += known->tasks;
+    all.nodes.push_back({.node = id,
+                         .address = node.address,
+                         .is_silent = nodes_.is_silent(id),
+                         .drains = known->closed,
+                         .has = known->ledger.total().amounts(),
+                         .in_use = in_use.amounts(),
+                         .labels = {known->labels.begin(), known->labels.end()}});
+  }
+  return all;
+}
+
+wire::Rows Listing::rows_of_nodes() const {
   wire::Rows all{{"id", "address", "state", "has", "actors_have", "tasks_have", "labels"}, {}, 0, 0};
   for (const auto& [id, node] : nodes_.all()) {
     const scheduler::Fleet::Node* const known = placement_.fleet().find(id);

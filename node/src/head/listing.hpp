@@ -29,12 +29,14 @@ class Listing {
   /// Answers ListRows (`pharos list`): kInvalidArgument if there is no such table or column. Long answers are cut: see
   /// select_rows(). Nodes that offer no resources have no rows.
   Result<wire::Rows> list(const wire::ListRows& asked) const;
+  /// Answers ListNodes: the nodes that offer resources.
+  wire::NodesListed list_nodes(const wire::ListNodes& asked) const;
   /// Answers Inspect: what the actors of the asker's program do, with a few thousand of them at most. Says of actors at
   /// other nodes than `from` where they are. The answer for an unknown program has no actors.
   wire::Inspected inspect(NodeId from, const wire::Asker& asker) const;
 
  private:
-  wire::Rows list_nodes() const;
+  wire::Rows rows_of_nodes() const;
   wire::Rows list_actors(std::size_t first) const;
   wire::Rows list_groups() const;
   wire::Rows list_jobs() const;

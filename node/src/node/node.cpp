@@ -312,6 +312,7 @@ void Node::on_head_message(wire::Message message) {
                          [&](const wire::ActorFound& found) { questions_.on_found(found); },
                          [&](const wire::ActorHeld& held) { questions_.on_answer(held.number, held); },
                          [&](const wire::GroupReady& ready) { questions_.on_answer(ready.number, ready); },
+                         [&](const wire::NodesListed& listed) { questions_.on_answer(listed.number, listed); },
                          [&](const wire::Rows& rows) { questions_.on_answer(rows.number, rows); },
                          [&](const wire::Refused& refused) { on_refused(refused); },
                          [&](wire::Inspected& inspected) { inspections_.on_inspected(std::move(inspected)); },

@@ -24,13 +24,13 @@ using FromHead =
     Messages<wire::ActorAlive, wire::ActorFound, wire::ActorHeld, wire::AddJob, wire::ClusterJoined, wire::Confirmed,
              wire::DrainNode, wire::EndCaller, wire::EndIncarnation, wire::EndJob, wire::GroupReady, wire::HoldBundle,
              wire::IncarnationEnded, wire::Inspected, wire::JobStopped, wire::LeaseGranted, wire::LeaseWorker,
-             wire::NodeFound, wire::Output, wire::RecallLeases, wire::Refused, wire::ReleaseBundle, wire::ReturnLease,
-             wire::Rows, wire::StartIncarnation, wire::StopJob, wire::WorkerEnded>;
+             wire::NodeFound, wire::NodesListed, wire::Output, wire::RecallLeases, wire::Refused, wire::ReleaseBundle,
+             wire::ReturnLease, wire::Rows, wire::StartIncarnation, wire::StopJob, wire::WorkerEnded>;
 /// A caller is a driver or a worker.
 using FromCaller = Messages<wire::Inspect, wire::LeaseWorker, wire::ReturnLease>;
 /// Each of these has an asker, and is passed on to the head.
 using FromCallerToHead =
-    Messages<wire::BreakPromise, wire::ConnectActor, wire::FindActor, wire::HoldActor, wire::KillActor,
+    Messages<wire::BreakPromise, wire::ConnectActor, wire::FindActor, wire::HoldActor, wire::KillActor, wire::ListNodes,
              wire::PlaceGroup, wire::PromiseActor, wire::RemoveGroup, wire::StartActor>;
 /// StoreService takes these before anything else.
 using FromCallerToStore =

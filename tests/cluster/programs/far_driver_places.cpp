@@ -2,13 +2,16 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <pharos/pharos.hpp>
@@ -111,6 +114,31 @@ void run_nearest(pharos::Runtime& runtime) {
   say("to what is here, too: " + std::string{wait_for(runtime.submit<&where_with>(large)) == place ? "yes" : "no"});
 }
 
+std::size_t nodes_seen() {
+  return pharos::Runtime{}.nodes().size();
+}
+
+/// Says what the program sees of the cluster. An actor with one CPU runs on node `c`.
+void say_nodes(pharos::Runtime& runtime, pharos::NodeId b, pharos::NodeId c) {
+  say("nodes: " + std::to_string(runtime.nodes().size()) +
+      ", seen by a task: " + std::to_string(wait_for(runtime.submit<&nodes_seen>())));
+  // The node tells the head of the task's end a moment later.
+  const auto until = std::chrono::steady_clock::now() + 10s;
+  while (runtime.resources().in_use != pharos::ResourceAmounts{{"cpu", 1}} &&
+         std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(10ms);
+  }
+  const auto nodes = runtime.nodes();
+  const auto node = [&](pharos::NodeId id) { return *std::ranges::find(nodes, id, &pharos::ClusterNode::id); };
+  say_whether("labels", node(c).labels == std::map<std::string, std::string>{{"disk", "ssd"}, {"zone", "c"}});
+  say_whether("what a node has", node(b).resources.has.at("b") == 1 && node(b).resources.has.at("cpu") == 2);
+  say_whether("what is in use", node(c).resources.in_use.at("cpu") == 1 && !node(b).resources.in_use.contains("b"));
+  say_whether("addresses", !node(b).address.empty() && node(b).state == pharos::ClusterNode::State::kAlive);
+  const auto all = runtime.resources();
+  say_whether("all together",
+              all.has.at("c") == 1 && all.has.at("cpu") == 5 && all.in_use == pharos::ResourceAmounts{{"cpu", 1}});
+}
+
 /// Needs a node "b" with the label zone=b, and a node "c" with the labels zone=c and disk=ssd.
 void run_placed(pharos::Runtime& runtime) {
   {
@@ -132,6 +160,11 @@ void run_placed(pharos::Runtime& runtime) {
   say_whether("a node's actor", node_with({.node = b}) == b);
   say_whether("a node's task", wait_for(runtime.submit<&node_id>({.node = c})) == c);
   say_whether("near", node_with({.near = c}) == c && wait_for(runtime.submit<&node_id>({.near = b})) == b);
+  {
+    const auto actor = runtime.spawn<Counter>({.cpus = 1, .node = c});
+    wait_for(actor.call<&Counter::node_id>());
+    say_nodes(runtime, b, c);
+  }
   say_refusal([&] { node_with({.name = "lost", .labels = {{"zone", "x"}}}); });
   say_refusal([&] { node_with({.labels = {{"zone", "in(a, b"}}}); });
 }

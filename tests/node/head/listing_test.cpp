@@ -58,6 +58,20 @@ TEST_F(HeadListing, GroupsAndRecordsAreTablesAndOthersAreNot) {
   EXPECT_EQ(list("chairs", "id"), Names{"there is no table \"chairs\""});
 }
 
+TEST_F(HeadListing, AProgramSeesTheNodes) {
+  start_alive(making(50, "cpu=1"));
+  const auto listed = listing_.list_nodes({asker(4)});
+  EXPECT_EQ(listed.number, 4u);
+  ASSERT_EQ(listed.nodes.size(), 2u);
+  std::int64_t in_use = 0;
+  for (const auto& each : listed.nodes) {
+    EXPECT_EQ(each.has.at("cpu"), 4 * scheduler::Resources::kWhole);
+    EXPECT_FALSE(each.is_silent || each.drains);
+    in_use += each.in_use.contains("cpu") ? each.in_use.at("cpu") : 0;
+  }
+  EXPECT_EQ(in_use, scheduler::Resources::kWhole);
+}
+
 TEST_F(HeadListing, AProgramSeesItsActorsAndWhereTheyAre) {
   start_alive(making(50));
   const wire::PromiseActor promise{.actor = ActorId{51}, .label = "a51", .asker = asker(1)};

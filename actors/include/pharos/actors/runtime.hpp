@@ -11,6 +11,7 @@
 
 #include <pharos/actors/actor.hpp>
 #include <pharos/actors/call_site.hpp>
+#include <pharos/actors/cluster_node.hpp>
 #include <pharos/actors/function.hpp>
 #include <pharos/actors/options.hpp>
 #include <pharos/actors/placement_group.hpp>
@@ -171,6 +172,12 @@ class PHAROS_API Runtime {
   /// shared_ptr; one call may still run after that. Does nothing in a worker, because the output of workers goes to the
   /// program.
   void listen_to_output(const std::shared_ptr<const OutputListener>& listener);
+
+  /// The nodes of the cluster that offer resources, in the order of their ids, as the head knows them now. Waits for
+  /// the head's answer, also while the head is away. Throws RuntimeStopped.
+  std::vector<ClusterNode> nodes() const;
+  /// What all nodes have together, but those that are silent or drain. Waits and throws like nodes().
+  ClusterResources resources() const;
 
   JobId job() const;
   /// The address of the daemon that serves this program, for tests and for people who inspect the cluster.

@@ -562,6 +562,26 @@ struct NodeLoad {
   friend bool operator==(const NodeLoad&, const NodeLoad&) = default;
 };
 
+/// Caller to node, which asks the head. Answered by NodesListed.
+struct ListNodes {
+  Asker asker{};
+};
+/// Head to node, and node to caller.
+struct NodesListed {
+  struct Each {
+    NodeId node{};
+    std::string address{};  ///< empty for the head's own node
+    bool is_silent = false;
+    bool drains = false;
+    Amounts has{};
+    Amounts in_use{};  ///< by actors and tasks
+    std::map<std::string, std::string> labels{};
+    friend bool operator==(const Each&, const Each&) = default;
+  };
+  std::vector<Each> nodes{};
+  std::uint64_t number = 0;  ///< in an answer of the head: Asker::number of the question
+};
+
 /// A condition on one cell of a row.
 struct RowFilter {
   std::string column;
@@ -730,7 +750,7 @@ using MessageKinds =
                  PromiseActor, BreakPromise, ImportObject, ObjectImported, ClaimObject, ObjectClaimed, ReleaseObject,
                  FindNode, NodeFound, PlaceGroup, GroupReady, RemoveGroup, HoldBundle, BundleHeld, ReleaseBundle,
                  NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces, EndNode, DrainNode, ReadLog,
-                 LogPart, Explain, Explained, ReadStacks, Stacks, RecallLeases, ActorHeld>;
+                 LogPart, Explain, Explained, ReadStacks, Stacks, RecallLeases, ActorHeld, ListNodes, NodesListed>;
 
 template <class T, class Variant>
 inline constexpr bool kIsKindOf = false;
