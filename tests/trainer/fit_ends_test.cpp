@@ -101,6 +101,32 @@ TEST_F(FitTest, GoesOnWhereItWasStopped) {
   }
 }
 
+TEST_F(FitTest, GoesOnFromTheCheckpointThatIsChosen) {
+  Runtime runtime;
+  TrainerOptions keeps_all = options("first", 2);
+  keeps_all.keep_last = 100;
+  Trainer first{runtime, std::move(keeps_all)};
+  const TrainResult whole = fit<Points>(first, {.batch = 6, .epochs = 3}, std::uint64_t{0});
+  const auto saved = checkpoints_in(folder_.path() / "first" / "checkpoints");
+  const auto chosen = std::ranges::find(saved, 12U, [](const SavedCheckpoint& each) { return each.moment.step; });
+  ASSERT_NE(chosen, saved.end());
+  FitOptions on_three{.batch = 4, .epochs = 3, .strategy = FitStrategy::kFullyShard, .begin_from = chosen->path};
+  Trainer second{runtime, options("second", 3)};
+  const TrainResult rest = fit<Points>(second, on_three, std::uint64_t{0});
+  ASSERT_EQ(rest.reports.front().step, 13U);
+  ASSERT_EQ(rest.steps, whole.steps);
+  for (std::size_t i = 12; i < whole.steps; ++i) EXPECT_NEAR(losses(rest)[i - 12], losses(whole)[i], 1e-9) << i;
+  Trainer again{runtime, options("second", 3)};
+  EXPECT_TRUE(fit<Points>(again, on_three, std::uint64_t{0}).reports.empty()) << "its own checkpoint comes first";
+
+  Trainer without_folder{runtime, {.scaling = {.cpus_per_worker = 0}, .progress = false}};
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { fit<Points>(without_folder, on_three, std::uint64_t{0}); }),
+              "without a folder");
+  on_three.begin_from = folder_.path() / "nowhere";
+  Trainer nowhere{runtime, options("third", 3)};
+  EXPECT_SAYS(message_of<NotFound>([&] { fit<Points>(nowhere, on_three, std::uint64_t{0}); }), "nowhere");
+}
+
 TEST_F(FitTest, GoesOnOnOtherRanksByAnotherStrategy) {
   Runtime runtime;
   constexpr std::uint64_t kBefore = 5;

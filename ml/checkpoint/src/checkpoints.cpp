@@ -100,30 +100,22 @@ class Checkpoints::Core {
     std::vector<std::string> damaged;
     bool is_damage = names.empty();
     for (const std::string& name : names) {
-      const fs::path path = options_.folder / name;
-      ReadValues read;
-      std::optional<Error> own;
-      hear_during([&] { own = read_from(path, state, read); });
-      std::optional<Error> failed = first_error(ranks_, own);
-      if (!failed) {
-        // Values are loaded only after all ranks have read theirs, because an older checkpoint may have no values of
-        // this rank that could replace them.
-        hear_during([&] { own = load_values(read); });
-        failed = first_error(ranks_, own);
-        if (failed) throw_error(std::move(*failed).with("loading " + path.string()));
+      const auto moment = load_one(options_.folder / name, state);
+      if (moment) {
         if (ranks_.rank() == 0) tidy_around(name, damaged);
         state.call_after_load();
-        return read.moment;
+        return *moment;
       }
       // Errors other than damage and removal do not show that the checkpoint is unusable.
-      const bool is_gone = failed->code() == ErrorCode::kNotFound;
-      if (failed->code() != ErrorCode::kCorrupt && !is_gone) {
-        throw_error(std::move(*failed).with("loading " + path.string()));
+      const Error& failed = moment.error();
+      const bool is_gone = failed.code() == ErrorCode::kNotFound;
+      if (failed.code() != ErrorCode::kCorrupt && !is_gone) {
+        throw_error(Error{failed}.with("loading " + (options_.folder / name).string()));
       }
       if (ranks_.rank() == 0) {
-        log(LogLevel::kError, "a checkpoint cannot be read, an older one is tried", {kv("why", failed->to_string())});
+        log(LogLevel::kError, "a checkpoint cannot be read, an older one is tried", {kv("why", failed.to_string())});
       }
-      reasons += (reasons.empty() ? "" : "; ") + failed->story();
+      reasons += (reasons.empty() ? "" : "; ") + failed.story();
       is_damage = is_damage || !is_gone;
       if (!is_gone) damaged.push_back(name);
     }
@@ -136,6 +128,13 @@ class Checkpoints::Core {
                       "there were checkpoints in " + options_.folder.string() +
                           ", and none can be read: " + (reasons.empty() ? "they are gone" : reasons),
                       "Bring one back, or give another folder to begin anew."});
+  }
+
+  Moment load_from(const fs::path& checkpoint, const State& state) {
+    auto moment = load_one(checkpoint, state);
+    if (!moment) throw_error(std::move(moment).error().with("loading " + checkpoint.string()));
+    state.call_after_load();
+    return *moment;
   }
 
   Duration last_stall() const { return last_stall_; }
@@ -319,6 +318,20 @@ class Checkpoints::Core {
 
   // ---- Loading
 
+  /// Returns the first error of the ranks if the checkpoint cannot be read. Throws on all ranks if a value cannot be
+  /// loaded.
+  Result<Moment> load_one(const fs::path& path, const State& state) {
+    ReadValues read;
+    std::optional<Error> own;
+    hear_during([&] { own = read_from(path, state, read); });
+    if (auto failed = first_error(ranks_, own)) return *std::move(failed);
+    // Values are loaded only after all ranks have read theirs, because an older checkpoint may have no values of this
+    // rank that could replace them.
+    hear_during([&] { own = load_values(read); });
+    if (auto failed = first_error(ranks_, own)) throw_error(std::move(*failed).with("loading " + path.string()));
+    return read.moment;
+  }
+
   std::optional<Error> read_from(const fs::path& path, const State& state, ReadValues& read) const {
     const auto done = caught([&]() -> Result<void> {
       PHAROS_TRY(SavedTensors saved, SavedTensors::open(path));
@@ -399,6 +412,9 @@ std::optional<Error> Checkpoints::last_error() const {
 }
 std::optional<Moment> Checkpoints::load(const State& state) {
   return core_->load(state);
+}
+Moment Checkpoints::load_from(const std::filesystem::path& checkpoint, const State& state) {
+  return core_->load_from(checkpoint, state);
 }
 Duration Checkpoints::last_stall() const {
   return core_->last_stall();

@@ -69,7 +69,7 @@ TrainContext::TrainContext(detail::TrainerLink& trainer, const detail::TrainBegi
 
 TrainContext::~TrainContext() = default;
 
-void TrainContext::resume(State state, OnRankDeath on_death) {
+void TrainContext::resume(State state, OnRankDeath on_death, const std::filesystem::path& begin_from) {
   state_ = std::move(state);
   has_state_ = true;
   on_death_ = on_death;
@@ -77,7 +77,14 @@ void TrainContext::resume(State state, OnRankDeath on_death) {
   if (is_replacement()) {
     take_state_of_furthest(false);
   } else {
-    const auto moment = checkpoints_ ? checkpoints_->load(state_) : std::nullopt;
+    auto moment = checkpoints_ ? checkpoints_->load(state_) : std::nullopt;
+    if (!moment && !begin_from.empty()) {
+      if (!checkpoints_) {
+        throw_error(Error{ErrorCode::kInvalidArgument, "a training without a folder cannot begin from a checkpoint",
+                          "Set TrainerOptions::folder."});
+      }
+      moment = checkpoints_->load_from(begin_from, state_);
+    }
     if (moment) step_ = moment->step;
     has_whole_state_ = true;
     keep();

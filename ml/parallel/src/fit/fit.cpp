@@ -127,7 +127,7 @@ class Fit {
     callbacks_.add_to(state);
     learner_.add_to_state(state);
     const OnRankDeath on_death = on_rank_death(state);
-    context_.resume(std::move(state), on_death);
+    context_.resume(std::move(state), on_death, options_.begin_from);
     if (context_.rank() == 0) std::fputs(model_->table().c_str(), stderr);
   }
   /// Called when the module is divided, so that all later tensors lie in memory.

@@ -60,6 +60,10 @@ class PHAROS_API Checkpoints {
   /// this object uses the communicator.
   std::optional<Moment> load(const State& state);
 
+  /// Loads a certain checkpoint, in any folder that all ranks see: SavedCheckpoint::path. Throws on all ranks what is
+  /// wrong with it (kCorrupt, NotFound, InvalidArgument if it does not match the state). Otherwise like load().
+  Moment load_from(const std::filesystem::path& checkpoint, const State& state);
+
   /// Continues with new connections after another process has replaced a rank that died. `ranks` must have the same
   /// size as before. Saves of which a part is not written yet are given up. The new rank creates a Checkpoints instead
   /// of calling this. Throws as the constructor.

@@ -42,6 +42,9 @@ struct FitOptions {
   /// parameter. Costs one reading of all gradients. Gradients of a step that is saved are checked in any case. Not with
   /// Precision::kFp16, with which such gradients are no error.
   bool check_numbers = false;
+  /// A checkpoint of another training with the same state: SavedCheckpoint::path of ml::checkpoints_in(), which all
+  /// nodes see. If the training's folder has no checkpoint yet, it goes on from there. Needs a folder.
+  std::string begin_from{};
   /// TrainResult::model is the trained model, or, with Optimization::ema_decay, its moving means. The program then has
   /// it in memory, and if the ranks have divided it, rank 0 has, too.
   bool return_model = true;

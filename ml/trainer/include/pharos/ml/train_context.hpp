@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -155,12 +156,14 @@ class PHAROS_API TrainContext {
   /// Returns true if the best checkpoints are kept (TrainerOptions::keep_best).
   bool keeps_best() const { return begin_.keep_best != 0; }
 
-  /// Makes `state` the content of checkpoints, and loads it from the newest checkpoint, if there is one; step() is then
-  /// the step of that checkpoint. In a replacement it gets the state from the other ranks instead. Throws what
-  /// Checkpoints::load() throws, InvalidArgument for kReplace with a state that the ranks have divided, and in a
-  /// replacement what rejoin() throws. Rank 0 waits until the trainer knows of the beginning. The objects that the
-  /// state names must live until forget_state(), or as long as this context.
-  void resume(State state, OnRankDeath on_death = OnRankDeath::kBeginAgain);
+  /// Makes `state` the content of checkpoints, and loads it from the newest checkpoint, if there is one, or else from
+  /// `begin_from`, a checkpoint of another training with the same state; step() is then the step of that checkpoint. In
+  /// a replacement it gets the state from the other ranks instead. Throws what Checkpoints::load() and load_from()
+  /// throw, InvalidArgument for kReplace with a state that the ranks have divided and for `begin_from` without a
+  /// folder, and in a replacement what rejoin() throws. Rank 0 waits until the trainer knows of the beginning. The
+  /// objects that the state names must live until forget_state(), or as long as this context.
+  void resume(State state, OnRankDeath on_death = OnRankDeath::kBeginAgain,
+              const std::filesystem::path& begin_from = {});
   /// Ends the use of the state, so that the objects which it names may be destroyed. No more checkpoints are saved.
   void forget_state();
   /// Says how many steps there will be. Used for the display of progress.
