@@ -1,4 +1,4 @@
-// Optimizers whose parameters are not all trained alike, and rules of the user's own.
+// Optimizers whose parameters are not all trained alike, rules of the user's own, and tables of modules.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/ml/module_summary.hpp>
 #include <pharos/ml/optimizer.hpp>
 
 #include "says.hpp"
@@ -176,6 +177,21 @@ TEST(ParameterSettingsTest, ARuleOfTheUsersOwnStepsTheFloatsOfHalves) {
     optimizer.step();
   }
   EXPECT_NEAR(half[0][0].item<float>(), 0.9, 0.004);  // each step alone is less than half the distance of neighbours
+}
+
+TEST(ModuleSummary, HasALineForEachPartWithParameters) {
+  torch::nn::Sequential net{torch::nn::Linear(300, 20), torch::nn::Tanh(), torch::nn::Linear(20, 3)};
+  net->parameters()[0].requires_grad_(false);
+  net->register_parameter("own", torch::ones({}));
+  EXPECT_EQ(summary_of(*net),
+            "name      type             numbers  parameters\n"
+            "(itself)  Sequential             1  own 1\n"
+            "0         Linear             6 020  weight 20 x 300, bias 20\n"
+            "2         Linear                63  weight 3 x 20, bias 3\n"
+            "6 084 numbers in all, 84 of them trained; 23.8 KiB of parameters\n");
+  // A part that comes twice counts once.
+  const torch::nn::Linear tied{2, 2};
+  EXPECT_SAYS(summary_of(*torch::nn::Sequential{tied, tied}), "\n6 numbers in all");
 }
 
 TEST(ParameterSettingsTest, WhatARuleThrowsComesOut) {

@@ -269,6 +269,20 @@ TEST_F(FitTest, TheResultHasTheModel) {
   load_arrays(*Large::make(), result.model);  // also when the Runtime has ended
 }
 
+TEST_F(FitTest, ADryRunDoesOneStepOfEachKind) {
+  Runtime runtime;
+  Trainer trainer{runtime, {.scaling = {.workers = 2, .cpus_per_worker = 0}, .progress = false}};
+  const FitOptions how{.batch = 6, .epochs = 3, .dry_run = true};
+  const TrainResult result = fit<Points>(trainer, how, std::uint64_t{0});
+  ASSERT_EQ(result.reports.size(), 1U);
+  EXPECT_EQ(result.steps, 1U);
+  EXPECT_TRUE(result.last(kValidated));
+  EXPECT_GT(*result.last("peak_memory_mib"), 10);
+  EXPECT_LT(*result.last("peak_memory_mib"), 10'000);
+  Trainer with_folder{runtime, options("dry", 2)};
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { fit<Points>(with_folder, how, std::uint64_t{0}); }), "has a folder");
+}
+
 TEST_F(FitTest, WhatACallbackThrowsEndsTheTraining) {
   Runtime runtime;
   Trainer trainer{runtime, options("throws", 2)};

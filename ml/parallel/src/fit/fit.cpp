@@ -1,5 +1,6 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
+#include <sys/resource.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include <pharos/ml/device.hpp>
 #include <pharos/ml/fit.hpp>
 #include <pharos/ml/module_state.hpp>
+#include <pharos/ml/module_summary.hpp>
 #include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/random_state.hpp>
 #include <pharos/ml/sync_batch_norm.hpp>
@@ -39,6 +41,13 @@ namespace {
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// The most memory that this process has had.
+double peak_memory_mib() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  return static_cast<double>(used.ru_maxrss) / 1024;
 }
 
 void check(const FitOptions& options) {
@@ -83,6 +92,7 @@ class Fit {
         validation_{context, learner, options, loading({}, Tail::kUneven), logged},
         callbacks_{context, learner},
         logged_{logged} {
+    if (options.dry_run) check_dry_run();
     if (options.precision == Precision::kFp16) scaler_.emplace();
     if (how_.ema_decay != 0) ema_ = model_->make_ema(how_.ema_decay);
   }
@@ -147,6 +157,11 @@ class Fit {
     }
     return how;
   }
+  void check_dry_run() const {
+    if (!context_.has_folder()) return;
+    throw_error(Error{ErrorCode::kInvalidArgument, "a dry run was asked for, and the training has a folder",
+                      "Leave TrainerOptions::folder empty for a dry run."});
+  }
   /// A dead rank can only be replaced if its state is that of the other ranks: if parameters are copies, if no value
   /// belongs to one rank alone, and if no module keeps the ranks with which it was made. Values of one rank do not
   /// count without a folder, because they could not be loaded again either.
@@ -203,12 +218,14 @@ class Fit {
   }
 
   std::uint64_t steps() const {
+    if (options_.dry_run) return 1;
     const std::uint64_t batches = loader_.batches();
     const std::uint64_t all = options_.epochs * ((batches + options_.accumulate - 1) / options_.accumulate);
     if (options_.epochs == 0 || options_.steps == 0) return std::max(all, options_.steps);
     return std::min(all, options_.steps);
   }
   bool has_more() const {
+    if (options_.dry_run) return context_.step() == 0;
     if (options_.steps != 0 && context_.step() >= options_.steps) return false;
     return options_.epochs == 0 || batches_.position().epoch < options_.epochs;
   }
@@ -227,6 +244,7 @@ class Fit {
   /// Returns whether this is the last step of the training. The last step is always saved, so that the folder has the
   /// result of the training.
   bool is_end(std::uint64_t step) const {
+    if (options_.dry_run) return true;
     if (options_.steps != 0 && step >= options_.steps) return true;
     return position_.epoch + 1 == options_.epochs && batches_.at_end();
   }
@@ -271,6 +289,7 @@ class Fit {
     Metrics metrics{{"loss", numbers.loss}, {"lr", optimizer_.lr()}, {"samples_per_second", rate}};
     add_logged(metrics, samples_of_all);
     if (scaler_) metrics.set("loss_scale", scale);
+    if (options_.dry_run) metrics.set("peak_memory_mib", peak_memory_mib());
     if (options_.flops_per_sample > 0) {
       metrics.set("mfu", options_.flops_per_sample * rate / (context_.size() * options_.peak_flops));
     }
@@ -399,6 +418,7 @@ void fit(TrainContext& context, Learner& learner, const FitOptions& options, std
       learner.module().to(learner.device_);
       learner.copies_ = std::make_shared<DeviceCopies>(learner.device_);
     }
+    if (options.dry_run && context.rank() == 0) std::fputs(summary_of(learner.module()).c_str(), stderr);
     training.emplace(context, learner, options, disk, learner.copies_.get(), *learner.logged_);
     training->all();
   } catch (const c10::OutOfMemoryError& error) {

@@ -59,6 +59,7 @@ Metrics Validation::run() {
   while (const auto batch = loader.next()) {
     add_batch(*batch);
     samples += static_cast<double>(batch->samples);
+    if (options_.dry_run) break;
   }
   const Metrics means = logged_.take();
   Metrics own;

@@ -42,6 +42,10 @@ struct FitOptions {
   /// parameter. Costs one reading of all gradients. Gradients of a step that is saved are checked in any case. Not with
   /// Precision::kFp16, with which such gradients are no error.
   bool check_numbers = false;
+  /// Tries the training out: one step, and one batch of validation, of each rank. Prints a table of the module, and the
+  /// report has "peak_memory_mib" of the ranks' processes. Throws InvalidArgument for a trainer with a folder, in which
+  /// a training might go on.
+  bool dry_run = false;
   /// A checkpoint of another training with the same state: SavedCheckpoint::path of ml::checkpoints_in(), which all
   /// nodes see. If the training's folder has no checkpoint yet, it goes on from there. Needs a folder.
   std::string begin_from{};
