@@ -156,6 +156,14 @@ TEST(ListsTest, WhatMakesNoSenseIsRefused) {
   EXPECT_SAYS(refusal([] { lengths_of(*numbered(Lists(2)), "n"); }), "does not vary");
   EXPECT_SAYS(message_of<NotFound>([] { lengths_of(*numbered(Lists(2)), "m"); }), "no field \"m\"");
   EXPECT_SAYS(refusal([] { Order::bucketed({1, 2}, 0, 1); }), "no samples");
+  const auto loader_of = [](const DatasetPtr& data) { Loader{data, {.batch = 1, .threads = 0}}; };
+  for (const double padding : {0.5, -3e9, std::nan("")}) {
+    EXPECT_SAYS(refusal([&] { loader_of(numbered(Lists(2), padding)); }), "is no number of its type");
+  }
+  EXPECT_SAYS(refusal([&] {
+                loader_of(side_by_side({lists_of("x", Lists(2)), lists_of("x_length", Lists(2))}));
+              }),
+              "where the lengths of \"x\" would be");
   EXPECT_SAYS(refusal([] { Order::weighted({1, -1}, 1); }), "of sample 1");
   EXPECT_SAYS(refusal([] { Order::weighted({0, 0}, 1); }), "the sum of all weights is 0");
   class Unsaid final : public Dataset {

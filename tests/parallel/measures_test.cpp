@@ -168,6 +168,7 @@ TEST(MeasureErrors, SayWhatDoesNotFit) {
   EXPECT_SAYS(message_of<InvalidArgument>([] { Accuracy{}.add(torch::ones({3}), torch::ones({3})); }), "(3) and (3)");
   EXPECT_SAYS(message_of<InvalidArgument>([] { Auc{}.add(torch::ones({3}), torch::ones({2})); }), "one score");
   EXPECT_SAYS(message_of<InvalidArgument>([] { ConfusionMatrix{1}; }), "two classes");
+  EXPECT_SAYS(message_of<InvalidArgument>([] { F1{}.add(torch::rand({2}), torch::tensor({0, 1})); }), "whole number");
   run_threads(2, {}, [](Communicator& ranks) {
     ConfusionMatrix matrix{2};
     matrix.add(torch::tensor({0, 1}), torch::tensor({0, ranks.rank() == 0 ? 2 : 1}));

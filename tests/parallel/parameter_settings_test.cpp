@@ -184,14 +184,14 @@ TEST(ModuleSummary, HasALineForEachPartWithParameters) {
   net->parameters()[0].requires_grad_(false);
   net->register_parameter("own", torch::ones({}));
   EXPECT_EQ(summary_of(*net),
-            "name      type             numbers  parameters\n"
+            "name      type            elements  parameters\n"
             "(itself)  Sequential             1  own 1\n"
             "0         Linear             6 020  weight 20 x 300, bias 20\n"
             "2         Linear                63  weight 3 x 20, bias 3\n"
-            "6 084 numbers in all, 84 of them trained; 23.8 KiB of parameters\n");
+            "6 084 elements in all, 84 of them trained; 23.8 KiB of parameters\n");
   // A part that comes twice counts once.
   const torch::nn::Linear tied{2, 2};
-  EXPECT_SAYS(summary_of(*torch::nn::Sequential{tied, tied}), "\n6 numbers in all");
+  EXPECT_SAYS(summary_of(*torch::nn::Sequential{tied, tied}), "\n6 elements in all");
 }
 
 TEST(ParameterSettingsTest, WhatARuleThrowsComesOut) {

@@ -1,6 +1,7 @@
 #include "batch_maker.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -22,6 +23,8 @@ std::shared_ptr<std::byte> ordinary_memory(std::size_t bytes) {
 std::size_t rounded(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
+
+constexpr const char* kLength = "_length";  // the end of the name of a field with lengths
 
 template <class T>
 void fill_with(std::span<std::byte> bytes, T number) {
@@ -102,7 +105,30 @@ BatchMaker::BatchMaker(DatasetPtr dataset, std::uint64_t seed, Collate collate, 
       seed_{seed},
       collate_{std::move(collate)},
       memory_{std::make_shared<BatchMemory>(std::move(memory))} {
-  for (const Field& each : dataset_->fields()) each.bytes(0);  // throws if the field makes no sense
+  for (const Field& each : dataset_->fields()) check(each);
+}
+
+void BatchMaker::check(const Field& field) const {
+  field.bytes(0);  // throws if the field makes no sense
+  if (!field.varies()) return;
+  if (!is_real(field.dtype)) {
+    const bool is_wide = field.dtype == DType::kI64 || field.dtype == DType::kI32;
+    const double low = field.dtype == DType::kU8 ? 0 : (is_wide ? -0x1p31 : -128);
+    const double high = is_wide ? 0x1p31 - 1 : (field.dtype == DType::kU8 ? 255 : 127);
+    if (!(field.padding >= low && field.padding <= high) || field.padding != std::floor(field.padding)) {
+      throw_error(Error{ErrorCode::kInvalidArgument, "the padding " + std::to_string(field.padding) + " of field \"" +
+                                                         field.name + "\" is no number of its type"});
+    }
+  }
+  const auto has = [&](const std::string& name) {
+    return std::ranges::count(dataset_->fields(), name, &Field::name) != 0;
+  };
+  if (!collate_ && has(field.name + kLength)) {
+    throw_error(Error{ErrorCode::kInvalidArgument,
+                      "the dataset has a field \"" + field.name + kLength + "\", which is where the lengths of \"" +
+                          field.name + "\" would be",
+                      "Give one of the fields another name."});
+  }
 }
 
 std::vector<NamedArray> BatchMaker::make(std::span<const std::uint64_t> samples, std::uint64_t epoch) const {
@@ -156,7 +182,7 @@ std::vector<NamedArray> BatchMaker::padded(std::span<const std::uint64_t> sample
     read(samples[sample], epoch, to);
   }
   for (std::size_t i = 0; i < fields.size(); ++i) {
-    if (fields[i].varies()) arrays.push_back({fields[i].name + "_length", Array::of(std::move(places[i].lengths))});
+    if (fields[i].varies()) arrays.push_back({fields[i].name + kLength, Array::of(std::move(places[i].lengths))});
   }
   return arrays;
 }

@@ -26,6 +26,7 @@ class BatchMaker {
 
  private:
   struct Place;
+  void check(const Field& field) const;
   std::vector<NamedArray> padded(std::span<const std::uint64_t> samples, std::uint64_t epoch) const;
   std::vector<NamedArray> collated(std::span<const std::uint64_t> samples, std::uint64_t epoch) const;
   Place place_of(std::size_t field, std::span<const std::uint64_t> samples) const;

@@ -142,6 +142,7 @@ class Run {
   TrainResult stopped_without_saving(const Error& why) {
     log(LogLevel::kWarn, "a training has stopped, and its last steps may not be saved",
         {kv("training", std::string_view{options_.name}), kv("why", std::string_view{why.story()})});
+    model_.clear();  // if there is one, it is that of an earlier attempt
     TrainResult result = take_result();
     result.why_unsaved = why.story();
     return result;

@@ -32,7 +32,7 @@ void Callbacks::after_step(std::uint64_t epoch, Metrics& more, bool is_end_of_ep
     Callbacks& callbacks;
   } const end_of_report{*this};
   more_ = &more;
-  Metrics all = context_.committed();
+  Metrics all = context_.last();
   for (const auto& [name, value] : more.entries()) all.set(name, value);
   for (const auto& each : all_) each->after_step(*this, all);
   if (!is_end_of_epoch) return;
@@ -46,6 +46,8 @@ void Callbacks::end() {
 void Callbacks::add_to(State& state) {
   if (all_.empty()) return;
   state.add("rate_factor", rate_factor_);
+  state.add("epoch_begun", begun_);
+  state.add("asked_to_stop", stops_);
   for (const auto& each : all_) each->add_to_state(state);
 }
 

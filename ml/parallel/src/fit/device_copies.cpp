@@ -46,10 +46,14 @@ void DeviceCopies::begin(const Batch& batch) {
 }
 
 std::optional<at::Tensor> DeviceCopies::find(const Array& field) const {
-  const std::byte* const place = field.bytes().data();
+  // Two fields of a batch may begin at one address: one without elements, or one that is a part of another one.
+  const auto is_it = [&](const Array& copied) {
+    return copied.bytes().data() == field.bytes().data() && copied.dtype() == field.dtype() &&
+           copied.shape() == field.shape();
+  };
   for (const Copied& each : copied_) {
     for (std::size_t i = 0; i < each.fields.size(); ++i) {
-      if (each.batch.fields[i].array.bytes().data() != place) continue;
+      if (!is_it(each.batch.fields[i].array)) continue;
       const c10::Stream user = current_stream(stream_.device());
       each.done->block(user);
       each.fields[i].record_stream(user);

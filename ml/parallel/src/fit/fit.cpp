@@ -43,7 +43,9 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// The most memory that this process has had.
+constexpr std::string_view kPeakMemory = "peak_memory_mib";
+
+/// The most memory of the host that this process has had.
 double peak_memory_mib() {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
@@ -106,10 +108,12 @@ class Fit {
       try {
         if (!std::exchange(has_joined, true)) {
           model_->join(context_.communicator(), context_.step());
+          if (ema_ && context_.step() == 0) ema_->reset();  // join() may have brought rank 0's parameters
           batches_.seek(position_);
         }
         steps_to_end();
-        if (options_.return_model) with_means([&] { context_.model() = model_->arrays(context_.communicator()); });
+        if (options_.return_model && !options_.dry_run)
+          with_means([&] { context_.model() = model_->arrays(context_.communicator()); });
         break;
       } catch (const Exception& why) {
         if (!context_.rejoin(why)) throw;
@@ -287,9 +291,7 @@ class Fit {
     }
     const double rate = samples_of_all / std::max(has_gradients - std::exchange(before_, has_gradients), 1e-9);
     Metrics metrics{{"loss", numbers.loss}, {"lr", optimizer_.lr()}, {"samples_per_second", rate}};
-    add_logged(metrics, samples_of_all);
     if (scaler_) metrics.set("loss_scale", scale);
-    if (options_.dry_run) metrics.set("peak_memory_mib", peak_memory_mib());
     if (options_.flops_per_sample > 0) {
       metrics.set("mfu", options_.flops_per_sample * rate / (context_.size() * options_.peak_flops));
     }
@@ -299,6 +301,7 @@ class Fit {
       metrics.set("backward_s", has_gradients - has_data - done.forward_seconds - done.waited_seconds);
       metrics.set("communication_s", done.waited_seconds);
     }
+    add_logged(metrics, samples_of_all);
     position_ = batches_.position();
     const std::uint64_t next = context_.step() + 1;
     const bool is_to_be_saved = is_end(next) || (context_.keeps_best() && is_validated(next));
@@ -321,7 +324,9 @@ class Fit {
     const bool has_each_rank_samples = samples_of_all >= context_.size();
     const Metrics logged = has_each_rank_samples ? logged_.take() : logged_.take_as_rank_0(context_);
     for (const auto& [name, mean] : logged.entries()) {
-      if (metrics.find(name) != nullptr) {
+      const bool is_of_fit =
+          name.empty() || name == "optimizer_s" || name == kPeakMemory || name.starts_with("validation_");
+      if (is_of_fit || metrics.find(name) != nullptr) {
         throw_error(Error{ErrorCode::kInvalidArgument, "the learner logs \"" + name + "\", which fit() reports itself",
                           "Choose another name."});
       }
@@ -345,12 +350,18 @@ class Fit {
     Metrics more;
     if (options_.report_phases) more.set("optimizer_s", optimizer_seconds_);
     if (is_validated(context_.step())) validate(more);
+    if (options_.dry_run) {
+      double most = peak_memory_mib();
+      context_.communicator().all_reduce(std::span{&most, 1}, Reduction::kMax);
+      more.set(kPeakMemory, most);
+    }
     callbacks_.after_step(position_.epoch, more, batches_.at_end());
     return context_.tell(more);
   }
 
   bool is_validated(std::uint64_t step) const {
     if (!validation_.has_data()) return false;
+    if (options_.dry_run) return true;
     if (options_.validate_every_steps != 0 && step % options_.validate_every_steps == 0) return true;
     if (options_.validate_every == 0) return false;
     return is_end(step) || (batches_.at_end() && (position_.epoch + 1) % options_.validate_every == 0);
@@ -372,6 +383,7 @@ class Fit {
       const auto means = ema_->apply();
       model_->refresh();
       work();
+      model_->refresh();
     }
     model_->refresh();
   }

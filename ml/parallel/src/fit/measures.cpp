@@ -83,6 +83,10 @@ Measure::~Measure() = default;
 
 void SumMeasure::add_sums(const Tensor& sums) {
   if (!counts()) return;
+  if (sums.dim() != 1 || sums.size(0) != count_) {
+    throw_error(Error{ErrorCode::kInvalidArgument, "a measure of " + std::to_string(count_) +
+                                                       " sums was given a tensor of the shape " + text_of(sums)});
+  }
   const at::NoGradGuard no_grad;
   sums_ = sums_.defined() ? sums_ + sums : sums.to(at::kDouble);
 }
@@ -143,8 +147,9 @@ ConfusionMatrix::ConfusionMatrix(std::int64_t classes) : SumMeasure{classes * cl
 
 void ConfusionMatrix::add(const Tensor& predicted, const Tensor& classes) {
   const bool are_scores = predicted.dim() == 2 && predicted.size(1) == classes_;
-  check(classes.dim() == 1 && (are_scores || predicted.dim() == 1) && predicted.size(0) == classes.size(0),
-        "ConfusionMatrix", "a class, or a score for each class, and the right class of each sample", predicted,
+  const bool are_classes = predicted.dim() == 1 && !predicted.is_floating_point();
+  check(classes.dim() == 1 && (are_scores || are_classes) && predicted.size(0) == classes.size(0), "ConfusionMatrix",
+        "a class, as a whole number, or a score for each class, and the right class of each sample", predicted,
         classes);
   const at::NoGradGuard no_grad;
   const auto is_class = [&](const Tensor& each) { return each.ge(0).logical_and(each.lt(classes_)); };

@@ -67,7 +67,9 @@ FitSize size_of_model(Learner& learner, const Optimization& how, const FitOption
       size.frozen_bytes += count * bytes;
     } else {
       const ParameterSettings settings = how.settings({each.name, each.tensor.sizes().vec()});
-      size.kept = std::max(size.kept, names_of(settings.rule.value_or(how.rule)).size());
+      // A validation keeps the parameters while the moving means are in their place.
+      const std::size_t means = how.ema_decay != 0 ? 2 : 0;
+      size.kept = std::max(size.kept, names_of(settings.rule.value_or(how.rule)).size() + means);
       size.parameters += count;
       size.bytes = std::max(size.bytes, bytes);
     }

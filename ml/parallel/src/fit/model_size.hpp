@@ -12,9 +12,9 @@ namespace pharos::ml {
 /// thread.
 ShardOptions shard_options(Learner& learner, const FitOptions& options);
 
-/// The sizes of the learner's model, for choose_strategy(); each parameter counts as the one for which its rule keeps
-/// most. `how` has settings. Throws InvalidArgument for blocks or types of ShardOptions
-/// that do not fit the module; does not ask other ranks.
+/// The sizes of the learner's model, for choose_strategy(). If parameters have different rules, all of them count as if
+/// they had the rule that keeps most numbers. `how` has settings. Throws InvalidArgument for blocks or types of
+/// ShardOptions that do not fit the module; does not ask other ranks.
 FitSize size_of_model(Learner& learner, const Optimization& how, const FitOptions& options, const Communicator& ranks);
 
 }  // namespace pharos::ml

@@ -16,11 +16,12 @@ class LowerRate final : public FitCallback {
     const double* const value = metrics.find(plateau_.metric);
     if (value == nullptr) return;
     const double now = plateau_.is_better_lower ? *value : -*value;
-    if (now < seen_.best - plateau_.least) {
+    if (now < seen_.best - plateau_.improvement_min) {
       seen_ = {now, 0};
     } else if (++seen_.since >= plateau_.patience) {
       seen_.since = 0;
-      control.set_rate_factor(std::max(control.rate_factor() * plateau_.factor, plateau_.lowest));
+      const double present = control.rate_factor();
+      control.set_rate_factor(std::min(present, std::max(present * plateau_.factor, plateau_.rate_factor_min)));
     }
   }
   void add_to_state(State& state) override { state.add("plateau." + plateau_.metric, seen_); }

@@ -66,7 +66,13 @@ Metrics Validation::run() {
   for (const auto& [name, mean] : means.entries()) own.set(validated(name, context_.metric()), mean);
   Metrics all = context_.mean(own, samples);
   for (const auto& [name, measure] : measures_) {
-    all.set(validated(name, context_.metric()), measure->value(context_.communicator()));
+    measure->set_counts(true);
+    const std::string reported = validated(name, context_.metric());
+    if (all.find(reported) != nullptr) {
+      throw_error(Error{ErrorCode::kInvalidArgument, "a validation reports \"" + reported + "\" twice",
+                        "Give the measure, or the mean, another name."});
+    }
+    all.set(reported, measure->value(context_.communicator()));
   }
   return all;
 }

@@ -45,6 +45,10 @@ std::vector<NamedArray> whole_arrays(const Sharded& sharded, const torch::nn::Mo
   std::vector<NamedArray> arrays;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, tensor] = parameters[i];
+    if (types[i] < 0) {  // it has no elements, so no rank has a slice of it
+      arrays.push_back({name, array_of(tensor)});
+      continue;
+    }
     const auto dtype = static_cast<DType>(types[i]);
     // Each rank adds its part to zeros.
     std::vector<std::byte> whole(static_cast<std::size_t>(tensor.numel()) * size_of(dtype));

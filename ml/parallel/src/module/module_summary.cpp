@@ -84,11 +84,11 @@ std::string summary_of(const torch::nn::Module& module) {
   for (Line& each : lines) {
     each.name.resize(name_width, ' ');
     each.type.resize(type_width, ' ');
-    const std::string count = &each == lines.data() ? "numbers" : spaced(each.numbers);
+    const std::string count = &each == lines.data() ? "elements" : spaced(each.numbers);
     text += each.name + "  " + each.type + std::string(std::max<std::size_t>(14, count.size()) - count.size(), ' ') +
             count + "  " + each.shapes + '\n';
   }
-  return text + spaced(numbers) + " numbers in all, " + spaced(trained) + " of them trained; " + text_of_bytes(bytes) +
+  return text + spaced(numbers) + " elements in all, " + spaced(trained) + " of them trained; " + text_of_bytes(bytes) +
          " of parameters\n";
 }
 

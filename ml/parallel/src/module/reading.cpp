@@ -7,7 +7,10 @@
 namespace pharos::ml {
 
 Reading::Reading(const at::Tensor& number) : number_{number.detach()} {
-  if (number.is_cpu()) return;
+  if (number.is_cpu()) {
+    number_ = number_.clone();  // the caller may change its tensor
+    return;
+  }
   const at::NoGradGuard no_grad;
   const at::Tensor there = number_.to(at::kDouble);
   number_ = at::empty({}, at::TensorOptions{}.dtype(at::kDouble).pinned_memory(true));

@@ -110,14 +110,26 @@ void Ema::add_buffers(const torch::nn::Module& module) {
 Ema::~Ema() = default;
 
 void Ema::update() {
+  move_means(1 - decay_);
+}
+void Ema::reset() {
+  move_means(1);
+}
+
+/// Moves each mean by this share of its distance from the present value. Floats are moved in a few launches for all.
+void Ema::move_means(double share) {
   const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> means;
+  std::vector<at::Tensor> values;
   for (const Pair& pair : pairs_) {
     if (pair.is_buffer) {
       pair.mean.copy_(pair.own);
     } else {
-      pair.mean.lerp_(pair.own.to(pair.mean.scalar_type()), 1 - decay_);
+      means.push_back(pair.mean);
+      values.push_back(pair.own.to(pair.mean.scalar_type()));
     }
   }
+  if (!means.empty()) at::_foreach_lerp_(means, values, share);
 }
 
 std::vector<Ema::Mean> Ema::means() const {

@@ -32,7 +32,8 @@ class PHAROS_API Order {
   ///   Order::bucketed(lengths_of(*data, "tokens"), 64, 1)
   static Order bucketed(std::vector<std::int64_t> lengths, std::uint64_t batch, std::uint64_t seed);
   /// As many samples as there are weights, each of them drawn with a probability that is proportional to its weight: in
-  /// an epoch some samples come several times, and others do not come. Takes eight bytes for each sample, twice. Throws
+  /// an epoch some samples come several times, with the same random changes (see Dataset::read()), and others do not
+  /// come. Takes eight bytes for each sample, twice. Throws
   /// InvalidArgument if a weight is negative or not finite, or if all are 0.
   static Order weighted(std::vector<double> weights, std::uint64_t seed);
 

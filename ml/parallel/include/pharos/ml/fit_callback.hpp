@@ -29,10 +29,11 @@ class PHAROS_API FitControl {
   virtual TrainContext& context() = 0;
   /// The epoch of the present step, from 0 on.
   virtual std::uint64_t epoch() const = 0;
-  /// Adds a number to the report of this step. Only in FitCallback::after_step() and at_epoch_end(); throws
-  /// FailedPrecondition elsewhere. Rank 0's number is reported.
+  /// Adds a number to the report of this step, or replaces the one of that name. Only in FitCallback::after_step() and
+  /// at_epoch_end(); throws FailedPrecondition elsewhere. Rank 0's number is reported.
   virtual void log(std::string_view name, double value) = 0;
-  /// Ends the training on all ranks after the next step, with a checkpoint if there is a folder. One rank is enough.
+  /// Ends the training on all ranks after the next step, with a checkpoint if there is a folder. One rank is enough,
+  /// but if a rank dies in between, only what rank 0 has asked for is sure to be remembered.
   virtual void stop() = 0;
   /// The learning rate of each step is multiplied by this factor. Checkpoints keep it.
   virtual double rate_factor() const = 0;
@@ -40,20 +41,23 @@ class PHAROS_API FitControl {
 };
 
 /// Is told what happens in a training, on each rank: see Learner::callbacks(). A step that is done again, because a
-/// rank has died, is told again. What a function throws comes out of fit() on this rank. The rank's thread.
+/// rank has died, is told again; what add_to_state() has added is then as it was before that step. What a function
+/// throws comes out of fit() on this rank. The rank's thread.
 class PHAROS_API FitCallback {
  public:
   FitCallback() = default;
   FitCallback(FitCallback&&) = delete;
   virtual ~FitCallback();
 
-  /// After the newest checkpoint, if there is one, was loaded.
+  /// After the newest checkpoint, if there is one, was loaded. A process that takes the place of a dead rank is told
+  /// this alone: do not work with other ranks here, and do not change the rate.
   virtual void at_begin(FitControl&) {}
-  /// Before the first step that this rank does of an epoch. A training may resume in the middle of one.
+  /// Before the first step of an epoch. A training that resumes in the middle of an epoch is not told this.
   virtual void at_epoch_begin(FitControl&) {}
   /// Before forward.
   virtual void before_step(FitControl&) {}
-  /// After the parameters have changed. `metrics`: the means over the ranks that are reported, of a validation too.
+  /// After the parameters have changed. `metrics`: the means over the ranks that are reported, of a validation too, but
+  /// not what callbacks log.
   virtual void after_step(FitControl&, const Metrics& metrics) { static_cast<void>(metrics); }
   /// After after_step() of the last step of an epoch.
   virtual void at_epoch_end(FitControl&, const Metrics& metrics) { static_cast<void>(metrics); }
@@ -67,10 +71,11 @@ class PHAROS_API FitCallback {
 struct Plateau {
   std::string metric = "validation_loss";
   bool is_better_lower = true;
-  double factor = 0.1;          ///< The rate is multiplied by it,
-  std::uint64_t patience = 10;  ///< when so many reports of the metric in a row were not better than the best one
-  double least = 0;             ///< by more than this.
-  double lowest = 0;            ///< The rate's factor becomes no smaller.
+  double factor = 0.1;  ///< The rate is multiplied by it on a plateau.
+  /// A plateau is when so many reports of the metric in a row were not better than the best one.
+  std::uint64_t patience = 10;
+  double improvement_min = 0;  ///< A report is better only if it differs from the best one by more than this.
+  double rate_factor_min = 0;  ///< FitControl::rate_factor() is lowered no further.
 };
 /// Lowers the learning rate on all ranks when a metric no longer improves. Reports without the metric do not count.
 /// Throws InvalidArgument unless the factor is between 0 and 1.

@@ -18,8 +18,8 @@ struct FitOptions {
   std::uint64_t epochs = 1;  ///< 0: as many epochs as `steps` needs.
   /// The training ends after that step, even in the middle of an epoch. 0: it ends with the last epoch.
   std::uint64_t steps = 0;
-  /// Validates after each so many epochs, and at the end of the training. 0: never. With TrainerOptions::keep_best the
-  /// validated steps are saved.
+  /// Validates after each so many epochs, and at the end of the training. 0: not after epochs, nor at the end. With
+  /// TrainerOptions::keep_best the validated steps are saved.
   std::uint64_t validate_every = 1;
   /// Validates after each so many steps, too. 0: only after epochs.
   std::uint64_t validate_every_steps = 0;
@@ -42,9 +42,9 @@ struct FitOptions {
   /// parameter. Costs one reading of all gradients. Gradients of a step that is saved are checked in any case. Not with
   /// Precision::kFp16, with which such gradients are no error.
   bool check_numbers = false;
-  /// Tries the training out: one step, and one batch of validation, of each rank. Prints a table of the module, and the
-  /// report has "peak_memory_mib" of the ranks' processes. Throws InvalidArgument for a trainer with a folder, in which
-  /// a training might go on.
+  /// Tries the training out: one step, and one batch of validation, of each rank. Prints a table of the module. The
+  /// report has "peak_memory_mib", the most memory of the host that the process of a rank has had. There is no
+  /// TrainResult::model. Throws InvalidArgument for a trainer with a folder, in which a training might go on.
   bool dry_run = false;
   /// A checkpoint of another training with the same state: SavedCheckpoint::path of ml::checkpoints_in(), which all
   /// nodes see. If the training's folder has no checkpoint yet, it goes on from there. Needs a folder.

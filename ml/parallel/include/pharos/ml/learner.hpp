@@ -108,7 +108,8 @@ class PHAROS_API Learner {
   /// is the CPU: fit() moves the module afterwards.
   at::Device device() const { return device_; }
   /// A field of a batch as a tensor on device(). Throws NotFound if there is no such field. Batches are made on the
-  /// host; those of training_step() are copied to a GPU while it still computes the step before.
+  /// host; those of training_step() are copied to a GPU while it still computes the step before, except that fields
+  /// which collate() has made, and lengths, are copied by the thread that trains.
   at::Tensor on_device(const Batch& batch, std::string_view field) const;
 
  protected:

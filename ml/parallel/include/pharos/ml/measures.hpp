@@ -24,8 +24,8 @@ class Communicator;
 ///
 /// A loop of your own calls reset() before the first batch and value() after the last. The object keeps sums or
 /// samples, but no module. One thread at a time. Functions throw InvalidArgument for tensors whose shapes do not go
-/// together or that hold other than what the class asks for, and libtorch's exceptions. What the tensors hold is looked
-/// at in value(), on all ranks.
+/// together or that hold other than what the class asks for, and libtorch's exceptions. Whether classes and scores
+/// make sense is looked at in value(), on all ranks; Perplexity looks at tokens in add().
 class PHAROS_API Measure {
  public:
   Measure() = default;

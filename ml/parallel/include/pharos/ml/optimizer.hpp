@@ -47,7 +47,7 @@ PHAROS_API std::vector<ParameterGroup> groups_of(const torch::nn::Module& module
 /// learning rate of the optimizer's rule is not 0, or the constructor throws InvalidArgument.
 /// The optimizer keeps the parameters, but not the module; the destructor frees its state, and the parameters stay as
 /// they are. On the CPU the same gradients give the same bits on every machine. On a GPU a step is a few launches for
-/// each group, and the host does not wait for them. One thread at a time.
+/// each group, without an UpdateRule, and the host does not wait for them. One thread at a time.
 class PHAROS_API Optimizer {
  public:
   Optimizer(std::vector<ParameterGroup> groups, const Rule& rule);

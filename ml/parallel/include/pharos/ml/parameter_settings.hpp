@@ -35,7 +35,8 @@ struct ParameterSettings {
   bool operator==(const ParameterSettings&) const = default;
 };
 
-/// Called once for each parameter that is trained. All ranks return the same.
+/// Called for each parameter that is trained of which the rank has a part, once or several times; returns the same for
+/// the same parameter, each time and on all ranks.
 using SettingsOf = std::function<ParameterSettings(const WholeParameter& parameter)>;
 
 /// Parameters of two or more dimensions decay. All others, such as biases and the weights of norms, do not.

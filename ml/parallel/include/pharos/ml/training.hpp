@@ -79,14 +79,17 @@ class PHAROS_API GradScaler {
 class PHAROS_API Ema {
  public:
   Ema(const torch::nn::Module& module, double decay);
-  /// Means of a divided module: each rank has those of its own slices, which are what apply() changes. Before and after
-  /// an Applied is made, and after it was destroyed, call Sharded::refresh(). The Sharded outlives the Ema.
+  /// Means of a divided module: each rank has those of its own slices, which are what apply() changes. Call
+  /// Sharded::refresh() before and after an Applied is made, and before and after it is destroyed. The Sharded outlives
+  /// the Ema.
   Ema(const Sharded& sharded, const torch::nn::Module& module, double decay);
   Ema(Ema&&) = delete;
   ~Ema();
 
   /// Call it after each step of the optimizer.
   void update();
+  /// Forgets the means: they begin anew with the present values.
+  void reset();
   /// While an Applied lives, the module's tensors hold the means, so that the module can be evaluated or saved. Its
   /// destructor puts the module's own values back; an exception of libtorch there ends the process. If apply() throws,
   /// some tensors may hold the means already. Neither train nor update() meanwhile. An Applied may outlive the Ema.
@@ -109,6 +112,7 @@ class PHAROS_API Ema {
     at::Tensor mean;  // float for half-precision parameters, in which a step's small change would be lost
     bool is_buffer;
   };
+  void move_means(double share);
   void add_parameter(const std::string& name, const at::Tensor& own);
   void add_buffers(const torch::nn::Module& module);
 

@@ -173,8 +173,6 @@ class PHAROS_API TrainContext {
   std::vector<NamedArray>& model() { return model_; }
   /// Number of steps that have been committed.
   std::uint64_t step() const { return step_; }
-  /// The means over the ranks of the step that was committed last.
-  const Metrics& committed() const { return committed_.metrics; }
 
   /// Call it after each step. Metrics become the mean over the ranks, by weight. All ranks get the same verdict: kGoOn
   /// or kStop. With kStop a checkpoint of this step is on disk, if there is a folder and a state. Throws UserError on

@@ -23,8 +23,8 @@ struct TrainReport {
 struct PHAROS_API TrainResult {
   /// How the training has ended.
   enum class End : std::uint8_t {
-    kReturned,     ///< The training function returned by itself.
-    kStopped,      ///< A callback, or TrainerOptions::time, stopped the training.
+    kReturned,     ///< The training function returned by itself, for instance because a FitCallback stopped it.
+    kStopped,      ///< A callback of TrainerOptions, or TrainerOptions::time, stopped the training.
     kInterrupted,  ///< The user pressed Ctrl-C.
   };
   /// An interruption of the training: a rank died, did not come in time, or had to leave a node that is being emptied.
@@ -52,7 +52,7 @@ struct PHAROS_API TrainResult {
 
   /// The trained model: its parameters and buffers, by their names in the module. Load them with ml::load_arrays(), or
   /// write them with ml::write_safetensors(). Empty if the training function gave none (fit() gives it, unless
-  /// FitOptions::return_model is false).
+  /// FitOptions::return_model is false), and where why_unsaved is not empty.
   std::vector<NamedArray> model{};
 
   /// The best report of all, also of those that are not kept. nullopt if no report has a finite value of the metric.
