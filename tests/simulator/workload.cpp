@@ -197,6 +197,7 @@ class DriverCode {
   void run() {
     make_actors();
     for (std::uint64_t i = lots().below(3); i > 0; --i) find_friend();
+    if (lots().one_in(3)) look_at_nodes();
     if (lots().one_in(4)) make_many_calls();
     if (lots().one_in(10)) fill_store();
     while (calls_ > 0) {
@@ -288,6 +289,19 @@ class DriverCode {
       friends_.push_back(runtime_.actor<Ledger>(name_of(lots().between(1, 3), lots().below(3)), kTown));
     } catch (const std::exception&) {
       World::of_this_program().note("user code", "found nobody in town");
+    }
+  }
+
+  // Asks which nodes there are. Waits while the head is away; the answer comes once.
+  void look_at_nodes() {
+    try {
+      std::set<NodeId> nodes;
+      for (const ClusterNode& each : runtime_.nodes()) {
+        if (!nodes.insert(each.id).second) the_history->note_wrong("a node was listed twice");
+      }
+      if (nodes.empty()) the_history->note_wrong("driver " + std::to_string(number_) + " saw a cluster without nodes");
+    } catch (const std::exception&) {
+      World::of_this_program().note("user code", "saw no nodes");
     }
   }
 
