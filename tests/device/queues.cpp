@@ -74,6 +74,12 @@ void Queue::synchronize() {
   if (error) std::rethrow_exception(error);
 }
 
+void Queue::end() {
+  const std::lock_guard lock{mutex_};
+  ends_ = true;
+  changed_.notify_all();
+}
+
 void Queue::set_delays(std::uint64_t seed, std::chrono::microseconds longest) {
   const std::lock_guard lock{mutex_};
   random_.seed(seed * 1'000'003 + salt_);
@@ -89,7 +95,8 @@ void Queue::run() {
     std::chrono::microseconds delay{0};
     {
       std::unique_lock lock{mutex_};
-      changed_.wait(lock, [&] { return !waiting_.empty(); });
+      changed_.wait(lock, [&] { return !waiting_.empty() || ends_; });
+      if (waiting_.empty()) return;
       work = std::move(waiting_.front());
       waiting_.pop_front();
       if (longest_.count() != 0) {

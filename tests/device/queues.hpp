@@ -59,6 +59,9 @@ class Queue {
   /// thrown since the last call.
   void synchronize();
 
+  /// The thread ends when all work that was queued is done. Nothing is queued afterwards.
+  void end();
+
   /// Before each piece of work the thread sleeps for up to `longest`; how long follows from the seed.
   void set_delays(std::uint64_t seed, std::chrono::microseconds longest);
 
@@ -75,6 +78,7 @@ class Queue {
   std::mt19937_64 random_;
   std::chrono::microseconds longest_{0};
   std::exception_ptr error_;
+  bool ends_ = false;
   std::atomic<RecordedWork*> recording_ = nullptr;
   static inline std::atomic<int> recording_queues = 0;
 };

@@ -163,8 +163,10 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 
-// What is queued is still done, as by CUDA. Queues are never destroyed.
-cudaError_t cudaStreamDestroy(cudaStream_t) {
+// What is queued is still done, as by CUDA. The queue's thread ends, and the queue stays, because others may look at
+// it.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  queue_of(stream).end();
   return cudaSuccess;
 }
 

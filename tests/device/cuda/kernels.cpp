@@ -119,9 +119,9 @@ class Block {
   bool was_all_true_ = true;
 };
 
-/// The threads of streams never end, and neither does this.
+/// The block of a stream's thread, which ends with it.
 Block& block() {
-  static thread_local Block& its = *new Block;
+  static thread_local Block its;
   return its;
 }
 
