@@ -1,8 +1,6 @@
 #include "fit/strategies.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -11,18 +9,12 @@
 
 #include "fit/copies.hpp"
 #include "fit/divided.hpp"
+#include "module/text_of_bytes.hpp"
 
 namespace pharos::ml {
 namespace {
 
 constexpr std::string_view kByMemoryName = "auto";
-
-std::string text_of_bytes(double bytes) {
-  std::array<char, 32> text{};
-  const bool is_small = bytes < (1 << 20);
-  std::snprintf(text.data(), text.size(), "%.1f %s", bytes / (is_small ? 1 << 10 : 1 << 20), is_small ? "KiB" : "MiB");
-  return text.data();
-}
 
 }  // namespace
 

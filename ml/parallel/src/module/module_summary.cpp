@@ -2,9 +2,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <cstdio>
 #include <string_view>
 #include <typeinfo>
 #include <unordered_set>
@@ -12,6 +10,8 @@
 #include <vector>
 
 #include <pharos/ml/module_summary.hpp>
+
+#include "module/text_of_bytes.hpp"
 
 namespace pharos::ml {
 namespace {
@@ -44,13 +44,6 @@ std::string spaced(std::int64_t number) {
     digits.insert(static_cast<std::size_t>(at), 1, ' ');
   }
   return digits;
-}
-
-std::string text_of_bytes(double bytes) {
-  std::array<char, 32> text{};
-  const bool is_small = bytes < (1 << 20);
-  std::snprintf(text.data(), text.size(), "%.1f %s", bytes / (is_small ? 1 << 10 : 1 << 20), is_small ? "KiB" : "MiB");
-  return text.data();
 }
 
 }  // namespace
