@@ -73,6 +73,15 @@ void check(const FitOptions& options) {
   }
 }
 
+/// The options of a dry run: one step, which is validated, and no model.
+FitOptions tried_out(FitOptions options) {
+  options.epochs = 0;
+  options.steps = 1;
+  options.validate_every = 1;
+  options.return_model = false;
+  return options;
+}
+
 /// The training loop of one rank. The random numbers of a step follow from the seed, the step and the rank, so that a
 /// step which is done again draws the same numbers.
 class Fit {
@@ -112,8 +121,7 @@ class Fit {
           batches_.seek(position_);
         }
         steps_to_end();
-        if (options_.return_model && !options_.dry_run)
-          with_means([&] { context_.model() = model_->arrays(context_.communicator()); });
+        if (options_.return_model) with_means([&] { context_.model() = model_->arrays(context_.communicator()); });
         break;
       } catch (const Exception& why) {
         if (!context_.rejoin(why)) throw;
@@ -222,14 +230,12 @@ class Fit {
   }
 
   std::uint64_t steps() const {
-    if (options_.dry_run) return 1;
     const std::uint64_t batches = loader_.batches();
     const std::uint64_t all = options_.epochs * ((batches + options_.accumulate - 1) / options_.accumulate);
     if (options_.epochs == 0 || options_.steps == 0) return std::max(all, options_.steps);
     return std::min(all, options_.steps);
   }
   bool has_more() const {
-    if (options_.dry_run) return context_.step() == 0;
     if (options_.steps != 0 && context_.step() >= options_.steps) return false;
     return options_.epochs == 0 || batches_.position().epoch < options_.epochs;
   }
@@ -248,7 +254,6 @@ class Fit {
   /// Returns whether this is the last step of the training. The last step is always saved, so that the folder has the
   /// result of the training.
   bool is_end(std::uint64_t step) const {
-    if (options_.dry_run) return true;
     if (options_.steps != 0 && step >= options_.steps) return true;
     return position_.epoch + 1 == options_.epochs && batches_.at_end();
   }
@@ -361,7 +366,6 @@ class Fit {
 
   bool is_validated(std::uint64_t step) const {
     if (!validation_.has_data()) return false;
-    if (options_.dry_run) return true;
     if (options_.validate_every_steps != 0 && step % options_.validate_every_steps == 0) return true;
     if (options_.validate_every == 0) return false;
     return is_end(step) || (batches_.at_end() && (position_.epoch + 1) % options_.validate_every == 0);
@@ -418,7 +422,8 @@ void fit(TrainContext& context, Learner& learner, const FitOptions& options) {
 
 namespace detail {
 
-void fit(TrainContext& context, Learner& learner, const FitOptions& options, std::optional<DiskBacked>& disk) {
+void fit(TrainContext& context, Learner& learner, const FitOptions& asked, std::optional<DiskBacked>& disk) {
+  const FitOptions options = asked.dry_run ? tried_out(asked) : asked;
   check(options);
   learner.context_ = &context;
   learner.device_ = own_device();
