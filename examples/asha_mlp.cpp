@@ -50,7 +50,7 @@ struct Config {
 };
 
 /// Draws the points directly into shared memory.
-pharos::Ref<pharos::SharedSpan<float>> make_spirals(pharos::Runtime& runtime) {
+pharos::Ref<pharos::SharedArray<float, 2>> make_spirals(pharos::Runtime& runtime) {
   auto rows = runtime.create<float>(kPoints, kColumns);
   torch::manual_seed(1);
   const Tensor arms = torch::arange(kPoints).remainder(kArms);
@@ -83,7 +83,7 @@ std::vector<float> numbers_of(const torch::nn::Sequential& network) {
   return {all.data_ptr<float>(), all.data_ptr<float>() + all.numel()};
 }
 
-ml::Metrics train(ml::Trial& trial, const pharos::SharedSpan<float>& rows) {
+ml::Metrics train(ml::Trial& trial, const pharos::SharedArray<float, 2>& rows) {
   torch::set_num_threads(1);
   torch::manual_seed(static_cast<std::uint64_t>(trial.number()));
   const auto config = ml::read<Config>(trial.params());

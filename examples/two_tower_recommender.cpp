@@ -43,7 +43,7 @@ constexpr std::uint64_t kSaveEvery = 100;  // steps
 /// memory that all ranks share.
 class Taken {
  public:
-  explicit Taken(pharos::SharedSpan<std::int64_t> memory)
+  explicit Taken(pharos::SharedArray<std::int64_t, 2> memory)
       : memory_{std::move(memory)},
         items_{torch::from_blob(const_cast<std::int64_t*>(memory_.data()), {kUsers, kTaken + 1}, torch::kLong)} {}
 
@@ -51,7 +51,7 @@ class Taken {
   Tensor held_out() const { return items_.select(1, kTaken); }
 
  private:
-  pharos::SharedSpan<std::int64_t> memory_;
+  pharos::SharedArray<std::int64_t, 2> memory_;
   Tensor items_;
 };
 
@@ -65,7 +65,7 @@ Tensor make_tastes() {
 }
 
 /// Draws the items that users take, by taste and chance, directly into shared memory.
-pharos::Ref<pharos::SharedSpan<std::int64_t>> make_taken(pharos::Runtime& runtime, const Tensor& tastes) {
+pharos::Ref<pharos::SharedArray<std::int64_t, 2>> make_taken(pharos::Runtime& runtime, const Tensor& tastes) {
   auto memory = runtime.create<std::int64_t>(kUsers, kTaken + 1);
   torch::from_blob(memory.span().data(), {kUsers, kTaken + 1}, torch::kLong)
       .copy_(torch::multinomial(torch::softmax(tastes, 1), kTaken + 1));
@@ -114,7 +114,7 @@ TORCH_MODULE(TwoTowers);
 
 class Recommender : public ml::Learner {
  public:
-  explicit Recommender(pharos::SharedSpan<std::int64_t> taken)
+  explicit Recommender(pharos::SharedArray<std::int64_t, 2> taken)
       : taken_{std::move(taken)}, log_popularity_{popularity_of_items(taken_).clamp_min(1).log()} {}
 
   nn::Module& module() override { return *towers_; }
@@ -175,7 +175,7 @@ examples:
 )";
 
 ml::TrainResult train(pharos::Runtime& runtime, const Options& options,
-                      const pharos::Ref<pharos::SharedSpan<std::int64_t>>& taken) {
+                      const pharos::Ref<pharos::SharedArray<std::int64_t, 2>>& taken) {
   const std::size_t batch = std::max<std::size_t>(kBatch / options.ranks, 1);
   ml::Trainer trainer{runtime,
                       {.name = "recommender",

@@ -488,5 +488,43 @@ TEST_F(ActorGroupTest, WhatMakesNoSenseIsRefused) {
   message_of<FailedPrecondition>([&] { alone.call<&Mapper::square>(1).get(soon()); });
 }
 
+// ---- Slices
+
+TEST_F(ActorGroupTest, DimensionsGiveTheSizeAndSlicesCallThoseAtOnePlace) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.dimensions = {{"host", 2}, {"gpu", 3}}}, 1);
+  ASSERT_EQ(group.size(), 6U);
+  const auto host = group.slice({{"host", 1}});
+  EXPECT_EQ(host.ranks(), (std::vector<std::size_t>{3, 4, 5}));
+  EXPECT_EQ(get(host.call_all<&Worker::sum>(1, 2)), (std::vector<std::size_t>{3003, 4003, 5003}));
+  EXPECT_EQ(host.gather<&Worker::sum>(0, 0).get(soon()), (std::vector<std::size_t>{3000, 4000, 5000}));
+  const auto gpu = group.slice({{"gpu", 2}});
+  EXPECT_EQ(gpu.ranks(), (std::vector<std::size_t>{2, 5}));
+  EXPECT_EQ(get(gpu.call_each<&Worker::sum>(std::vector{1, 2}, std::vector{3, 4})),
+            (std::vector<std::size_t>{2004, 5006}));
+  EXPECT_EQ(host.slice({{"gpu", 0}}).ranks(), (std::vector<std::size_t>{3}));
+  EXPECT_EQ(group.slice({}).size(), 6U);
+}
+
+TEST_F(ActorGroupTest, SlicesThatThereAreNotAreRefused) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.size = 4, .dimensions = {{"host", 2}, {"gpu", 2}}}, 1);
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { group.slice({{"rack", 0}}); }), "no dimension \"rack\"");
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { group.slice({{"gpu", 2}}); }), "2 places, so there is no place 2");
+  EXPECT_SAYS(message_of<InvalidArgument>([&] {
+                static_cast<void>(group.slice({{"gpu", 0}}).call_each<&Worker::sum>(std::vector{1}, std::vector{1, 2}));
+              }),
+              "2 members, and 1 arguments");
+  const auto make = [&](ActorGroupOptions options) {
+    return message_of<InvalidArgument>([&] { runtime.spawn_group<Worker>(options, 1); });
+  };
+  EXPECT_SAYS(make({.size = 3, .dimensions = {{"host", 2}}}), "3 members, but its dimensions have 2 places");
+  EXPECT_SAYS(make({.dimensions = {{"host", 0}}}), "no place in its dimension \"host\"");
+  EXPECT_SAYS(make({.dimensions = {{"host", 2}, {"host", 2}}}), "two dimensions \"host\"");
+  EXPECT_SAYS(make({.dimensions = {{"host", 1 << 30}, {"gpu", std::size_t{1} << 40}}}), "too many");
+  group.resize(3).get(soon());
+  EXPECT_SAYS(message_of<FailedPrecondition>([&] { group.slice({{"gpu", 0}}); }), "3 members now");
+}
+
 }  // namespace
 }  // namespace pharos::cluster::actor_groups

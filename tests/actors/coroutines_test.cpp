@@ -25,6 +25,64 @@ int fail() {
   throw std::runtime_error{"no result"};
 }
 
+struct Overdue {
+  int days = 0;
+};
+
+/// Answers questions when somebody brings the answers.
+class Desk {
+ public:
+  static constexpr auto pharos_throws = types<Overdue>;
+
+  Reply<int> ask() {
+    const Reply<int> reply;
+    asked_.push_back(reply);
+    return reply;
+  }
+  Reply<int> ask_a_thread(int ms, int value) {
+    const Reply<int> reply;
+    std::thread{[reply, ms, value] {
+      std::this_thread::sleep_for(std::chrono::milliseconds{ms});
+      reply.set(value);
+    }}.detach();
+    return reply;
+  }
+  Reply<void> wait_for_a_thread() {
+    const Reply<void> reply;
+    std::thread{[reply] { reply.set(); }}.detach();
+    return reply;
+  }
+  Reply<std::vector<double>> ask_for_much() {
+    const Reply<std::vector<double>> reply;
+    std::thread{[reply] { reply.set(std::vector<double>(1'000'000, 0.5)); }}.detach();
+    return reply;
+  }
+  Reply<int> ask_nobody() { return {}; }
+  Reply<int> answer_twice() {
+    const Reply<int> reply;
+    reply.set(1);
+    second_counted_ = reply.set(2) || reply.fail(Overdue{1});
+    return reply;
+  }
+  bool second_counted() const { return second_counted_; }
+  int answer_all(int value) {
+    int first = 0;
+    for (const auto& each : asked_) first += each.set(value) ? 1 : 0;
+    asked_.clear();
+    return first;
+  }
+  void fail_all() {
+    for (const auto& each : asked_) each.fail(Overdue{3});
+    asked_.clear();
+  }
+  void forget_all() { asked_.clear(); }
+  int asked() const { return static_cast<int>(asked_.size()); }
+
+ private:
+  std::vector<Reply<int>> asked_;
+  bool second_counted_ = false;
+};
+
 class Counter {
  public:
   int add(int amount) { return value_ += amount; }
@@ -181,12 +239,12 @@ TEST_F(CoroutinesTest, WhatIsAwaitedThrowsThere) {
 TEST_F(CoroutinesTest, TimersAndContextAreTheCallsOwn) {
   Runtime runtime;
   const auto exchange = runtime.spawn<Exchange>();
-  const auto naps = std::vector{exchange.call<&Exchange::nap>(200), exchange.call<&Exchange::nap>(200)};
+  const auto naps = std::vector{exchange.call<&Exchange::nap>(1000), exchange.call<&Exchange::nap>(1000)};
   EXPECT_TRUE(exchange.call<&Exchange::keeps_its_context>().get(soon()));
   EXPECT_LT(time_of([&] {
-              for (const auto& nap : naps) EXPECT_EQ(nap.get(soon()), 200);
+              for (const auto& nap : naps) EXPECT_EQ(nap.get(soon()), 1000);
             }),
-            390ms);
+            1900ms);
 }
 
 TEST_F(CoroutinesTest, ACancelledOneStopsWaitingAndSeesWhy) {
@@ -215,6 +273,72 @@ TEST_F(CoroutinesTest, TheDeathOfItsActorEndsOneThatWaits) {
   EXPECT_EQ(exchange.call<&Exchange::at_once>(1).get(soon()), 2);
   exchange.kill();
   message_of<ActorDied>([&] { waits.get(soon()); });
+}
+
+// ---- Methods that answer later
+
+TEST_F(CoroutinesTest, AReplyIsSetByAnotherCall) {
+  Runtime runtime;
+  const auto desk = runtime.spawn<Desk>();
+  const auto first = desk.call<&Desk::ask>();
+  const auto second = desk.call<&Desk::ask>();
+  EXPECT_EQ(desk.call<&Desk::asked>().get(soon()), 2);
+  EXPECT_FALSE(first.ready());
+  EXPECT_EQ(desk.call<&Desk::answer_all>(7).get(soon()), 2);
+  EXPECT_EQ(first.get(soon()), 7);
+  EXPECT_EQ(second.get(soon()), 7);
+}
+
+TEST_F(CoroutinesTest, AReplyIsSetByAnyThread) {
+  Runtime runtime;
+  const auto desk = runtime.spawn<Desk>();
+  std::vector<Ref<int>> all;
+  for (int i = 0; i < 50; ++i) all.push_back(desk.call<&Desk::ask_a_thread>(i % 5, i));
+  desk.call<&Desk::wait_for_a_thread>().get(soon());
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)].get(soon()), i);
+  EXPECT_EQ(desk.call<&Desk::ask_for_much>().get(soon()).size(), 1'000'000U);
+}
+
+TEST_F(CoroutinesTest, OnlyTheFirstAnswerOfAReplyCounts) {
+  Runtime runtime;
+  const auto desk = runtime.spawn<Desk>();
+  EXPECT_EQ(desk.call<&Desk::answer_twice>().get(soon()), 1);
+  EXPECT_FALSE(desk.call<&Desk::second_counted>().get(soon()));
+}
+
+TEST_F(CoroutinesTest, AReplyFailsWithAnExceptionOfTheUser) {
+  Runtime runtime;
+  const auto desk = runtime.spawn<Desk>();
+  const auto asked = desk.call<&Desk::ask>();
+  desk.call<&Desk::fail_all>().get(soon());
+  int days = 0;
+  try {
+    asked.get(soon());
+  } catch (const Overdue& overdue) {
+    days = overdue.days;
+  }
+  EXPECT_EQ(days, 3);
+}
+
+TEST_F(CoroutinesTest, AReplyThatNobodyCanSetAnyMoreIsAnError) {
+  Runtime runtime;
+  const auto desk = runtime.spawn<Desk>();
+  EXPECT_SAYS(message_of<UserError>([&] { desk.call<&Desk::ask_nobody>().get(soon()); }), "without an answer");
+  const auto asked = desk.call<&Desk::ask>();
+  desk.call<&Desk::forget_all>().get(soon());
+  EXPECT_SAYS(message_of<UserError>([&] { asked.get(soon()); }), "without an answer");
+}
+
+TEST_F(CoroutinesTest, ACallThatWaitsForAReplyIsCancelledAndHasADeadline) {
+  Runtime runtime;
+  const auto desk = runtime.spawn<Desk>();
+  const auto cancelled = desk.call<&Desk::ask>();
+  const auto late = desk.call<&Desk::ask>(CallOptions{.deadline = Deadline::in(200ms)});
+  EXPECT_EQ(desk.call<&Desk::asked>().get(soon()), 2);
+  cancelled.cancel();
+  message_of<Cancelled>([&] { cancelled.get(soon()); });
+  message_of<DeadlineExceeded>([&] { late.get(soon()); });
+  EXPECT_EQ(desk.call<&Desk::answer_all>(7).get(soon()), 2);  // which reaches nobody
 }
 
 }  // namespace

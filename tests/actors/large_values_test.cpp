@@ -51,6 +51,12 @@ std::string longer_by_one(const std::string& text) {
 std::uint64_t sum_two(const std::string& a, int between, const std::string& b) {
   return sum_of(a) + static_cast<std::uint64_t>(between) + sum_of(b);
 }
+/// The extents, and where -1 lies.
+std::array<std::size_t, 3> shape_and_place(const SharedArray<float, 2>& matrix) {
+  std::size_t at = 0;
+  while (matrix.span()[at] != -1) ++at;
+  return {matrix.extent(0), matrix.extent(1), at};
+}
 float sum_floats(const SharedSpan<float>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0F);
 }
@@ -159,14 +165,25 @@ TEST_F(LargeValuesTest, WhatIsFilledInPlaceIsAValueThatWasNeverCopied) {
   const float* const place = matrix.data();
   std::iota(matrix.span().begin(), matrix.span().end(), 0.0F);
   matrix[7] = 0;
-  const Ref<SharedSpan<float>> ref = std::move(matrix).seal();
-  const SharedSpan<float> seen = ref.get();
+  matrix(8, 3) = -1;
+  const Ref<SharedArray<float, 2>> ref = std::move(matrix).seal();
+  const SharedArray<float, 2> seen = ref.get();
   EXPECT_NE(seen.data(), place) << "nobody writes where it is read";
-  EXPECT_EQ(seen[299'999], 299'999.0F);
+  EXPECT_EQ(seen.extents(), (std::array<std::size_t, 2>{1000, 300}));
+  EXPECT_EQ(seen(999, 299), 299'999.0F);
+  EXPECT_EQ(seen(0, 7), 0);
+  EXPECT_EQ(seen(8, 3), -1);
+  EXPECT_EQ(seen.row(8)[3], -1);
+  EXPECT_EQ(seen.row(999).size(), 300U);
   EXPECT_EQ(seen.data(), ref.get().data());
+  EXPECT_EQ(runtime.submit<&shape_and_place>(ref).get(), (std::array<std::size_t, 3>{1000, 300, 2403}));
+
+  auto row = runtime.create<float>(300'000);
+  std::iota(row.span().begin(), row.span().end(), 0.0F);
+  const Ref<SharedSpan<float>> flat = std::move(row).seal();
   float sum = 0;
-  for (const float each : seen) sum += each;
-  EXPECT_EQ(runtime.submit<&sum_floats>(ref).get(), sum);
+  for (const float each : flat.get()) sum += each;
+  EXPECT_EQ(runtime.submit<&sum_floats>(flat).get(), sum);
 
   auto bytes = runtime.create_bytes(3 * kMiB);
   std::memset(bytes.data(), 'x', bytes.size());

@@ -127,6 +127,10 @@ TEST_F(ExamplesTest, WorkQueueFindsTheLongestWay) {
   EXPECT_EQ(numbers_after("a consumer did ", output).size(), 3u);
 }
 
+TEST_F(ExamplesTest, AnHttpServiceAnswersFromActors) {
+  EXPECT_EQ(output_of(HTTP_SERVICE, {"--requests", "300"}), "300 requests; the last answer was 300\n");
+}
+
 TEST_F(ExamplesTest, AScheduleThatTrialsFindTogetherBeatsAnyFixedRate) {
   const std::string output = output_of(PBT_SCHEDULE);
   const auto losses = numbers_after(": loss ", output);

@@ -5,11 +5,13 @@
 #include <pharos/actors/actor.hpp>
 #include <pharos/actors/actor_group.hpp>
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/actors/group_slice.hpp>
 #include <pharos/actors/member.hpp>
 #include <pharos/actors/options.hpp>
 #include <pharos/actors/placement_group.hpp>
 #include <pharos/actors/queue.hpp>
 #include <pharos/actors/ref.hpp>
+#include <pharos/actors/reply.hpp>
 #include <pharos/actors/runtime.hpp>
 #include <pharos/actors/wait.hpp>
 #include <pharos/actors/writable.hpp>

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include <pharos/base/log.hpp>
@@ -31,7 +32,17 @@ namespace detail {
 namespace {
 
 constexpr Duration kResizeGrace = std::chrono::seconds{30};  // grace of members that resize() removes
-constexpr Duration kGoesOnTime = std::chrono::seconds{1};    // see OnThrow
+constexpr std::size_t kMembersMax = std::size_t{1} << 20;
+constexpr Duration kGoesOnTime = std::chrono::seconds{1};  // see OnThrow
+
+/// Returns how many places the dimensions have together; SIZE_MAX if no number holds them.
+std::size_t places_in(const std::vector<Dimension>& dimensions) {
+  std::size_t places = 1;
+  for (const Dimension& each : dimensions) {
+    if (__builtin_mul_overflow(places, each.size, &places)) return SIZE_MAX;
+  }
+  return places;
+}
 
 /// Returns whether the error is the rank's own, and not a consequence of the loss of another rank, of a deadline or of
 /// a cancellation.
@@ -83,11 +94,35 @@ GroupCore::~GroupCore() {
 }
 
 std::vector<Bundle> GroupCore::own_bundles() const {
-  return options_.members.empty() ? std::vector<Bundle>(options_.size, options_.member) : options_.members;
+  if (!options_.members.empty()) return options_.members;
+  const bool only_dimensions = options_.size == 0 && !options_.dimensions.empty();
+  const std::size_t size = only_dimensions ? places_in(options_.dimensions) : options_.size;
+  if (size > kMembersMax) {
+    throw_error(Error{ErrorCode::kInvalidArgument, "group \"" + label_ + "\" has " + std::to_string(size) +
+                                                       " members; more than " + std::to_string(kMembersMax) +
+                                                       " are too many"});
+  }
+  return std::vector<Bundle>(size, options_.member);
+}
+
+void GroupCore::check_dimensions(std::size_t size) const {
+  const auto refuse = [this](const std::string& why) {
+    throw_error(Error{ErrorCode::kInvalidArgument, "group \"" + label_ + "\" " + why});
+  };
+  if (options_.dimensions.empty()) return;
+  std::set<std::string> names;
+  for (const Dimension& each : options_.dimensions) {
+    if (each.size == 0) refuse("has no place in its dimension \"" + each.name + '"');
+    if (!names.insert(each.name).second) refuse("has two dimensions \"" + each.name + '"');
+  }
+  if (const std::size_t places = places_in(options_.dimensions); places != size) {
+    refuse("has " + std::to_string(size) + " members, but its dimensions have " + std::to_string(places) + " places");
+  }
 }
 
 void GroupCore::begin() {
   std::vector<Bundle> bundles = own_bundles();
+  check_dimensions(bundles.size());
   if (bundles.empty()) {
     throw_error(Error{ErrorCode::kInvalidArgument, "group \"" + label_ + "\" has no members", "Give it a size."});
   }
@@ -157,6 +192,7 @@ void GroupCore::begin_term() {
     if (seat.group) next->placed.push_back(seat.group.nodes().cell());
   }
   next->failed = failed_;
+  next->dimensions = options_.dimensions;
   term_ = std::move(next);
 }
 
@@ -462,6 +498,43 @@ CellHandle GroupCore::new_cell() const {
 std::shared_ptr<const GroupTerm> term_of(GroupCore& core) {
   return core.term();
 }
+std::vector<std::size_t> ranks_at(const GroupTerm& term, const Coordinates& where) {
+  const auto refuse = [](ErrorCode code, const std::string& why) { throw_error(Error{code, why}); };
+  std::vector<std::size_t> ranks{0};
+  for (const Dimension& each : term.dimensions) {
+    const auto at = where.find(each.name);
+    if (at != where.end() && at->second >= each.size) {
+      refuse(ErrorCode::kInvalidArgument, "the dimension \"" + each.name + "\" has " + std::to_string(each.size) +
+                                              " places, so there is no place " + std::to_string(at->second));
+    }
+    std::vector<std::size_t> next;
+    for (const std::size_t rank : ranks) {
+      for (std::size_t place = 0; place < each.size; ++place) {
+        if (at == where.end() || at->second == place) next.push_back(rank * each.size + place);
+      }
+    }
+    ranks = std::move(next);
+  }
+  for (const auto& [name, place] : where) {
+    const auto same = [&name = name](const Dimension& each) { return each.name == name; };
+    if (std::none_of(term.dimensions.begin(), term.dimensions.end(), same)) {
+      refuse(ErrorCode::kInvalidArgument, "the group has no dimension \"" + name + '"');
+    }
+  }
+  if (const std::size_t places = places_in(term.dimensions); places != term.actors.size()) {
+    refuse(ErrorCode::kFailedPrecondition, "the group has " + std::to_string(term.actors.size()) +
+                                               " members now, and its dimensions have " + std::to_string(places) +
+                                               " places");
+  }
+  return ranks;
+}
+
+void check_one_each(std::size_t members, std::size_t given) {
+  if (given == members) return;
+  throw_error(Error{ErrorCode::kInvalidArgument, "there are " + std::to_string(members) + " members, and " +
+                                                     std::to_string(given) + " arguments were given for them"});
+}
+
 void set_on_throw(GroupCore& core, OnThrow then) {
   core.set_on_throw(std::move(then));
 }

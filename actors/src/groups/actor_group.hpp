@@ -56,6 +56,7 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
   };
 
   std::vector<Bundle> own_bundles() const;
+  void check_dimensions(std::size_t size) const;
   std::vector<Seat> make_seats(const std::vector<Bundle>& bundles);
   void take_seat(Seat& seat, const Member& place, const std::string& label);
   void begin_term();

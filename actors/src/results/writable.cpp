@@ -15,15 +15,14 @@ struct WritableValue::Object {
   object_store::WritableObject object;
 };
 
-// The layout is that of the codecs of Bytes, SharedSpan and std::vector: the count, then the elements.
-WritableValue::WritableValue(Caller& caller, std::uint64_t count, std::size_t bytes, CallSite site) {
+WritableValue::WritableValue(Caller& caller, std::span<const std::uint64_t> head, std::size_t bytes, CallSite site) {
   std::size_t all = 0;
-  if (__builtin_add_overflow(bytes, sizeof count, &all)) all = SIZE_MAX;
+  if (__builtin_add_overflow(bytes, head.size_bytes(), &all)) all = SIZE_MAX;
   auto object = caller.large_values().create(all, CallerId{}, actors::label_of("created", site));
   if (!object) throw_error(std::move(object).error().with("creating a value"));
   object_ = std::make_unique<Object>(Object{caller.new_cell(), *std::move(object)});
-  std::memcpy(object_->object.bytes().data(), &count, sizeof count);
-  data_ = object_->object.bytes().data() + sizeof count;
+  std::memcpy(object_->object.bytes().data(), head.data(), head.size_bytes());
+  data_ = object_->object.bytes().data() + head.size_bytes();
 }
 
 WritableValue::WritableValue(WritableValue&& other) noexcept = default;

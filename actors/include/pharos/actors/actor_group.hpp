@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,15 @@ enum class OnDeath : std::uint8_t {
   kSpare,    ///< A spare takes its place, and a new spare is made. Without a spare: as kRestart.
 };
 
+/// One dimension in which the ranks of a group lie, and how many places it has.
+struct Dimension {
+  std::string name{};
+  std::size_t size = 0;
+};
+
+/// Places in some of a group's dimensions: {{"host", 0}, {"gpu", 3}}.
+using Coordinates = std::map<std::string, std::size_t>;
+
 /// How a group is made: `runtime.spawn_group<T>({.size = 8}, arguments…)`.
 struct ActorGroupOptions {
   /// The group's name in messages and lists. The members are called "name/0", "name/1", …. If empty, it is the name of
@@ -41,6 +51,9 @@ struct ActorGroupOptions {
   std::string name{};
   /// Number of members. It may be left out if `members` is given.
   std::size_t size = 0;
+  /// The dimensions in which the ranks lie, for slices of the group: {{"host", 2}, {"gpu", 4}} makes eight members, of
+  /// which the first four are at host 0. The size may be left out then.
+  std::vector<Dimension> dimensions{};
   /// The resources of each member.
   Bundle member{};
   /// The resources of each member, by rank, if they differ. Spares, and members that resize() adds, get `member`.
@@ -76,6 +89,7 @@ struct GroupTerm {
   std::vector<std::shared_ptr<ActorHandle>> actors{};  ///< by rank
   std::vector<CellHandle> placed{};                    ///< ready when the members' resources are set aside
   std::optional<Error> failed{};                       ///< why the group has failed
+  std::vector<Dimension> dimensions{};                 ///< those of the options
 };
 
 /// The type of a group's members, and how they are made. Kept by the GroupCore, which calls `make` and `greet` under
@@ -111,6 +125,11 @@ PHAROS_API std::shared_ptr<GroupCore> make_group(const std::shared_ptr<Caller>& 
 /// Returns the present term. Members that this process knows to be lost are replaced first. If one cannot be replaced,
 /// the group fails, and the term says why.
 PHAROS_API std::shared_ptr<const GroupTerm> term_of(GroupCore& core);
+/// Returns the ranks at these coordinates. Throws InvalidArgument if there is no such dimension or place, and
+/// FailedPrecondition if the term has not as many members as the dimensions have places.
+PHAROS_API std::vector<std::size_t> ranks_at(const GroupTerm& term, const Coordinates& where);
+/// Throws InvalidArgument if so many arguments were given for another number of members.
+PHAROS_API void check_one_each(std::size_t members, std::size_t given);
 /// A function that runs when a call of all members has thrown at one rank, and other ranks still run it a second later:
 /// they may be waiting for that rank. Losses of processes and objects, deadlines and cancellations do not count. It
 /// runs on the thread for callbacks, at most once for each call, and not after the group or its Runtime has ended. If
@@ -150,6 +169,9 @@ class PHAROS_API WorkList {
 
 }  // namespace detail
 
+template <class T>
+class GroupSlice;
+
 /// A handle to a group: actors of one type, its members, which are placed together or not at all, and are called one by
 /// one or all at once. Each member has a rank, which pharos::member() tells it. Copies refer to the same group. Any
 /// thread may use it.
@@ -177,6 +199,10 @@ class ActorGroup {
   std::uint64_t term() const { return detail::term_of(*core_)->place.term; }
   /// Returns a member as an ordinary actor, whose calls name no term.
   Actor<T> member(std::size_t rank) const { return Actor<T>{term_with(rank)->actors[rank]}; }
+
+  /// Returns the members at these places of the group's dimensions: `group.slice({{"host", 0}}).call_all<…>(…)`. Throws
+  /// InvalidArgument if there is no such dimension or place.
+  GroupSlice<T> slice(Coordinates where) const;
 
   /// Returns a Ref that is ready when all members of the present term have been constructed. It throws why the members
   /// cannot be placed, or what a constructor has thrown; and ActorDied or FailedPrecondition if a new term begins
@@ -220,7 +246,7 @@ class ActorGroup {
                                                        const std::vector<Args>&... args) const {
     static_assert(sizeof...(Args) != 0, "call_each() takes a list for each parameter; without any: call_all()");
     return call_ranks<Method>([&](const detail::GroupTerm& term, std::size_t rank) {
-      (check_one_each(term, args.size()), ...);
+      (detail::check_one_each(term.actors.size(), args.size()), ...);
       return call_in<Method>(options, term, rank, args[rank]...);
     });
   }
@@ -327,14 +353,9 @@ class ActorGroup {
     }
     return term;
   }
-  static void check_one_each(const detail::GroupTerm& term, std::size_t given) {
-    if (given == term.actors.size()) return;
-    throw_error(Error{ErrorCode::kInvalidArgument, "the group has " + std::to_string(term.actors.size()) +
-                                                       " members, and " + std::to_string(given) +
-                                                       " arguments were given for them"});
-  }
 
   friend class Runtime;
+  friend class GroupSlice<T>;
 
   std::shared_ptr<detail::GroupCore> core_;
 };

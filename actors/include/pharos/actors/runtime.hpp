@@ -141,13 +141,12 @@ class PHAROS_API Runtime {
     return Ref<T>{put_encoded(encoded)};
   }
 
-  /// Makes an array in the object store, which the program fills in place (see Writable). It has as many elements as
-  /// the product of the extents, row by row. May wait for the node. Throws Exhausted if the store is full.
+  /// Makes an array in the object store, which the program fills in place (see Writable): `create<float>(rows,
+  /// columns)`. With several extents its value is a SharedArray, which knows them; with one it is a SharedSpan. May
+  /// wait for the node. Throws Exhausted if the store is full.
   template <class T, class... Extents>
-  Writable<T> create(detail::SitedExtent first, Extents... others) {
-    std::size_t size = first.size;
-    ((size = detail::saturating_product(size, static_cast<std::size_t>(others))), ...);
-    return Writable<T>{*caller_, size, first.site};
+  Writable<T, 1 + sizeof...(Extents)> create(detail::SitedExtent first, Extents... others) {
+    return {*caller_, {first.size, static_cast<std::size_t>(others)...}, first.site};
   }
   Writable<std::byte> create_bytes(detail::SitedExtent size) { return create<std::byte>(size); }
 
