@@ -24,7 +24,7 @@ struct TuneOptions {
   std::string folder{};
   std::size_t rows = 20;          // rows of the table
   std::string format = "text";    // format of the best trial; or "json"
-  std::string export_as = "csv";  // or "jsonl", "svg"
+  std::string export_as = "csv";  // or "jsonl", "svg", "html"
   std::string output{};           // the file to write; empty: standard output
   std::string from{};             // an Optuna study: a SQLite database or a journal file
   std::string study{};            // the study's name in `from`; empty if there is only one
@@ -69,6 +69,7 @@ Result<void> export_sweep(const TuneOptions& options) {
     const auto sweep = ml::SweepResults::load(options.folder);
     const std::string text = options.export_as == "csv"     ? sweep.to_csv()
                              : options.export_as == "jsonl" ? sweep.to_json_lines()
+                             : options.export_as == "html"  ? sweep.to_html()
                                                             : sweep.to_svg();
     if (options.output.empty()) {
       std::cout << text;
@@ -134,8 +135,9 @@ void add_tune(Commands& commands) {
   CLI::App& best = add_folder(add("best", "The best trial and its parameters", &print_best_trial));
   one_of(best.add_option("--format", options->format, "How to print it; json: only the parameters"), {"text", "json"})
       ->capture_default_str();
-  CLI::App& exports = add_folder(add("export", "All trials: as CSV, as lines of JSON, or as a picture", &export_sweep));
-  one_of(exports.add_option("--format", options->export_as, "The format of the file"), {"csv", "jsonl", "svg"})
+  CLI::App& exports =
+      add_folder(add("export", "All trials: as CSV, as lines of JSON, as a picture, or as a page", &export_sweep));
+  one_of(exports.add_option("--format", options->export_as, "The format of the file"), {"csv", "jsonl", "svg", "html"})
       ->capture_default_str();
   exports.add_option("--output,-o", options->output, "The file (default: the standard output)")->type_name("FILE");
   add_folder(add("resume", "Goes on with the sweep, by the command that began it", &resume_sweep));
@@ -148,7 +150,7 @@ void add_tune(Commands& commands) {
       "Examples:\n"
       "  pharos tune show sweeps/first --rows 5\n"
       "  pharos tune best sweeps/first --format json\n"
-      "  pharos tune export sweeps/first --format svg --output first.svg\n"
+      "  pharos tune export sweeps/first --format html --output first.html\n"
       "  pharos tune resume sweeps/first\n"
       "  pharos tune import optuna.db sweeps/mlp --study mlp\n"
       "Exit codes: 0 done, 1 there is no sweep or its journal cannot be read, 2 the arguments make no sense; resume: "

@@ -68,5 +68,34 @@ TEST(SvgChart, HasTheTitleTheAxesAndWhatWasDrawn) {
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
 }
 
+TEST(SvgChart, HasItsGridAtRoundNumbers) {
+  EXPECT_EQ(round_step(1, 5), 0.2);
+  EXPECT_EQ(round_step(7.3, 6), 2);
+  EXPECT_EQ(round_step(300, 6), 50);
+  EXPECT_DOUBLE_EQ(round_step(0.0031, 6), 0.001);
+  EXPECT_EQ(round_step(0, 6), 1);
+  Axes axes{.x_name = "step", .first = 3, .last = 997};
+  axes.set_heights(0.137, 2.38);
+  const std::string svg = SvgChart{axes, "loss"}.text();
+  for (const char* const each :
+       {">0</text>", ">0.5</text>", ">1</text>", ">2.5</text>", ">200</text>", ">800</text>"}) {
+    EXPECT_TRUE(contains(svg, each)) << each << '\n' << svg;
+  }
+  for (const char* const each : {">0.137</text>", ">2.38</text>", ">3</text>", ">997</text>", ">-0</text>"}) {
+    EXPECT_FALSE(contains(svg, each)) << each << '\n' << svg;
+  }
+}
+
+TEST(SvgChart, MarksWhatLiesBeyondTheEdge) {
+  SvgChart chart{ten_by_four(), "a"};
+  chart.dot({5, 2}, 3, "#1f77b4", 0.5);
+  EXPECT_FALSE(contains(chart.text(), "beyond"));
+  chart.dot({5, 40}, 3, "#1f77b4", 0.5);
+  chart.dot({5, -1}, 3, "#1f77b4", 0.5);
+  EXPECT_TRUE(contains(chart.text(), ">triangles: 2 beyond the edge</text>"));
+  EXPECT_TRUE(contains(chart.text(), "<path d=\"M434.0 34.0l-3 6h6z\" fill=\"#1f77b4\"/>")) << chart.text();
+  EXPECT_TRUE(contains(chart.text(), "<path d=\"M434.0 386.0l-3 -6h6z\" fill=\"#1f77b4\"/>")) << chart.text();
+}
+
 }  // namespace
 }  // namespace pharos::ml

@@ -62,6 +62,11 @@ TEST_F(FitTest, ARankThatIsKilledIsNoHarmToWhatIsLearned) {
     EXPECT_GT(result.interruptions[0].took, 0);
     EXPECT_LT(result.interruptions[0].seconds + result.interruptions[0].took, result.seconds);
     EXPECT_SAYS(result.to_svg(), "here a rank died");
+    const std::string page = result.to_html();
+    EXPECT_SAYS(page, "<td>interruptions</td><td>1</td>");
+    EXPECT_SAYS(page, "here a rank died");
+    EXPECT_SAYS(page, "rank 1");
+    EXPECT_SAYS(page, "validation_loss</text>");
     ASSERT_EQ(result.steps, whole.steps);
     for (std::size_t i = 0; i < whole.steps; ++i) EXPECT_NEAR(losses(result)[i], losses(whole)[i], 1e-9) << i;
   }

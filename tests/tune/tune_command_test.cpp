@@ -68,6 +68,11 @@ TEST_F(TuneCommand, ExportsAllTrials) {
   while (std::getline(json, line)) EXPECT_EQ(line.rfind("{\"trial\":" + std::to_string(lines++) + ",", 0), 0u) << line;
   EXPECT_EQ(lines, 60u);
   EXPECT_EQ(output_of({"export", sweep_, "--format", "svg"}).rfind("<svg ", 0), 0u);
+  const std::string page = output_of({"export", sweep_, "--format", "html"});
+  EXPECT_EQ(page.rfind("<!DOCTYPE html>", 0), 0u);
+  EXPECT_SAYS(page, "60 complete; best value");
+  EXPECT_SAYS(page, "value by x</text>");
+  EXPECT_SAYS(page, "<th>trial</th><th>value</th><th>state</th><th>step</th><th>x</th>");
 }
 
 TEST_F(TuneCommand, GoesOnWithASweepByTheCommandThatBeganIt) {

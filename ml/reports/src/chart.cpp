@@ -25,6 +25,12 @@ std::string format(const char* form, Args... args) {
   return text.data();
 }
 
+/// A number at an axis: whole numbers in full.
+std::string label(double value) {
+  return value == std::round(value) && std::abs(value) < 1e9 ? format("%.0f", value == 0 ? 0.0 : value)
+                                                             : short_number(value);
+}
+
 }  // namespace
 
 // ---- Axes
@@ -44,21 +50,36 @@ void Axes::set_heights(double from, double to) {
 
 // ---- SVG
 
+double round_step(double width, int most) {
+  if (!(width > 0) || !std::isfinite(width)) return 1;
+  const double power = std::pow(10, std::floor(std::log10(width / most)));
+  for (const double times : {1.0, 2.0, 5.0}) {
+    if (width / (times * power) <= most * (1 + 1e-9)) return times * power;
+  }
+  return 10 * power;
+}
+
 SvgChart::SvgChart(Axes axes, std::string_view title) : axes_{std::move(axes)} {
-  constexpr int kLines = 5;
+  constexpr int kGaps = 6;
+  const double step_y = round_step(axes_.high - axes_.low, kGaps);
+  axes_.low = std::floor(axes_.low / step_y + 1e-9) * step_y;
+  axes_.high = std::ceil(axes_.high / step_y - 1e-9) * step_y;
+  const double step_x = round_step(axes_.last - axes_.first, kGaps);
   svg_ =
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 814 440\" font-family=\"sans-serif\" font-size=\"13\">\n"
       "<rect width=\"814\" height=\"440\" fill=\"white\"/>\n";
   svg_ += format("<text x=\"%g\" y=\"24\" font-size=\"16\">", kLeft) + xml_text(title) + "</text>\n";
-  for (int i = 0; i <= kLines; ++i) {
-    const double y = axes_.low + (axes_.high - axes_.low) * i / kLines;
-    const double x = axes_.first + (axes_.last - axes_.first) * i / kLines;
+  for (double line = std::round(axes_.low / step_y); line * step_y <= axes_.high + step_y / 2; ++line) {
+    const double y = line * step_y;
     svg_ += format("<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n", kLeft, kLeft + kWidth,
                    top_of(y), top_of(y));
     svg_ += format("<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\" fill=\"#555\">%s</text>\n", kLeft - 8, top_of(y) + 4,
                    short_number(y).c_str());
-    svg_ += format("<text x=\"%.1f\" y=\"%g\" text-anchor=\"middle\" fill=\"#555\">%.0f</text>\n", left_of(x),
-                   kTop + kHeight + 20, x);
+  }
+  for (double line = std::ceil(axes_.first / step_x - 1e-9); line * step_x <= axes_.last + step_x * 1e-9; ++line) {
+    const double x = line * step_x;
+    svg_ += format("<text x=\"%.1f\" y=\"%g\" text-anchor=\"middle\" fill=\"#555\">%s</text>\n", left_of(x),
+                   kTop + kHeight + 20, label(x).c_str());
   }
   svg_ +=
       format("<text x=\"%g\" y=\"%g\" text-anchor=\"middle\" fill=\"#555\">", kLeft + kWidth / 2, kTop + kHeight + 42) +
@@ -73,6 +94,16 @@ double SvgChart::top_of(double y) const {
 }
 
 void SvgChart::dot(const Axes::Point& at, double radius, std::string_view colour, double opacity) {
+  const bool above = at.y > axes_.high;
+  const bool below = at.y < axes_.low;
+  if (above || below || at.x < axes_.first || at.x > axes_.last) {
+    ++beyond_;
+    const double size = 2 * radius;
+    const double tip = below ? size : -size;
+    svg_ += format("<path d=\"M%.1f %.1fl%g %gh%gz\" fill=\"%.*s\"/>\n", left_of(at.x), top_of(at.y) + tip, -radius,
+                   -tip, 2 * radius, static_cast<int>(colour.size()), colour.data());
+    return;
+  }
   svg_ += format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%g\" fill=\"%.*s\" fill-opacity=\"%g\"/>\n", left_of(at.x),
                  top_of(at.y), radius, static_cast<int>(colour.size()), colour.data(), opacity);
 }
@@ -93,7 +124,11 @@ void SvgChart::mark(double x, std::string_view name) {
 }
 
 std::string SvgChart::text() const {
-  return svg_ + "</svg>\n";
+  if (beyond_ == 0) return svg_ + "</svg>\n";
+  return svg_ +
+         format("<text x=\"%g\" y=\"%g\" text-anchor=\"end\" fill=\"#555\">triangles: %zu beyond the edge</text>\n",
+                kLeft + kWidth, kTop + kHeight + 42, beyond_) +
+         "</svg>\n";
 }
 
 std::string xml_text(std::string_view text) {

@@ -6,14 +6,11 @@
 #include <cstdio>
 
 namespace pharos::ml {
-namespace {
 
 std::string shown(const Value& value) {
   const auto* const number = std::get_if<double>(&value);
   return number != nullptr ? short_number(*number) : to_string(value);
 }
-
-}  // namespace
 
 bool has_value(const TrialResult& trial) {
   return trial.value && !std::isnan(*trial.value);

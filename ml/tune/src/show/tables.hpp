@@ -12,6 +12,8 @@ namespace pharos::ml {
 // The sweep and its results call these functions, on any thread. The functions keep nothing. Pointers that they return
 // point into `trials`.
 
+/// Returns a value as text; a real number with four significant digits.
+std::string shown(const Value& value);
 /// Returns whether the trial has a value that is not NaN.
 bool has_value(const TrialResult& trial);
 /// Compares two trials that have values. A complete trial is better than any other.

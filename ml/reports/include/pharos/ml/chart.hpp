@@ -29,7 +29,12 @@ struct PHAROS_API Axes {
   void set_heights(double from, double to);
 };
 
-/// A chart as SVG. Later elements cover earlier ones. A value.
+/// The distance of a grid's lines: 1, 2 or 5 times a power of ten, so that a range this wide has at most `most` gaps.
+PHAROS_API double round_step(double width, int most);
+
+/// A chart as SVG. Later elements cover earlier ones. Its grid is at round numbers, up to which the range of y is
+/// widened. A dot outside of the ranges is drawn at the edge as a small triangle that points outwards, and a note says
+/// how many there are. A value.
 class PHAROS_API SvgChart {
  public:
   /// Draws the title, the grid and its labels.
@@ -52,6 +57,7 @@ class PHAROS_API SvgChart {
 
   Axes axes_;
   std::string svg_;
+  std::size_t beyond_ = 0;  // dots outside of the ranges
 };
 
 /// A chart in text, for a terminal. Later characters cover earlier ones. A value.

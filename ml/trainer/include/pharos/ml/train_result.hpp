@@ -63,6 +63,8 @@ struct PHAROS_API TrainResult {
   std::optional<double> mean(std::string_view name) const;
   /// The curve of the metric that matters, as a picture. Lines mark the interrupted steps.
   std::string to_svg() const;
+  /// A page in one file: how the training went, a chart of each metric, and what interrupted it.
+  std::string to_html() const;
   /// The same curve as text, for a terminal.
   std::string to_text_picture(std::size_t columns = 80, std::size_t rows = 12) const;
 };

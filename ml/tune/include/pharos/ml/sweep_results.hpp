@@ -77,6 +77,8 @@ class PHAROS_API SweepResults {
   std::string to_json_lines() const;
   /// A chart of the trials' values, and of the best value so far.
   std::string to_svg() const;
+  /// A page in one file: the chart, one chart for each parameter that is a number, and the best trials.
+  std::string to_html() const;
   /// The same chart made of characters, `columns` wide.
   std::string to_text_picture(std::size_t columns = 80, std::size_t rows = 12) const;
 
