@@ -58,6 +58,19 @@ std::vector<const Resources*> GroupState::amounts_of(const std::vector<std::uint
   return amounts;
 }
 
+bool GroupState::plan_holds(const Fleet& fleet) {
+  for (const auto& [node_id, planned] : plan) {
+    const Fleet::Node& node = *fleet.find(node_id);
+    ResourceLedger room = node.ledger;
+    for (auto claim = node.claims.begin(); claim->first < number; ++claim) room.take(Allotment{claim->second, {}});
+    if (room.find_allotments(amounts_of(planned)).empty()) {
+      lacking = node_id;
+      return false;
+    }
+  }
+  return true;
+}
+
 Error GroupState::too_much(const Fleet& fleet) const {
   const std::string who = "group \"" + label + "\"";
   for (const Bundle& bundle : bundles) {

@@ -121,25 +121,10 @@ void Placement::drop_plan(Group& group) {
   }
 }
 
-bool Placement::plan_holds(Group& group) {
-  for (const auto& [id, bundles] : group.plan) {
-    const Node& node = *fleet_.find(id);
-    ResourceLedger room = node.ledger;
-    for (auto claim = node.claims.begin(); claim->first < group.number; ++claim) {
-      room.take(Allotment{claim->second, {}});
-    }
-    if (room.find_allotments(group.amounts_of(bundles)).empty()) {
-      group.lacking = id;
-      return false;
-    }
-  }
-  return true;
-}
-
 /// Returns whether the group was placed, because of what has become free on this node.
 bool Placement::settle_group_at(Group& group, Node& node, const Resources& room, PlacementEffects& effects) {
   if (group.plan.contains(node.id)) {
-    if ((group.lacking && group.lacking != node.id) || !plan_holds(group)) return false;
+    if ((group.lacking && group.lacking != node.id) || !group.plan_holds(fleet_)) return false;
     std::vector<Node*> nodes;
     Bundles missing;
     for (const auto& [id, bundles] : group.plan) {
@@ -228,6 +213,30 @@ void Placement::lose_bundles_at(NodeId node, PlacementEffects& effects) {
     }
     wait_for_places(*group, effects);
   }
+}
+
+PlacementEffects Placement::vacate(NodeId id) {
+  PlacementEffects effects;
+  std::vector<Group*> leaving;
+  for (auto& [group_id, group] : groups_) {
+    const auto is_here = [id](const Group::Bundle& bundle) { return bundle.node == id; };
+    const auto is_used = [&](const Group::Bundle& bundle) { return is_here(bundle) && bundle.users != 0; };
+    const bool leaves = std::any_of(group.bundles.begin(), group.bundles.end(), is_here) &&
+                        std::none_of(group.bundles.begin(), group.bundles.end(), is_used);
+    if (leaves && !group.removed) leaving.push_back(&group);
+  }
+  for (Group* const group : leaving) {
+    for (std::uint32_t i = 0; i < group->bundles.size(); ++i) {
+      if (group->bundles[i].node != id) continue;
+      fleet_.give_back(*fleet_.find(id), group->bundles[i].allotment);
+      effects.emplace_back(BundleFreed{group->id, i, id});
+    }
+    group->lose_node(id);
+    wait_for_places(*group, effects);
+  }
+  if (!leaving.empty()) unsettled_.insert(id);
+  settle(effects);
+  return effects;
 }
 
 void Placement::wait_for_places(Group& group, PlacementEffects& effects) {

@@ -81,6 +81,7 @@ class PlacementRandom : public SeededTest {
     if (what < 98 && nodes_.size() > 1) return remove_node(std::next(nodes_.begin(), pick(nodes_.size()))->first);
     const auto node = std::next(nodes_.begin(), pick(nodes_.size()));
     nodes_have_gone_ = true;
+    if (node->second.closed) return apply(placement_->vacate(node->first));
     node->second.closed = true;
     apply(placement_->close_node(node->first));
   }
@@ -173,12 +174,26 @@ class PlacementRandom : public SeededTest {
         take(*group);
       } else if (const auto* const freed = std::get_if<BundleFreed>(&effect)) {
         ASSERT_FALSE(removed_.contains({freed->group.value(), freed->index})) << "somebody has some of it";
+        free_left(*freed);
       } else {
         const std::uint64_t id = std::get<GroupUnplaceable>(effect).group.value();
         ASSERT_TRUE(groups_.contains(id) && groups_.at(id).held.empty());
         groups_.erase(id);
       }
     }
+  }
+  /// A bundle has left its closed node, unless it was freed with its group.
+  void free_left(const BundleFreed& freed) {
+    const auto group = groups_.find(freed.group.value());
+    if (group == groups_.end()) return;
+    const auto held = group->second.held.find(freed.index);
+    ASSERT_TRUE(held != group->second.held.end() && held->second.node == freed.node);
+    ASSERT_TRUE(nodes_.at(freed.node).closed);
+    for (const auto& [actor, its] : actors_) {
+      ASSERT_FALSE(its.held && its.group == freed.group.value() && its.bundle == freed.index)
+          << "an actor has some of it";
+    }
+    group->second.held.erase(held);
   }
   void take(const Placed& placed) {
     ASSERT_TRUE(actors_.contains(placed.actor));

@@ -491,6 +491,24 @@ TEST_F(PlacementTest, ActorsOfAGroupWaitUntilTheirClosedNodeIsOpenedOrGone) {
   EXPECT_EQ(placement_.check(), "");
 }
 
+TEST_F(PlacementTest, BundlesLeaveANodeOnceNoActorUsesThem) {
+  add(1, "cpu=4");
+  add(2, "cpu=4");
+  EXPECT_EQ(place_group(1, Strategy::kStrictPack, {"cpu=1", "cpu=2"}), (Texts{"group 1, 0 on node 1, 1 on node 1"}));
+  EXPECT_EQ(place_in(1, 0, 10, "cpu=1"), (Texts{"actor 10 on node 1"}));
+  EXPECT_EQ(place_in(1, 1, 11, "cpu=2"), (Texts{"actor 11 on node 1"}));
+  EXPECT_EQ(texts(placement_.close_node(NodeId{1})), Texts{});
+  EXPECT_EQ(texts(placement_.vacate(NodeId{1})), Texts{});
+  EXPECT_EQ(give_back(11), Texts{});
+  EXPECT_EQ(place_in(1, 1, 11, "cpu=2"), Texts{}) << "its restart";
+  EXPECT_EQ(texts(placement_.vacate(NodeId{1})), Texts{}) << "actor 10 is still there, and they are on one node";
+  EXPECT_EQ(give_back(10), Texts{});
+  EXPECT_EQ(texts(placement_.vacate(NodeId{1})), (Texts{"freed 1.0 on node 1", "freed 1.1 on node 1",
+                                                        "group 1, 0 on node 2, 1 on node 2", "actor 11 on node 2"}));
+  EXPECT_EQ(texts(placement_.vacate(NodeId{1})), Texts{});
+  EXPECT_EQ(placement_.check(), "");
+}
+
 TEST_F(PlacementTest, TheOlderOfTwoGroupsIsServedFirstOnEachNode) {
   add(1, "cpu=1");
   add(2, "cpu=1");

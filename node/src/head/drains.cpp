@@ -67,6 +67,7 @@ void Drains::look_later() {
 void Drains::go_on(NodeId node, TimePoint limit) {
   const bool over = events_.now() >= limit;
   const bool has_actors = places_.leave(node, over);
+  effects_.apply(placement_.vacate(node));
   const auto* const known = placement_.fleet().find(node);
   const bool busy = has_actors || (known != nullptr && !known->tasks.empty()) || places_.may_need_program_of(node);
   if (busy && !over) return events_.tell(node, wire::DrainNode{node});

@@ -18,7 +18,8 @@
 namespace pharos::node::head {
 
 /// Draining nodes. Nothing new is placed on such a node. Actors that may be restarted move to another node after the
-/// calls that they run, actors of a group when the node has ended. Actors whose place others may take
+/// calls that they run, those of a group together with its bundles, once none of the group's actors runs on the node.
+/// Actors whose place others may take
 /// (StartActor::leaves) are stopped, with notice. The remaining actors and the tasks end by themselves or when the time
 /// limit is over. Then the node is told to end. It also has to stay while other nodes may fetch a program from it. Each
 /// node is looked at every 200 ms.

@@ -61,6 +61,8 @@ struct GroupState {
                                         std::optional<std::uint64_t> number) const;
   /// Returns what these bundles ask for.
   std::vector<const Resources*> amounts_of(const std::vector<std::uint32_t>& bundles) const;
+  /// Returns whether the nodes of the plan have the room now; otherwise `lacking` is the first that has not.
+  bool plan_holds(const Fleet& fleet);
   /// Makes the error for a group that fits nowhere.
   Error too_much(const Fleet& fleet) const;
   /// Gives room in the bundles to the actors that wait, in their order, but none on closed nodes. For an actor that

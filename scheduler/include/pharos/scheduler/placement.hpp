@@ -120,6 +120,9 @@ class Placement {
   /// Bundles without a place wait for one after replace_group() is called. A bundle whose node is unknown or has too
   /// little room counts as one without a place. With kStrictPack it waits for room on the node of the other bundles.
   bool restore_group(GroupId group, GroupSpec spec, const std::vector<BundlePlace>& places);
+  /// Takes the bundles off this node, which must be closed, of each group of which no actor has room in a bundle there.
+  /// They get places on other nodes, or wait for some.
+  PlacementEffects vacate(NodeId node);
   /// Gives places to the bundles that have none, as place_group() does.
   PlacementEffects replace_group(GroupId group);
 
@@ -220,7 +223,6 @@ class Placement {
   bool place_now(Group& group, std::uint64_t number, PlacementEffects& effects);
   bool make_plan(Group& group);
   void drop_plan(Group& group);
-  bool plan_holds(Group& group);
   void put(Group& group, const std::vector<Node*>& nodes, const Bundles& missing, PlacementEffects& effects);
   void end_waiting(Group& group);
   void serve_group(Group& group, PlacementEffects& effects);
