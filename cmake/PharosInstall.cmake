@@ -56,6 +56,12 @@ if(PHAROS_HAS_TORCH AND PHAROS_HAS_CUDA AND CUDAToolkit_NVCC_EXECUTABLE)
   pharos_install_libraries(libpharos-ml libpharos-ml-dev pharos_with_cuda)
 endif()
 
+if(PHAROS_HAS_TESTING)
+  list(APPEND pharos_components testing)
+  pharos_install_libraries(libpharos-testing libpharos-testing pharos_with_testing)
+  pharos_install_headers(libpharos-testing pharos_testing)
+endif()
+
 set_target_properties(pharos_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 install(TARGETS pharos_cli COMPONENT pharos)
 install(FILES ${PROJECT_BINARY_DIR}/console/pharos.bash
@@ -79,10 +85,14 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/pharosConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/pharosConfig.cmake ${PROJECT_BINARY_DIR}/pharosConfigVersion.cmake
         DESTINATION ${package_folder} COMPONENT libpharos-dev)
 foreach(component IN LISTS pharos_components)
+  set(its_package libpharos-ml-dev)
+  if(component STREQUAL "testing")
+    set(its_package libpharos-testing)
+  endif()
   configure_file(${CMAKE_CURRENT_LIST_DIR}/pharos-${component}.cmake.in
                  ${PROJECT_BINARY_DIR}/pharos-${component}.cmake @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/pharos-${component}.cmake DESTINATION ${package_folder}
-          COMPONENT libpharos-ml-dev)
+          COMPONENT ${its_package})
 endforeach()
 if(PHAROS_HAS_TORCH)
   install(FILES ${CMAKE_CURRENT_LIST_DIR}/PharosTorchTargets.cmake DESTINATION ${package_folder}
@@ -124,6 +134,9 @@ endfunction()
 pharos_debian_package(pharos science "The runtime: what programs load, and the pharos executable.")
 pharos_debian_package(libpharos-dev libdevel "Headers and CMake package, to build programs." DEPENDS pharos)
 set(CPACK_DEBIAN_LIBPHAROS-DEV_PACKAGE_RECOMMENDS "g++, cmake (>= 3.25)")
+if(PHAROS_HAS_TESTING)
+  pharos_debian_package(libpharos-testing libdevel "Simulated clusters, for tests of programs." DEPENDS libpharos-dev)
+endif()
 if(PHAROS_HAS_TORCH OR PHAROS_HAS_NCCL)
   pharos_debian_package(libpharos-ml science "Training. libtorch is not in it: pharos setup-torch fetches it." DEPENDS pharos)
   pharos_debian_package(libpharos-ml-dev libdevel "Headers and CMake package, to build programs that train."

@@ -33,7 +33,7 @@ function(pharos_report_parts)
   message(NOTICE "${table}")
 endfunction()
 
-foreach(part IN ITEMS TORCH XGBOOST CUDA NCCL)
+foreach(part IN ITEMS TORCH XGBOOST CUDA NCCL TESTING)
   set(PHAROS_${part} AUTO CACHE STRING "AUTO, ON or OFF")
   set_property(CACHE PHAROS_${part} PROPERTY STRINGS AUTO ON OFF)
 endforeach()
@@ -67,3 +67,14 @@ if(PHAROS_HAS_CUDA AND CUDAToolkit_NVCC_EXECUTABLE AND PHAROS_NCCL_INCLUDE AND P
 endif()
 pharos_part(NCCL FOUND ${nccl_found} DETAIL "${PHAROS_NCCL_LIBRARY}"
             MISSING "it takes CUDA with nvcc, nccl.h and libnccl.so, which were not all found")
+
+# Simulated clusters for tests. Their threads are fibres of Boost.Context, which the thread sanitizer does not know.
+if(PHAROS_SANITIZE STREQUAL "thread")
+  set(testing_found OFF)
+  set(testing_missing "the thread sanitizer does not know its fibres")
+else()
+  find_package(Boost 1.81 QUIET COMPONENTS context)
+  set(testing_found "${Boost_CONTEXT_FOUND}")
+  set(testing_missing "Boost.Context 1.81 was not found: install libboost-context1.81-dev")
+endif()
+pharos_part(TESTING FOUND "${testing_found}" DETAIL "Boost.Context ${Boost_VERSION_STRING}" MISSING "${testing_missing}")

@@ -24,6 +24,25 @@ function(pharos_compile_together target)
   endif()
 endfunction()
 
+# pharos_whole_library(<target> SOURCES … [NAME <of the file>] [MODULES <target> …] [LINK <library> …])
+# Makes a shared library of all that needs no libtorch, and of these modules. It exports only names of the namespace
+# pharos.
+function(pharos_whole_library target)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;MODULES;LINK" ${ARGN})
+  set(exports ${PROJECT_SOURCE_DIR}/cmake/pharos.map)
+  add_library(${target} SHARED ${ARG_SOURCES})
+  target_link_libraries(${target}
+    PRIVATE pharos_flags -Wl,--whole-archive ${ARG_MODULES} pharos_checkpoint pharos_collective pharos_data
+    pharos_reports pharos_trainer pharos_tune pharos_tune_results pharos_xgboost pharos_actors pharos_process pharos_base
+    -Wl,--no-whole-archive
+    PRIVATE ${ARG_LINK} pharos_scheduler pharos_net pharos_object_store pharos_wire pharos_async)
+  target_link_options(${target} PRIVATE -Wl,--version-script=${exports} -Wl,--no-undefined)
+  set_target_properties(${target} PROPERTIES LINK_DEPENDS ${exports})
+  if(ARG_NAME)
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME ${ARG_NAME})
+  endif()
+endfunction()
+
 # pharos_shared_library(<target> NAME <of the file> MODULES <target> … LINK <foreign library> …)
 # Makes a shared library of whole modules, beside libpharos.so. The library exports only names of the namespace pharos.
 # The dependencies of the modules are not linked: of Pharos the modules use only what libpharos.so exports, so that no

@@ -23,7 +23,7 @@ std::uint64_t found_without(Safeguard safeguard) {
   return seed <= kSeedsMax ? seed : 0;
 }
 
-class Drill : public testing::TestWithParam<Safeguard> {};
+class Drill : public ::testing::TestWithParam<Safeguard> {};
 
 TEST_P(Drill, WithoutTheSafeguardASeedGoesRedAndWithItThatSeedIsGreen) {
   const std::uint64_t seed = found_without(GetParam());
@@ -32,13 +32,13 @@ TEST_P(Drill, WithoutTheSafeguardASeedGoesRedAndWithItThatSeedIsGreen) {
   std::printf("found at seed %llu\n", static_cast<unsigned long long>(seed));
 }
 
-std::string name_of(const testing::TestParamInfo<Safeguard>& test) {
+std::string name_of(const ::testing::TestParamInfo<Safeguard>& test) {
   constexpr const char* kNames[] = {"Deduplication", "Order", "Retry"};
   return kNames[static_cast<int>(test.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(EachSafeguard, Drill,
-                         testing::Values(Safeguard::kDeduplication, Safeguard::kOrder, Safeguard::kRetry), name_of);
+                         ::testing::Values(Safeguard::kDeduplication, Safeguard::kOrder, Safeguard::kRetry), name_of);
 
 }  // namespace
 }  // namespace pharos::simulator

@@ -7,7 +7,8 @@
 
 #include <pharos/pharos.hpp>
 
-#include "cluster.hpp"
+#include "machines.hpp"
+#include "simulator/cluster.hpp"
 
 namespace pharos::simulator {
 namespace {
@@ -25,19 +26,19 @@ class Peer {
   void take(const std::string&) { ++taken; }
   int flood(const Actor<Peer>& other, int calls) {
     ++floods_begun;
-    while (floods_begun < 2) Cluster::sleep(1ms);
+    while (floods_begun < 2) sleep(1ms);
     const std::string text(kCallBytes, 'x');
     std::vector<Ref<void>> made;
     for (int i = 0; i < calls; ++i) made.push_back(other.call<&Peer::take>(text));
     return calls;
   }
-  void hold(int seconds) { Cluster::sleep(std::chrono::seconds{seconds}); }
+  void hold(int seconds) { sleep(std::chrono::seconds{seconds}); }
 };
 
 TEST(FullQueues, ActorsThatFloodEachOtherBothFinish) {
   floods_begun = 0;
   taken = 0;
-  Cluster cluster{5, {}};
+  Cluster cluster{5, {.machines = machines({2})}};
   std::optional<Error> wrong;
   cluster.start_driver("driver", 0, [&](Runtime& runtime) {
     const auto a = runtime.spawn<Peer>();
@@ -47,7 +48,7 @@ TEST(FullQueues, ActorsThatFloodEachOtherBothFinish) {
     for (const auto& each : {of_a, of_b}) {
       if (const auto ended = each.try_get(Deadline::at(cluster.world().now() + 60s)); !ended) wrong = ended.error();
     }
-    while (!wrong && taken < 2 * kMoreThanAQueue) Cluster::sleep(1ms);
+    while (!wrong && taken < 2 * kMoreThanAQueue) sleep(1ms);
   });
   EXPECT_TRUE(cluster.run_until([&] { return cluster.all_drivers_ended(); }, 120s)) << taken;
   EXPECT_FALSE(wrong) << wrong->to_string();
@@ -56,7 +57,7 @@ TEST(FullQueues, ActorsThatFloodEachOtherBothFinish) {
 
 TEST(FullQueues, ADeadlineBoundsTheWaitForRoomToTheMoment) {
   taken = 0;
-  Cluster cluster{6, {}};
+  Cluster cluster{6, {.machines = machines({2})}};
   Duration took{};
   int made = 0;
   std::optional<Error> why;
@@ -75,7 +76,7 @@ TEST(FullQueues, ADeadlineBoundsTheWaitForRoomToTheMoment) {
       if (const auto ended = late.try_get(); !ended) why = ended.error();
     }
     held.get();
-    while (taken < made) Cluster::sleep(1ms);
+    while (taken < made) sleep(1ms);
   });
   EXPECT_TRUE(cluster.run_until([&] { return cluster.all_drivers_ended(); }, 120s)) << taken;
   ASSERT_TRUE(why);

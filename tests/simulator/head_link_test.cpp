@@ -10,7 +10,8 @@
 
 #include <pharos/pharos.hpp>
 
-#include "cluster.hpp"
+#include "machines.hpp"
+#include "simulator/cluster.hpp"
 
 namespace pharos::simulator {
 namespace {
@@ -30,7 +31,7 @@ class Sequence {
 };
 
 std::int32_t take_long(std::int32_t n) {
-  Cluster::sleep(4s);
+  sleep(4s);
   return n;
 }
 
@@ -69,7 +70,7 @@ void work_for(Runtime& runtime, Duration time, Seen& seen) {
       sizes.push_back(actors[1].call<&Sequence::measure>(runtime.put(make_bytes(150'000))));
       sizes.push_back(actors[2].call<&Sequence::measure>(runtime.submit<&make_bytes>(std::size_t{150'000})));
     }
-    Cluster::sleep(100ms);
+    sleep(100ms);
   }
   const auto check = [&](const auto& ref, const auto& right) {
     const auto result = ref.try_get();
@@ -97,9 +98,9 @@ void work_for(Runtime& runtime, Duration time, Seen& seen) {
   if (Cluster::alive()) seen.ended = true;
 }
 
-class HeadLink : public testing::TestWithParam<bool> {
+class HeadLink : public ::testing::TestWithParam<bool> {
  protected:
-  Cluster::Options three_nodes() const { return {.cpus = {2, 2, 2}, .durable = GetParam()}; }
+  testing::ClusterOptions three_nodes() const { return {.machines = machines({2, 2, 2}), .keeps_records = GetParam()}; }
   static bool knows(Cluster& cluster, std::size_t place) {
     return cluster.host(0).membership()->head()->knows(cluster.host(place).node_id());
   }
@@ -171,7 +172,7 @@ TEST_P(HeadLink, NodesThatAreCutOffAtDifferentTimesAreGivenUpOneByOne) {
 }
 
 TEST_P(HeadLink, AnOnlyNodeIsGivenUpAfterTenSeconds) {
-  Cluster cluster{1, {.cpus = {2, 2}, .durable = GetParam()}};
+  Cluster cluster{1, {.machines = machines({2, 2}), .keeps_records = GetParam()}};
   cluster.run_for(1s);
   cluster.cut_off(0, 20s);
   EXPECT_LE(time_until_lost(cluster, 1, 15s), 10500ms);
@@ -223,10 +224,10 @@ TEST_P(HeadLink, ObjectsOfANodeThatIsCutOffKeepNobodyFromThoseOfAnother) {
     for (int i = 0; i < kMany; ++i) readers.push_back(desk_at(0));
     const auto other = made_at(1);
     is_cut_off = true;
-    Cluster::sleep(100ms);
+    sleep(100ms);
     std::vector<Ref<std::size_t>> sizes;
     for (std::size_t i = 0; i < kMany; ++i) sizes.push_back(readers[i].call<&Desk::measure>(cut_off[i]));
-    Cluster::sleep(1s);
+    sleep(1s);
     const auto& clock = World::of_this_program();
     const TimePoint begin = clock.now();
     EXPECT_EQ(other.get().size(), 150'000U);
@@ -239,7 +240,7 @@ TEST_P(HeadLink, ObjectsOfANodeThatIsCutOffKeepNobodyFromThoseOfAnother) {
   EXPECT_LT(time, 4s);
 }
 
-INSTANTIATE_TEST_SUITE_P(Heads, HeadLink, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Heads, HeadLink, ::testing::Bool(),
                          [](const auto& chosen) { return chosen.param ? "ThatKeepRecords" : "WithoutRecords"; });
 
 }  // namespace

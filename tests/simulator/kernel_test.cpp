@@ -6,7 +6,8 @@
 
 #include <pharos/pharos.hpp>
 
-#include "cluster.hpp"
+#include "machines.hpp"
+#include "simulator/cluster.hpp"
 
 namespace pharos::simulator {
 namespace {
@@ -27,7 +28,7 @@ class Counter {
 };
 
 TEST(Kernel, AProgramRunsTasksAndActors) {
-  Cluster cluster{7, {}};
+  Cluster cluster{7, {.machines = machines({2})}};
   int sum = 0;
   int count = 0;
   cluster.start_driver("driver", 0, [&](Runtime& runtime) {

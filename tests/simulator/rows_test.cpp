@@ -33,13 +33,13 @@ std::vector<std::string> names_of(std::type_identity<std::variant<Messages...>>)
   return names;
 }
 
-std::string name_of(const testing::TestParamInfo<std::tuple<std::size_t, Fault>>& test) {
+std::string name_of(const ::testing::TestParamInfo<std::tuple<std::size_t, Fault>>& test) {
   constexpr const char* kFaults[] = {"None", "Lost", "ReplyLost", "SenderDies", "ReceiverDies", "Twice"};
   const auto [row, fault] = test.param;
   return names_of(std::type_identity<wire::MessageKinds>{})[row] + kFaults[static_cast<int>(fault)];
 }
 
-class Rows : public testing::TestWithParam<std::tuple<std::size_t, Fault>> {};
+class Rows : public ::testing::TestWithParam<std::tuple<std::size_t, Fault>> {};
 
 // The fault strikes one message of this type in each run; the seed decides which one.
 TEST_P(Rows, OneThatIsLostOrComesTwiceOrWhoseEndDiesLeavesEveryInvariantStanding) {
@@ -63,7 +63,7 @@ TEST_P(Rows, OneThatIsLostOrComesTwiceOrWhoseEndDiesLeavesEveryInvariantStanding
 
 using wire::FrameKind;
 
-class FrameRows : public testing::TestWithParam<std::tuple<FrameKind, Fault>> {};
+class FrameRows : public ::testing::TestWithParam<std::tuple<FrameKind, Fault>> {};
 
 TEST_P(FrameRows, OneThatIsLostOrComesTwiceOrWhoseEndDiesLeavesEveryInvariantStanding) {
   const auto [kind, fault] = GetParam();
@@ -86,7 +86,7 @@ TEST_P(FrameRows, OneThatIsLostOrComesTwiceOrWhoseEndDiesLeavesEveryInvariantSta
   EXPECT_GT(strikes, 0) << "no seed sends such a frame: let workload.cpp do what needs it";
 }
 
-std::string name_of_frame(const testing::TestParamInfo<std::tuple<FrameKind, Fault>>& test) {
+std::string name_of_frame(const ::testing::TestParamInfo<std::tuple<FrameKind, Fault>>& test) {
   constexpr const char* kKinds[] = {"", "", "Call", "Reply", "Cancel", "", "", "", "Acknowledge", "Retry", "Received"};
   constexpr const char* kFaults[] = {"None", "Lost", "ReplyLost", "SenderDies", "ReceiverDies", "Twice"};
   return std::string{kKinds[static_cast<int>(std::get<0>(test.param))]} +
@@ -94,11 +94,11 @@ std::string name_of_frame(const testing::TestParamInfo<std::tuple<FrameKind, Fau
 }
 
 INSTANTIATE_TEST_SUITE_P(EachFrame, FrameRows,
-                         testing::Combine(testing::Values(FrameKind::kCall, FrameKind::kReply, FrameKind::kCancel,
-                                                          FrameKind::kAcknowledge, FrameKind::kRetry,
-                                                          FrameKind::kReceived),
-                                          testing::Values(Fault::kLost, Fault::kReplyLost, Fault::kSenderDies,
-                                                          Fault::kReceiverDies, Fault::kTwice)),
+                         ::testing::Combine(::testing::Values(FrameKind::kCall, FrameKind::kReply, FrameKind::kCancel,
+                                                              FrameKind::kAcknowledge, FrameKind::kRetry,
+                                                              FrameKind::kReceived),
+                                            ::testing::Values(Fault::kLost, Fault::kReplyLost, Fault::kSenderDies,
+                                                              Fault::kReceiverDies, Fault::kTwice)),
                          name_of_frame);
 
 /// The rows that this test covers. The other rows name the tests that cover their messages.
@@ -121,9 +121,9 @@ TEST(RowsTest, OnlyTheRecordsOfTheHeadWhichAreNeverSentAreLeftOut) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EachMessage, Rows,
-                         testing::Combine(testing::ValuesIn(simulated_rows()),
-                                          testing::Values(Fault::kLost, Fault::kReplyLost, Fault::kSenderDies,
-                                                          Fault::kReceiverDies, Fault::kTwice)),
+                         ::testing::Combine(::testing::ValuesIn(simulated_rows()),
+                                            ::testing::Values(Fault::kLost, Fault::kReplyLost, Fault::kSenderDies,
+                                                              Fault::kReceiverDies, Fault::kTwice)),
                          name_of);
 
 }  // namespace

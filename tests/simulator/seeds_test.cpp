@@ -47,7 +47,7 @@ TEST(Seeds, WhateverFailsEveryInvariantHolds) {
   for (std::uint64_t done = 0; done < count; ++done) {
     const std::uint64_t seed = backwards ? first + count - 1 - done : first + done;
     const SeedRun run = run_workload(seed);
-    ASSERT_EQ(run.wrong, "") << "PHAROS_TEST_SEED=" << seed << " repeats it, PHAROS_SIMULATOR_TRACE=1 shows it";
+    ASSERT_EQ(run.wrong, "") << "PHAROS_TEST_SEED=" << seed << " repeats it, PHAROS_TEST_TRACE=1 shows it";
     if (hashes.is_open()) hashes << seed << ' ' << std::hex << run.hash << std::dec << '\n';
     calls += run.calls;
     answered += run.answered;

@@ -9,8 +9,9 @@
 
 #include <pharos/pharos.hpp>
 
-#include "cluster.hpp"
+#include "machines.hpp"
 #include "seed.hpp"
+#include "simulator/cluster.hpp"
 
 namespace pharos::simulator {
 namespace {
@@ -21,12 +22,8 @@ constexpr std::int32_t kFlood = 400;  // number of tasks of 100 ms
 constexpr Duration kLimit = 1h;
 constexpr Duration kWaitMax = 150ms;
 
-TimePoint now() {
-  return World::of_this_program().now();
-}
-
 std::int32_t hold(std::int64_t microseconds) {
-  Cluster::sleep(std::chrono::microseconds{microseconds});
+  sleep(std::chrono::microseconds{microseconds});
   return 1;
 }
 
@@ -44,7 +41,7 @@ void flood(Runtime& runtime, std::int32_t tasks, std::chrono::microseconds each)
 class Shares : public SeededTest {};
 
 TEST_F(Shares, AShortTaskBehindAnotherProgramsQueueWaitsForOneTaskAtMost) {
-  Cluster cluster{seed_, {.cpus = {4}}};
+  Cluster cluster{seed_, {.machines = machines({4})}};
   const TimePoint begin = cluster.world().now();
   Duration longest{};
   TimePoint flooded;
@@ -54,7 +51,7 @@ TEST_F(Shares, AShortTaskBehindAnotherProgramsQueueWaitsForOneTaskAtMost) {
   });
   cluster.start_driver("short", 0, [&](Runtime& runtime) {
     for (int i = 0; i < 12; ++i) {
-      Cluster::sleep(437ms);
+      sleep(437ms);
       const TimePoint before = now();
       static_cast<void>(runtime.submit<&hold>(std::int64_t{1000}).get());
       longest = std::max(longest, now() - before);
@@ -68,7 +65,7 @@ TEST_F(Shares, AShortTaskBehindAnotherProgramsQueueWaitsForOneTaskAtMost) {
 }
 
 TEST_F(Shares, AnActorThatAsksForACpuWaitsForOneTaskAtMost) {
-  Cluster cluster{seed_, {.cpus = {4}}};
+  Cluster cluster{seed_, {.machines = machines({4})}};
   Duration longest{};
   bool flooded = false;
   cluster.start_driver("flood", 0, [&](Runtime& runtime) {
@@ -77,7 +74,7 @@ TEST_F(Shares, AnActorThatAsksForACpuWaitsForOneTaskAtMost) {
   });
   cluster.start_driver("actors", 0, [&](Runtime& runtime) {
     for (int i = 0; i < 4; ++i) {
-      Cluster::sleep(437ms);
+      sleep(437ms);
       const TimePoint before = now();
       const auto seat = runtime.spawn<Seat>({.cpus = 1});
       static_cast<void>(seat.call<&Seat::sit>().get());
@@ -91,7 +88,7 @@ TEST_F(Shares, AnActorThatAsksForACpuWaitsForOneTaskAtMost) {
 }
 
 TEST_F(Shares, AShortTaskIsServedSoonBehindQueuesOfAnotherNodesProgram) {
-  Cluster cluster{seed_, {.cpus = {2, 2}}};
+  Cluster cluster{seed_, {.machines = machines({2, 2})}};
   Duration longest{};
   bool flooded = false;
   cluster.start_driver("flood", 0, [&](Runtime& runtime) {
@@ -100,7 +97,7 @@ TEST_F(Shares, AShortTaskIsServedSoonBehindQueuesOfAnotherNodesProgram) {
   });
   cluster.start_driver("short", 1, [&](Runtime& runtime) {
     for (int i = 0; i < 12; ++i) {
-      Cluster::sleep(437ms);
+      sleep(437ms);
       const TimePoint before = now();
       static_cast<void>(runtime.submit<&hold>(std::int64_t{1000}).get());
       longest = std::max(longest, now() - before);
@@ -114,7 +111,7 @@ TEST_F(Shares, AShortTaskIsServedSoonBehindQueuesOfAnotherNodesProgram) {
 
 /// Returns when each of the programs had finished its tasks of 1 ms on four CPUs.
 std::vector<Duration> times_of_short_tasks(std::uint64_t seed, int programs, std::int32_t tasks) {
-  Cluster cluster{seed, {.cpus = {4}}};
+  Cluster cluster{seed, {.machines = machines({4})}};
   const TimePoint begin = cluster.world().now();
   std::vector<Duration> ends;
   for (int i = 0; i < programs; ++i) {
@@ -140,7 +137,7 @@ TEST_F(Shares, TwoProgramsOfShortTasksGoOnBesideEachOtherAndLoseNearlyNoTime) {
 
 /// Returns how long 160 tasks of 100 ms take on four nodes with two CPUs each, beside `actors` idle actors.
 Duration time_beside(std::uint64_t seed, int actors) {
-  Cluster cluster{seed, {.cpus = {2, 2, 2, 2}}};
+  Cluster cluster{seed, {.machines = machines({2, 2, 2, 2})}};
   Duration took{};
   cluster.start_driver("program", 0, [&](Runtime& runtime) {
     std::vector<Actor<Seat>> idle;
@@ -165,16 +162,16 @@ TEST_F(Shares, ActorsThatDoNothingKeepNoTaskFromACpu) {
 }
 
 TEST_F(Shares, TasksAndActorsThatHaveNoDeadlineWaitForHours) {
-  Cluster cluster{seed_, {.cpus = {1}}};
+  Cluster cluster{seed_, {.machines = machines({1})}};
   std::vector<std::string> came;
   cluster.start_driver("long", 0, [&](Runtime& runtime) { flood(runtime, 1, 2h); });
   cluster.start_driver("task", 0, [&](Runtime& runtime) {
-    Cluster::sleep(1s);
+    sleep(1s);
     const auto result = runtime.submit<&hold>(std::int64_t{1000}).try_get();
     came.push_back(result ? "task" : result.error().message());
   });
   cluster.start_driver("actor", 0, [&](Runtime& runtime) {
-    Cluster::sleep(2s);
+    sleep(2s);
     const auto result = runtime.spawn<Seat>({.cpus = 1}).call<&Seat::sit>().try_get();
     came.push_back(result ? "actor" : result.error().message());
   });
@@ -185,11 +182,11 @@ TEST_F(Shares, TasksAndActorsThatHaveNoDeadlineWaitForHours) {
 }
 
 TEST_F(Shares, ATaskOwnDeadlineStillEndsItsWait) {
-  Cluster cluster{seed_, {.cpus = {1}}};
+  Cluster cluster{seed_, {.machines = machines({1})}};
   Duration waited{};
   cluster.start_driver("long", 0, [&](Runtime& runtime) { flood(runtime, 1, 10s); });
   cluster.start_driver("task", 0, [&](Runtime& runtime) {
-    Cluster::sleep(1s);
+    sleep(1s);
     const TimePoint before = now();
     const auto result = runtime.submit<&hold>({.deadline = Deadline::after(2s, before)}, std::int64_t{1000}).try_get();
     ASSERT_FALSE(result);

@@ -16,8 +16,9 @@
 #include <pharos/async/completion.hpp>
 #include <pharos/pharos.hpp>
 
-#include "faults.hpp"
 #include "history.hpp"
+#include "machines.hpp"
+#include "simulator/fault_injector.hpp"
 
 namespace pharos::simulator {
 namespace {
@@ -44,7 +45,7 @@ void execute(std::uint64_t call) {
 }
 
 void dawdle() {
-  if (lots().one_in(4)) Cluster::sleep(lots().between(Duration{0}, 3ms));
+  if (lots().one_in(4)) sleep(lots().between(Duration{0}, 3ms));
 }
 
 // ---- Values in the object store
@@ -111,7 +112,7 @@ class Ledger {
   std::pair<std::int32_t, std::uint32_t> add(std::uint64_t call, std::int32_t n) {
     execute(call);
     dawdle();
-    if (crashes_ && lots().one_in(25)) Cluster::crash();
+    if (crashes_ && lots().one_in(25)) Process::current()->crash();
     return {n + 1, context().incarnation};
   }
   /// Fails half of the time, so that it needs retries; else the same as add().
@@ -145,7 +146,7 @@ std::int32_t fail() {
 }
 
 std::int32_t slow() {
-  Cluster::sleep(lots().between(Duration{0}, 1500ms));
+  sleep(lots().between(Duration{0}, 1500ms));
   return 1;
 }
 
@@ -208,14 +209,14 @@ class DriverCode {
         the_history->note_wrong("driver " + std::to_string(number_) + " was not told what it waits for");
       }
       if (lots().one_in(3)) collect();
-      if (lots().one_in(4)) Cluster::sleep(lots().between(Duration{0}, 10ms));
-      if (slow_ && lots().one_in(2)) Cluster::sleep(lots().between(Duration{0}, 5s));
+      if (lots().one_in(4)) sleep(lots().between(Duration{0}, 10ms));
+      if (slow_ && lots().one_in(2)) sleep(lots().between(Duration{0}, 5s));
     }
     collect();
     if (lots().one_in(3)) {
       if (Cluster::alive()) the_history->note_killed(actors_.back().actor.id().value());
       runtime_.kill(actors_.back().actor);
-      Cluster::sleep(5ms);
+      sleep(5ms);
     }
     if (Cluster::alive()) the_history->finish(number_);
   }
@@ -418,7 +419,7 @@ class DriverCode {
     const auto n = static_cast<std::int32_t>(lots().below(1000));
     call.expected = n + 1;
     if (lots().one_in(12)) {
-      options.deadline = Deadline::after(lots().between(1ms, 60ms), World::of_this_program());
+      options.deadline = Deadline::in(lots().between(1ms, 60ms));
       call.may_be_given_up = true;
     }
     if (lots().one_in(12)) {
@@ -471,7 +472,7 @@ class DriverCode {
     if (lots().one_in(6)) options.cpus = 0.5;
     if (lots().one_in(8)) options.gpus = lots().one_in(2) ? 1 : 0.5;
     if (lots().one_in(10)) {
-      options.deadline = Deadline::after(lots().between(1ms, 60ms), World::of_this_program());
+      options.deadline = Deadline::in(lots().between(1ms, 60ms));
       call.may_be_given_up = true;
     }
     const bool cancelled = lots().one_in(20);
@@ -561,7 +562,7 @@ void end_detached(Runtime& runtime) {
       must(false, std::string{"is not found: "} + error.what());
     }
   }
-  Cluster::sleep(5ms);
+  sleep(5ms);
 }
 
 }  // namespace
@@ -583,20 +584,6 @@ void tell_seed(int) {
 }  // namespace
 
 namespace {
-
-/// Starts the head again some time after it has ended, as an operator would.
-void look_after_head(Cluster& cluster) {
-  constexpr Duration kLook = 5ms;
-  cluster.world().after(kLook, [&cluster] {
-    if (cluster.node(0).alive()) return look_after_head(cluster);
-    Lots& lots = cluster.lots();
-    const Duration away = lots.one_in(4) ? lots.between(1s, 4s) : lots.between(1ms, 200ms);
-    cluster.world().after(away, [&cluster] {
-      cluster.start_head_again();
-      look_after_head(cluster);
-    });
-  });
-}
 
 /// Asks what people ask, every few milliseconds until all programs have ended.
 void ask_again_and_again(Cluster& cluster) {
@@ -648,12 +635,14 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
   the_history = &history;
   {
     Lots draw{seed};
-    Cluster::Options options{.cpus = {static_cast<std::uint32_t>(draw.between(1, 4))}};
-    if (!draw.one_in(3)) options.cpus.push_back(static_cast<std::uint32_t>(draw.between(1, 4)));
-    options.durable = plan.durable.value_or(draw.one_in(2));
+    testing::ClusterOptions options{.machines = machines({static_cast<std::uint32_t>(draw.between(1, 4))})};
+    if (!draw.one_in(3)) {
+      options.machines.push_back(machines({static_cast<std::uint32_t>(draw.between(1, 4))}).front());
+    }
+    options.keeps_records = plan.durable.value_or(draw.one_in(2));
     if (draw.one_in(3)) options.delays = {.least = 50us, .most = 2ms, .one_in = 8, .longest = 40ms};
     Cluster cluster{seed, options};
-    if (options.durable) look_after_head(cluster);
+    if (options.keeps_records) cluster.look_after_head();
     if (plan.disk_lies) cluster.disk().lie();
     if (draw.one_in(3)) cluster.disk().fail_one_in(draw.between(10, 60));
     if (plan.choose) cluster.network().choose_faults(std::move(plan.choose));
@@ -670,8 +659,13 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
                            });
     }
     if (plan.asks) ask_again_and_again(cluster);
-    std::optional<Faults> faults;
-    if (plan.faults) faults.emplace(cluster, cluster.world().now() + plan.faults_for, one_lasts);
+    std::optional<FaultInjector> faults;
+    if (plan.faults) {
+      testing::Faults drawn = draw_faults(cluster);
+      drawn.lasts = plan.faults_for;
+      drawn.long_silence = one_lasts;
+      faults.emplace(cluster, drawn);
+    }
     cluster.look_at_each_step([&history] { return history.wrong(); });
     run.wrong = let_it_end(cluster, [&] { return faults ? faults->over() : TimePoint{}; });
     run.hash = cluster.world().trace().hash();

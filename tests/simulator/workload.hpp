@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "cluster.hpp"
+#include "simulator/cluster.hpp"
 
 namespace pharos::simulator {
 

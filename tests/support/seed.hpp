@@ -27,7 +27,7 @@ inline int rounds_of_test(int usually) {
 }
 
 /// A test with random numbers from its seed.
-class SeededTest : public testing::Test {
+class SeededTest : public ::testing::Test {
  protected:
   /// Returns a number from `least` to `most`, both included.
   std::size_t between(std::size_t least, std::size_t most) { return least + random_() % (most - least + 1); }

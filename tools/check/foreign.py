@@ -12,6 +12,8 @@ FOREIGN_NAMES = re.compile(
 )
 # These modules offer functions on libtorch's tensors, so their public headers may name libtorch.
 TORCH_MODULES = ("ml/device/", "ml/parallel/", "ml/models/")
+# Headers for programs on a library, which nothing else includes, take the library that the program has.
+FOR_PROGRAMS_ON_ASIO = "actors/include/pharos/asio/"
 TORCH_NAMES = {"torch", "at", "c10"}
 
 
@@ -19,6 +21,8 @@ def check_foreign(tree: Tree) -> list[Problem]:
     problems = []
     why = "a public header names no foreign library, so that programs may use any version of it; hide it in src/"
     for name in tree.public_headers:
+        if name.startswith(FOR_PROGRAMS_ON_ASIO):
+            continue
         may_use_torch = name.startswith(TORCH_MODULES)
         for line, included in includes(tree, name):
             folders = door_of(included)

@@ -21,6 +21,8 @@ NAMESPACES = {
     "actors": [*PUBLIC, "pharos::actors"],
     "node/src/head": ["pharos::node", "pharos::node::head"],
     "node": ["pharos::node", "pharos::node::detail"],
+    "testing/src/simulator": ["pharos::simulator"],
+    "testing": ["pharos::testing", "pharos::detail"],  # pharos::detail: which library a program has
     "console": ["pharos::console"],
     "ml": ML,
     "ml/parallel": [*ML, "torch::nn"],  # torch::nn: ModuleHolder of our modules

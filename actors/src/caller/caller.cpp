@@ -201,6 +201,9 @@ void Caller::abandon_after_fork() {
 }
 
 std::optional<Home> Caller::home_of_newest() {
+  if (const auto worker = caller_of_worker(); worker != nullptr && worker->job()) {
+    return Home{worker->job(), worker->node()};
+  }
   const std::lock_guard lock{live().mutex};
   for (auto caller = live().callers.rbegin(); caller != live().callers.rend(); ++caller) {
     const wire::JobRegistered& registered = (*caller)->line_->registered();

@@ -64,7 +64,8 @@ std::atomic<const Workplace*> actor_of_process = nullptr;  // publishes the work
 
 std::optional<Context> Workplace::context_of_process() {
   const Workplace* const place = actor_of_process.load(std::memory_order_acquire);
-  if (place == nullptr) return std::nullopt;
+  // In a simulated cluster one real process holds several workers, and code runs for one of them.
+  if (place == nullptr || place->caller_ != detail::caller_of_worker()) return std::nullopt;
   return place->context(place->instance_, place->instance_.holding);
 }
 

@@ -1,19 +1,10 @@
-#include <sys/random.h>
-
-#include <cerrno>
-
-#include <pharos/base/check.hpp>
+#include <pharos/base/machine.hpp>
 #include <pharos/base/random.hpp>
 
 namespace pharos {
 
 void fill_random(std::span<std::byte> bytes) {
-  while (!bytes.empty()) {
-    const auto n = ::getrandom(bytes.data(), bytes.size(), 0);
-    if (n < 0 && errno == EINTR) continue;
-    PHAROS_CHECK(n > 0, errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-  }
+  detail::Machine::present().fill_random(bytes);
 }
 
 std::uint64_t random_u64() {

@@ -4,6 +4,7 @@
 #include <compare>
 
 #include <pharos/base/clock.hpp>
+#include <pharos/base/machine.hpp>
 
 namespace pharos::async {
 
@@ -18,12 +19,12 @@ class Deadline {
     if (from_now < Duration::zero() && now < TimePoint::min() - from_now) return at(TimePoint::min());
     return Deadline{now + from_now};
   }
-  /// A deadline `from_now` later, by the machine's clock: `ref.get(Deadline::in(2s))`. Takes any duration of
+  /// A deadline `from_now` later, by the clock of now(): `ref.get(Deadline::in(2s))`. Takes any duration of
   /// std::chrono, with numbers of any type: `Deadline::in(std::chrono::duration<double>{0.5})`. A duration that is not
   /// a number has expired.
   template <class Number, class Period>
   static Deadline in(std::chrono::duration<Number, Period> from_now) {
-    return after(saturated(from_now), std::chrono::steady_clock::now());
+    return after(saturated(from_now), pharos::now());
   }
   /// A deadline by another clock. An Executor is a Clock: `Deadline::after(5s, executor)`.
   static Deadline after(Duration from_now, const Clock& clock) { return after(from_now, clock.now()); }
