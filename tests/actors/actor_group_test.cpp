@@ -142,7 +142,7 @@ TEST_F(ActorGroupTest, ArgumentsOfEachAndListsThatAreCutAndResultsThatAreBrought
   EXPECT_SAYS(message_of<InvalidArgument>([&] {
                 static_cast<void>(group.call_each<&Worker::sum>(std::vector{1, 2, 3}, std::vector{10, 20}));
               }),
-              "the group has 3 members, and 2 arguments");
+              "there are 3 members, and 2 arguments");
   std::vector<int> items(11);
   std::iota(items.begin(), items.end(), 0);
   const auto parts = get_all(group.scatter<&Worker::times>(items, 3));
