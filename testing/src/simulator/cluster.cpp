@@ -57,7 +57,7 @@ class Cluster::DriverProgram final : public Program, public net::Peer::Owner {
     link->start(node_);
   }
 
-  /// Runs main(), and tells `thrown` what it throws.
+  /// Runs main(), and tells `thrown` what it throws; not what the code of a process that has ended still throws.
   void run(const std::function<void(Runtime&)>& main, const std::function<void(const Error&)>& when_refused,
            const std::function<void(std::exception_ptr)>& thrown) {
     if (const auto registered = register_job(); registered) {

@@ -33,9 +33,11 @@ class GroupSlice {
   const { return call_all<Method>(CallOptions{}, args...); }
   template <auto Method, class... Args>
   std::vector<Ref<detail::ResultOf<Method>>> call_all(const CallOptions& options, const Args&... args) const {
-    return call_ranks<Method>(0, [&](const detail::GroupTerm& term, std::size_t rank, std::size_t) {
-      return ActorGroup<T>::template call_in<Method>(options, term, rank, args...);
-    });
+    const auto term = detail::term_of(*group_.core());
+    return ActorGroup<T>::template call_at<Method>(
+        *group_.core(), *term, detail::ranks_at(*term, where_), [&](std::size_t rank, std::size_t /*place*/) {
+          return ActorGroup<T>::template call_in<Method>(options, *term, rank, args...);
+        });
   }
   /// Calls each of the slice's members with arguments of its own: each parameter takes a list with one element for
   /// each. Throws InvalidArgument if a list has another size.
@@ -43,15 +45,17 @@ class GroupSlice {
   std::vector<Ref<detail::ResultOf<Method>>> call_each(const std::vector<Args>&... args) const {
     return call_each<Method>(CallOptions{}, args...);
   }
-  template <auto Method, class First, class... Args>
-  std::vector<Ref<detail::ResultOf<Method>>> call_each(const CallOptions& options, const std::vector<First>& first,
+  template <auto Method, class... Args>
+  std::vector<Ref<detail::ResultOf<Method>>> call_each(const CallOptions& options,
                                                        const std::vector<Args>&... args) const {
-    const std::size_t members = size();
-    detail::check_one_each(members, first.size());
-    (detail::check_one_each(members, args.size()), ...);
-    return call_ranks<Method>(members, [&](const detail::GroupTerm& term, std::size_t rank, std::size_t place) {
-      return ActorGroup<T>::template call_in<Method>(options, term, rank, first[place], args[place]...);
-    });
+    static_assert(sizeof...(Args) != 0, "call_each() takes a list for each parameter; without any: call_all()");
+    const auto term = detail::term_of(*group_.core());
+    const std::vector<std::size_t> ranks = detail::ranks_at(*term, where_);
+    (detail::check_one_each(ranks.size(), args.size()), ...);
+    return ActorGroup<T>::template call_at<Method>(
+        *group_.core(), *term, ranks, [&](std::size_t rank, std::size_t place) {
+          return ActorGroup<T>::template call_in<Method>(options, *term, rank, args[place]...);
+        });
   }
   /// Calls the slice's members, and returns one Ref of all results; see ActorGroup::gather().
   template <auto Method, class... Args>
@@ -64,24 +68,6 @@ class GroupSlice {
   }
 
  private:
-  /// `call` gets the term, the rank, and the place in the slice. Without `members` the slice may have any size.
-  template <auto Method, class Call>
-  std::vector<Ref<detail::ResultOf<Method>>> call_ranks(std::size_t members, Call&& call) const {
-    const auto term = detail::term_of(*group_.core());
-    const std::vector<std::size_t> ranks = detail::ranks_at(*term, where_);
-    if (members != 0) detail::check_one_each(ranks.size(), members);
-    std::vector<Ref<detail::ResultOf<Method>>> results;
-    results.reserve(ranks.size());
-    for (std::size_t place = 0; place < ranks.size(); ++place) {
-      if (term->failed) {
-        results.emplace_back(detail::failed_cell(*group_.core(), *term->failed));
-      } else {
-        results.push_back(call(*term, ranks[place], place));
-      }
-    }
-    return results;
-  }
-
   ActorGroup<T> group_;
   Coordinates where_;
 };

@@ -93,10 +93,7 @@ class Writable {
   /// The element in this row and column. Indexes are not checked.
   template <std::integral... Index>
   requires(sizeof...(Index) == dimensions) T& operator()(Index... index) {
-    std::size_t at = 0;
-    std::size_t dimension = 0;
-    ((at = at * extents_[dimension++] + static_cast<std::size_t>(index)), ...);
-    return data()[at];
+    return data()[detail::place_in(extents_, index...)];
   }
 
   /// Makes the array a value, which never changes. The spans and pointers that were taken before must not be written to

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <pharos/ml/chart.hpp>
@@ -11,6 +12,7 @@
 #include <pharos/ml/html_page.hpp>
 #include <pharos/ml/sweep_results.hpp>
 
+#include "show/pictures.hpp"
 #include "show/tables.hpp"
 
 namespace pharos::ml {
@@ -56,13 +58,9 @@ std::optional<std::string> chart_by(const SweepResults& results, const std::stri
   }
   axes.first = points.front().x;
   axes.last = points.back().x;
-  // The worst twentieth is left out of the range, as in the chart of all trials.
   std::vector<double> values;
   for (const Axes::Point& each : points) values.push_back(each.y);
-  std::sort(values.begin(), values.end());
-  const std::size_t few = values.size() / 20;
-  const bool is_better_lower = results.goal() == Goal::kMinimise;
-  axes.set_heights(values[is_better_lower ? 0 : few], values[values.size() - 1 - (is_better_lower ? few : 0)]);
+  set_heights(axes, std::move(values), results.goal());
   SvgChart chart{axes, results.metric() + " by " + name};
   for (const Axes::Point& each : points) chart.dot(each, 3, "#1f77b4", 0.55);
   return chart.text();

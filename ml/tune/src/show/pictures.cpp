@@ -1,6 +1,9 @@
+#include "show/pictures.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <pharos/ml/chart.hpp>
@@ -34,13 +37,9 @@ Picture picture_of(const SweepResults& results) {
     if (picture.best.empty() || sign * point.y < sign * picture.best.back().y) picture.best.push_back(point);
   }
   if (picture.points.empty()) return picture;
-  // The worst twentieth is left out of the range: a few values that are far off would press all others into one line.
   std::vector<double> values;
-  for (const Point& point : picture.points) values.push_back(sign * point.y);
-  std::sort(values.begin(), values.end());
-  const double best = sign * values.front();
-  const double worst = sign * values[values.size() - 1 - values.size() / 20];
-  picture.axes.set_heights(std::min(best, worst), std::max(best, worst));
+  for (const Point& point : picture.points) values.push_back(point.y);
+  set_heights(picture.axes, std::move(values), results.goal());
   picture.axes.last = std::max(picture.points.back().x, 1.0);
   return picture;
 }
@@ -51,6 +50,13 @@ double best_until(const Picture& picture, std::size_t best) {
 }
 
 }  // namespace
+
+void set_heights(Axes& axes, std::vector<double> values, Goal goal) {
+  std::sort(values.begin(), values.end());
+  const std::size_t few = values.size() / 20;
+  const bool is_better_lower = goal == Goal::kMinimise;
+  axes.set_heights(values[is_better_lower ? 0 : few], values[values.size() - 1 - (is_better_lower ? few : 0)]);
+}
 
 std::string SweepResults::to_svg() const {
   const Picture picture = picture_of(*this);

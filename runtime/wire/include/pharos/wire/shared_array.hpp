@@ -11,6 +11,33 @@
 
 namespace pharos {
 
+namespace detail {
+
+/// Returns the product of the extents; SIZE_MAX, which no memory can hold, if it is larger.
+template <std::size_t dimensions>
+constexpr std::size_t product_of(const std::array<std::size_t, dimensions>& extents) {
+  std::size_t product = 1;
+  bool overflows = false;
+  bool empty = false;
+  for (const std::size_t extent : extents) {
+    empty |= extent == 0;
+    overflows |= __builtin_mul_overflow(product, extent, &product);
+  }
+  if (empty) return 0;
+  return overflows ? SIZE_MAX : product;
+}
+
+/// Returns the number of the element with these indexes, where the elements lie row by row.
+template <std::size_t dimensions, std::integral... Index>
+constexpr std::size_t place_in(const std::array<std::size_t, dimensions>& extents, Index... index) {
+  std::size_t place = 0;
+  std::size_t dimension = 0;
+  ((place = place * extents[dimension++] + static_cast<std::size_t>(index)), ...);
+  return place;
+}
+
+}  // namespace detail
+
 /// Immutable numbers in rows and columns (or in more dimensions), which all copies of this value share: a SharedSpan
 /// that knows its extents. `array(2, 5)` is the element in row 2 and column 5; the elements lie row by row. Any thread
 /// may copy and read it. Indexes are not checked.
@@ -30,10 +57,7 @@ class SharedArray {
   std::size_t extent(std::size_t dimension) const { return extents_[dimension]; }
   template <std::integral... Index>
   requires(sizeof...(Index) == dimensions) const T& operator()(Index... index) const {
-    std::size_t at = 0;
-    std::size_t dimension = 0;
-    ((at = at * extents_[dimension++] + static_cast<std::size_t>(index)), ...);
-    return elements_[at];
+    return elements_[detail::place_in(extents_, index...)];
   }
   /// The elements with this first index: those of a row, if there are two dimensions.
   std::span<const T> row(std::size_t index) const {
@@ -50,24 +74,6 @@ class SharedArray {
   Extents extents_{};
   SharedSpan<T> elements_;
 };
-
-namespace detail {
-
-/// Returns the product of the extents; SIZE_MAX, which no memory can hold, if it is larger.
-template <std::size_t dimensions>
-constexpr std::size_t product_of(const std::array<std::size_t, dimensions>& extents) {
-  std::size_t product = 1;
-  bool overflows = false;
-  bool empty = false;
-  for (const std::size_t extent : extents) {
-    empty |= extent == 0;
-    overflows |= __builtin_mul_overflow(product, extent, &product);
-  }
-  if (empty) return 0;
-  return overflows ? SIZE_MAX : product;
-}
-
-}  // namespace detail
 
 template <class T, std::size_t dimensions>
 struct Codec<SharedArray<T, dimensions>> {
