@@ -68,6 +68,24 @@ TEST_F(KeeperTest, EndsWithTheDaemonsStatusAndRemovesItsFolder) {
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
+TEST_F(KeeperTest, ADaemonThatIsToldToEndBeforeItHasBegunEndsWell) {
+  start([](const Kept&) { return ::pause(); });
+  daemon_pid();
+  ASSERT_EQ(::kill(keeper_, SIGTERM), 0);
+  const int status = wait_for_keeper();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(KeeperTest, ADaemonThatSomebodyElseKillsHasNotEndedWell) {
+  start([](const Kept&) { return ::pause(); });
+  ASSERT_EQ(::kill(daemon_pid(), SIGTERM), 0);
+  const int status = wait_for_keeper();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
+}
+
 TEST_F(KeeperTest, MayBeToldToEndBeforeItKnowsTheDaemon) {
   keeper_ = ::fork();
   PHAROS_CHECK(keeper_ >= 0, errno);

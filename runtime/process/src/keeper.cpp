@@ -95,7 +95,9 @@ int run_keeper(const std::string& base_folder, async::UniqueFunction<int(Kept)> 
     log(LogLevel::kError, "some processes could not be killed", {kv("error", killed.error())});
   }
   remove_run_folder(run_folder);
-  return status;
+  // A daemon that has not begun yet dies of the signal that the keeper has passed on. That is the end that was asked
+  // for.
+  return told_to_end != 0 && status == 128 + SIGTERM ? 0 : status;
 }
 
 }  // namespace pharos::process

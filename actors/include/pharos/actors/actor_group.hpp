@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -331,17 +330,17 @@ class ActorGroup {
     Function::encode(arguments, place, std::forward<Args>(args)...);
     return Ref<detail::ResultOf<Method>>{detail::call_actor(actor, options, *Function::registered, arguments)};
   }
-  /// Calls the members of these ranks: `call` gets a rank and its place among them.
-  template <auto Method, class Ranks, class Call>
-  static std::vector<Ref<detail::ResultOf<Method>>> call_at(detail::GroupCore& core, const detail::GroupTerm& term,
-                                                            const Ranks& ranks, const Call& call) {
+  /// Makes so many calls of members of this term: `call` gets the number of each, from 0.
+  template <auto Method, class Call>
+  static std::vector<Ref<detail::ResultOf<Method>>> call_some(detail::GroupCore& core, const detail::GroupTerm& term,
+                                                              std::size_t count, const Call& call) {
     std::vector<Ref<detail::ResultOf<Method>>> results;
-    results.reserve(std::ranges::size(ranks));
-    for (const std::size_t rank : ranks) {
+    results.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
       if (term.failed) {
         results.emplace_back(detail::failed_cell(core, *term.failed));
       } else {
-        results.push_back(call(rank, results.size()));
+        results.push_back(call(i));
       }
     }
     return results;
@@ -349,8 +348,8 @@ class ActorGroup {
   template <auto Method, class Call>
   std::vector<Ref<detail::ResultOf<Method>>> call_ranks(Call&& call) const {
     const auto term = detail::term_of(*core_);
-    auto results = call_at<Method>(*core_, *term, std::views::iota(std::size_t{0}, term->actors.size()),
-                                   [&](std::size_t rank, std::size_t /*place*/) { return call(*term, rank); });
+    auto results =
+        call_some<Method>(*core_, *term, term->actors.size(), [&](std::size_t rank) { return call(*term, rank); });
     if (!term->failed) detail::watch_for_throw(*core_, term, detail::cells_of(results));
     return results;
   }

@@ -34,10 +34,10 @@ class GroupSlice {
   template <auto Method, class... Args>
   std::vector<Ref<detail::ResultOf<Method>>> call_all(const CallOptions& options, const Args&... args) const {
     const auto term = detail::term_of(*group_.core());
-    return ActorGroup<T>::template call_at<Method>(
-        *group_.core(), *term, detail::ranks_at(*term, where_), [&](std::size_t rank, std::size_t /*place*/) {
-          return ActorGroup<T>::template call_in<Method>(options, *term, rank, args...);
-        });
+    const std::vector<std::size_t> ranks = detail::ranks_at(*term, where_);
+    return ActorGroup<T>::template call_some<Method>(*group_.core(), *term, ranks.size(), [&](std::size_t place) {
+      return ActorGroup<T>::template call_in<Method>(options, *term, ranks[place], args...);
+    });
   }
   /// Calls each of the slice's members with arguments of its own: each parameter takes a list with one element for
   /// each. Throws InvalidArgument if a list has another size.
@@ -52,10 +52,9 @@ class GroupSlice {
     const auto term = detail::term_of(*group_.core());
     const std::vector<std::size_t> ranks = detail::ranks_at(*term, where_);
     (detail::check_one_each(ranks.size(), args.size()), ...);
-    return ActorGroup<T>::template call_at<Method>(
-        *group_.core(), *term, ranks, [&](std::size_t rank, std::size_t place) {
-          return ActorGroup<T>::template call_in<Method>(options, *term, rank, args[place]...);
-        });
+    return ActorGroup<T>::template call_some<Method>(*group_.core(), *term, ranks.size(), [&](std::size_t place) {
+      return ActorGroup<T>::template call_in<Method>(options, *term, ranks[place], args[place]...);
+    });
   }
   /// Calls the slice's members, and returns one Ref of all results; see ActorGroup::gather().
   template <auto Method, class... Args>
