@@ -201,18 +201,26 @@ void measure_actor_calls(Report& report, pharos::Runtime& runtime) {
   const auto actor = runtime.spawn<Counter>(0);
   for (int i = 0; i < 200; ++i) actor.call<&Counter::add>(1).get();
   report.add("actor_call_sync_median", median_us(20000, [&] { actor.call<&Counter::add>(1).get(); }), "us");
-  if (report.wants("actor_calls_async_1_1")) {
+  if (report.wants_any({"actor_calls_async_1_1", "one_way_calls_per_s"})) {
     constexpr int kCalls = 500'000;
     std::vector<double> rates;
+    std::vector<double> one_way;
     for (int round = 0; round < 5; ++round) {
-      std::vector<pharos::Ref<int>> refs;
-      refs.reserve(kCalls);
+      {
+        std::vector<pharos::Ref<int>> refs;
+        refs.reserve(kCalls);
+        const auto start = Clock::now();
+        for (int i = 0; i < kCalls; ++i) refs.push_back(actor.call<&Counter::add>(1));
+        get_all(refs);
+        rates.push_back(kCalls / seconds_since(start));
+      }
       const auto start = Clock::now();
-      for (int i = 0; i < kCalls; ++i) refs.push_back(actor.call<&Counter::add>(1));
-      get_all(refs);
-      rates.push_back(kCalls / seconds_since(start));
+      for (int i = 0; i < kCalls; ++i) actor.send<&Counter::add>(1);
+      actor.call<&Counter::add>(1).get();
+      one_way.push_back(kCalls / seconds_since(start));
     }
     report.add("actor_calls_async_1_1", median(rates), "/s");
+    report.add("one_way_calls_per_s", median(one_way), "/s");
   }
   if (report.wants("actor_private_mib")) {
     const pid_t pid = actor.call<&Counter::pid>().get();
@@ -345,8 +353,8 @@ void measure_core(Report& report, int argc, char** argv) {
     pharos::Runtime runtime{argc, argv};
     if (report.wants_any({"task_sync_median", "tasks_async"})) measure_tasks(report, runtime);
     measure_actor_creation(report, runtime);
-    if (report.wants_any(
-            {"actor_call_sync_median", "actor_calls_async_1_1", "actor_calls_async_1_8", "actor_private_mib"})) {
+    if (report.wants_any({"actor_call_sync_median", "actor_calls_async_1_1", "one_way_calls_per_s",
+                          "actor_calls_async_1_8", "actor_private_mib"})) {
       measure_actor_calls(report, runtime);
     }
     if (report.wants("call_all_8_median")) measure_call_all(report, runtime);

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bench {
@@ -43,6 +44,12 @@ class Program {
   /// Kills the process by SIGKILL. The processes below it end with it.
   void kill() { end(SIGKILL); }
   pid_t pid() const { return pid_; }
+  /// Waits for the end of the process, and returns its exit code; -1 if a signal ended it.
+  int wait() {
+    int status = 0;
+    ::waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
   /// Returns the text behind these words, up to the end of the line or a semicolon. Throws if the process had not
   /// printed the words when the constructor returned.
   std::string word_behind(const std::string& words) const {

@@ -116,12 +116,17 @@ double join_ms(const StartedCluster& cluster) {
   return median_us(10, [&] { const auto node = cluster.start_node(kResources); }) / 1000;
 }
 
+/// Returns how long `pharos job submit` takes, from the start of the command to its end: then the program runs.
+double job_submit_s(const StartedCluster& cluster) {
+  return median_us(10, [&] { cluster.run({"job", "submit", "--", "/bin/true"}); }) / 1e6;
+}
+
 }  // namespace
 
 void measure_several_nodes(Report& report, int argc, char** argv) {
   if (!report.wants_any({"process_actors_per_s", "process_actors_per_s_torch", "placement_groups_per_s",
                          "placement_group_ms", "worker_death_ms", "node_death_s", "head_recovery_nodes_back_s",
-                         "join_ms"})) {
+                         "join_ms", "job_submit_s"})) {
     return;
   }
   StartedCluster cluster{StartedCluster::Records::kOnDisk};
@@ -136,6 +141,7 @@ void measure_several_nodes(Report& report, int argc, char** argv) {
   measure("placement_group_ms", "ms", [&] { return group_ms(runtime); });
   measure("worker_death_ms", "ms", [&] { return worker_death_ms(runtime); });
   measure("join_ms", "ms", [&] { return join_ms(cluster); });
+  measure("job_submit_s", "s", [&] { return job_submit_s(cluster); });
   measure("node_death_s", "s", [&] { return node_death_s(cluster, runtime); });
   measure("head_recovery_nodes_back_s", "s", [&] { return nodes_back_s(cluster, runtime); });
 }

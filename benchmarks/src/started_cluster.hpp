@@ -5,6 +5,7 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,14 @@ class StartedCluster {
     return std::make_unique<Program>(std::vector<std::string>{pharos_, "start", "--block", "--address", address_,
                                                               "--token-file", token(), "--resources", resources},
                                      "joined the head");
+  }
+  /// Runs `pharos` with these words against the cluster, and waits for its end. Throws if its exit code is not 0.
+  void run(std::vector<std::string> words) const {
+    words.insert(words.begin(), pharos_);
+    Program command{words, {}};
+    if (const int status = command.wait(); status != 0) {
+      throw std::runtime_error{"pharos " + words[1] + " has ended with status " + std::to_string(status)};
+    }
   }
   /// Kills the head and starts it again on the same port. Retries for ten seconds, because the processes below the
   /// killed head end a moment later and keep the port until then.

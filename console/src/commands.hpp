@@ -13,6 +13,8 @@ void add_doctor(Commands& commands);
 void add_drain(Commands& commands);
 /// A daemon's keeper. Programs start it, not people, so --help does not list it.
 void add_keeper(Commands& commands);
+/// `pharos job submit`, `list`, `status` and `logs`. These commands are programs of the cluster.
+void add_job(Commands& commands);
 void add_list(Commands& commands);
 void add_logs(Commands& commands);
 void add_memory(Commands& commands);

@@ -1,3 +1,5 @@
+#include "logs.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -15,15 +17,6 @@
 
 namespace pharos::console {
 namespace {
-
-struct LogsOptions {
-  Place place;
-  /// Id of an actor, a worker or a node, an actor's name, or "head". Empty: prints the list of logs.
-  std::string id{};
-  std::optional<std::uint64_t> tail{};  // only the last lines, this many
-  bool follow = false;                  // continues until the writer has ended
-  std::string format = "table";         // format of the list; or "json"
-};
 
 constexpr std::size_t kColumns = 8;
 constexpr std::uint32_t kPart = 256 << 10;
@@ -143,6 +136,8 @@ Result<void> print(NodeConnection& asked, const Log& log, const LogsOptions& opt
   }
 }
 
+}  // namespace
+
 Result<void> print_logs(const LogsOptions& options) {
   if (options.id.empty() && (options.tail || options.follow)) {
     return Error{ErrorCode::kInvalidArgument, "--tail and --follow need the id of a log",
@@ -164,8 +159,6 @@ Result<void> print_logs(const LogsOptions& options) {
   if (!found.silent.empty()) return nodes_are_silent(found.silent);
   return {};
 }
-
-}  // namespace
 
 void add_logs(Commands& commands) {
   const auto options = std::make_shared<LogsOptions>();

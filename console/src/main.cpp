@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   pharos::console::add_drain(commands);
   pharos::console::add_token(commands);
   pharos::console::add_run(commands);
+  pharos::console::add_job(commands);
   pharos::console::add_new(commands);
   pharos::console::add_setup_torch(commands);
   pharos::console::add_status(commands);

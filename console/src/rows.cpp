@@ -33,7 +33,7 @@ std::string in_json(const std::string& text) {
 
 /// Returns whether the cells of the column are numbers, if they are not empty.
 bool is_of_numbers(const std::string& column) {
-  constexpr std::array kNumbers{"pid", "incarnation", "restarts", "seconds", "bytes", "objects", "count"};
+  constexpr std::array kNumbers{"pid", "exit_code", "incarnation", "restarts", "seconds", "bytes", "objects", "count"};
   return column.ends_with("_bytes") || std::find(kNumbers.begin(), kNumbers.end(), column) != kNumbers.end();
 }
 

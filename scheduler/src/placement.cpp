@@ -35,7 +35,17 @@ PlacementEffects Placement::remove_node(NodeId node) {
   }
   // Bundles are taken off the lost node first: a group that lost one here and waits for places of others must wait for
   // all of them at once.
-  lose_bundles_at(node, effects);
+  std::vector<Group*> hit;
+  for (auto& [id, group] : groups_) {
+    if (group.lose_node(node)) hit.push_back(&group);
+  }
+  for (Group* const group : hit) {
+    if (group->removed) {
+      free_if_unused(*group, 0, effects);
+    } else {
+      wait_for_places(*group, effects);
+    }
+  }
   auto others = close_node(node);
   std::move(others.begin(), others.end(), std::back_inserter(effects));
   fleet_.remove(node);

@@ -17,20 +17,33 @@ Error has_no_such_bundle(const std::string& who, const std::string& group, std::
 
 }  // namespace
 
-PlacementEffects Placement::place_group(GroupId id, GroupSpec spec) {
+PlacementEffects Placement::place_group(GroupId id, GroupSpec spec, bool patient) {
   PlacementEffects effects;
   Group& placed = groups_.insert_or_assign(id, Group{id, std::move(spec), ++last_number_}).first->second;
   if (place_now(placed, Fleet::kAllClaims, effects)) return effects;
   placed.waits = true;
   ++waiting_;
-  if (make_plan(placed)) {
-    turns_.add({placed.number, 0, nullptr, &placed});
-    settle(effects);
-    return effects;
+  turns_.add({placed.number, 0, nullptr, &placed});
+  if (!make_plan(placed) && !patient) return refuse_hopeless(id);
+  settle(effects);
+  return effects;
+}
+
+PlacementEffects Placement::refuse_hopeless(GroupId id) {
+  PlacementEffects effects;
+  const auto found = groups_.find(id);
+  if (found == groups_.end()) return effects;
+  Group& group = found->second;
+  if (!group.waits || !group.plan.empty() || group.missing().size() != group.bundles.size()) return effects;
+  end_waiting(group);
+  const Error why = group.too_much(fleet_);
+  for (const Group::Waiting& each : group.line) {
+    places_.erase(each.actor);
+    --waiting_;
+    effects.emplace_back(Unplaceable{each.actor, why});
   }
-  --waiting_;
-  effects.emplace_back(GroupUnplaceable{id, placed.too_much(fleet_)});
-  groups_.erase(id);
+  effects.emplace_back(GroupUnplaceable{id, why});
+  groups_.erase(found);
   return effects;
 }
 
@@ -199,20 +212,6 @@ void Placement::free_if_unused(Group& group, std::uint32_t index, PlacementEffec
   const bool is_last = std::none_of(group.bundles.begin(), group.bundles.end(),
                                     [](const Group::Bundle& each) { return bool{each.node}; });
   if (is_last) groups_.erase(group.id);
-}
-
-void Placement::lose_bundles_at(NodeId node, PlacementEffects& effects) {
-  std::vector<Group*> hit;
-  for (auto& [id, group] : groups_) {
-    if (group.lose_node(node)) hit.push_back(&group);
-  }
-  for (Group* const group : hit) {
-    if (group->removed) {
-      free_if_unused(*group, 0, effects);
-      continue;
-    }
-    wait_for_places(*group, effects);
-  }
 }
 
 PlacementEffects Placement::vacate(NodeId id) {

@@ -1,6 +1,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -178,6 +179,34 @@ TEST_F(CallsTest, EveryKindOfMethodIsCalled) {
   EXPECT_EQ(square.call<&Shape::area>().get(), 9);    // virtual
   EXPECT_EQ(square.call<&Square::corners>(2).get(), 8);
   square.call<&Square::nothing>().get();
+}
+
+TEST_F(CallsTest, OneWayCallsRunInTheirOrderAmongTheOthers) {
+  Runtime runtime;
+  const auto square = runtime.spawn<Square>(1);
+  for (int round = 0; round < 200; ++round) {
+    for (int i = 0; i < round % 7; ++i) square.send<pharos::overload<int(int)>(&Square::grow)>(1);
+    square.send<[](Square& object) { object.grow(1); }>();
+    ASSERT_EQ(square.call<&Square::length>().get(), 1 + (round / 7) * 28 + (round % 7 + 1) * (round % 7 + 2) / 2);
+  }
+  square.send<pharos::overload<int(int)>(&Square::grow)>({.deadline = Deadline::in(20s)},
+                                                         runtime.submit<[](int value) { return value; }>(5));
+  square.send<pharos::overload<int(int)>(&Square::grow)>(7);
+  EXPECT_EQ(square.call<&Square::length>().get(), 1 + 28 * 28 + (1 + 2 + 3 + 4) + 5 + 7);
+}
+
+TEST_F(CallsTest, AnActorLivesUntilItsOneWayCallsHaveRun) {
+  Runtime runtime;
+  const auto log = runtime.spawn<Square>(0);
+  constexpr int kCalls = 500;
+  for (int i = 0; i < 3; ++i) {
+    const auto other = runtime.spawn<Square>(0);
+    for (int call = 0; call < kCalls; ++call) {
+      other.send<[](Square&, const Actor<Square>& to) { to.send<pharos::overload<int(int)>(&Square::grow)>(1); }>(log);
+    }
+  }
+  while (log.call<&Square::length>().get() < 3 * kCalls) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(log.call<&Square::length>().get(), 3 * kCalls);
 }
 
 TEST_F(CallsTest, AFunctionWhoseFirstParameterIsTheObjectGetsIt) {

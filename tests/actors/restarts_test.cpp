@@ -115,6 +115,34 @@ TEST_F(RestartsTest, CallsThatMayAreSentAgainBeforeLaterOnes) {
   std::remove(path.c_str());
 }
 
+TEST_F(RestartsTest, OneWayCallsThatMayAreSentAgainToo) {
+  Runtime runtime;
+  const auto counter = runtime.spawn<Counter>({.max_restarts = 1, .max_task_retries = 1}, 5);
+  const std::string path = census().folder().parent_path() / "crashed-once";
+  counter.call<&Counter::value>().get(soon());
+  counter.send<&Counter::crash_once>(path);
+  for (int i = 0; i < 10; ++i) counter.send<&Counter::add>(1);
+  EXPECT_EQ(counter.call<&Counter::value>().get(soon()), 15);
+  std::remove(path.c_str());
+}
+
+TEST_F(RestartsTest, AOneWayCallThatFailsIsWrittenToTheLogAndSoManyInOneLine) {
+  Runtime runtime;
+  const auto counter = runtime.spawn<Counter>({.name = "mortal"}, 0);
+  counter.call<&Counter::value>().get(soon());
+  testing::internal::CaptureStderr();
+  counter.send<&Counter::crash>();
+  for (int i = 0; i < 100; ++i) counter.send<&Counter::add>(1);
+  message_of<ActorDied>([&] { counter.call<&Counter::value>().get(soon()); });
+  std::this_thread::sleep_for(1100ms);  // a line tells of failures that came within a second of the last one
+  counter.send<&Counter::add>(1);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_SAYS(log, "a one-way call failed");
+  EXPECT_SAYS(log, "Counter::crash");
+  EXPECT_SAYS(log, "mortal");
+  EXPECT_SAYS(log, "more=100");
+}
+
 TEST_F(RestartsTest, AKilledActorIsNotRestarted) {
   Runtime runtime;
   const auto counter = runtime.spawn<Counter>({.max_restarts = -1}, 0);

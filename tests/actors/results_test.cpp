@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <random>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <pharos/pharos.hpp>
@@ -29,6 +32,35 @@ Deadline in(Duration time) {
 }
 
 using ResultsTest = ClusterTest;
+
+// Their memory goes from thread to thread, and is used again: threads begin and end, and each lets go of results that
+// others have made.
+TEST_F(ResultsTest, ThreadsMakeResultsAndOthersLetGoOfThem) {
+  Runtime runtime;
+  const auto echo = runtime.spawn<Echo>();
+  std::mutex mutex;
+  std::vector<std::pair<int, Ref<int>>> made;
+  const auto work = [&](int thread) {
+    for (int i = 0; i < 3000; ++i) {
+      const int number = 3000 * thread + i;
+      auto ref = echo.call<&Echo::number>(number);
+      std::pair<int, Ref<int>> other{number, ref};
+      {
+        const std::lock_guard lock{mutex};
+        made.emplace_back(number, std::move(ref));
+        std::swap(made[(static_cast<std::size_t>(number) * 7919) % made.size()], other);
+      }
+      if (i % 50 == 0) {
+        EXPECT_EQ(other.second.get(), other.first);
+      }
+    }
+  };
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < 4; ++thread) threads.emplace_back(work, 4 * round + thread);
+  }
+  for (const auto& [number, ref] : made) ASSERT_EQ(ref.get(), number);
+}
 
 TEST_F(ResultsTest, ManyResultsCanBeHadInAnyOrder) {
   Runtime runtime;

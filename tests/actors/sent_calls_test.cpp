@@ -60,6 +60,21 @@ using HeldCallsTest = CallsTest;
 
 constexpr std::uint64_t kFirst = 7;
 
+TEST_F(SentCallsTest, ARangeIsTakenWhateverItsEndsAre) {
+  SentCalls sent{10};
+  const auto all = calls(6);
+  for (const CellHandle& each : all) sent.add(each);
+  static_cast<void>(sent.take(11));
+  std::vector<CellHandle> taken;
+  EXPECT_EQ(sent.take_range(11, 12, taken), 1u);
+  EXPECT_EQ(cells_of(taken), (std::vector<const ResultCell*>{&*all[2]}));
+  EXPECT_EQ(sent.take_range(14, 13, taken), 0u);
+  EXPECT_EQ(sent.take_range(16, ~std::uint64_t{0}, taken), 0u);
+  EXPECT_EQ(sent.take_range(0, 1000, taken), 4u);
+  EXPECT_EQ(sent.all_answered_below(), 16u);
+  EXPECT_EQ(sent.take_range(0, ~std::uint64_t{0} - 1, taken), 0u);
+}
+
 TEST_F(SentCallsTest, AReplyFindsItsCallByNumberOnce) {
   SentCalls sent{kFirst};
   const auto made = calls(3);

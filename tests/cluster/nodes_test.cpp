@@ -254,6 +254,17 @@ TEST_F(NodesTest, LabelsNodesAndNearnessSayWhereActorsAndTasksGo) {
   EXPECT_SAYS(end.output, "spread over 3\n");
 }
 
+TEST_F(NodesTest, WhatNoNodeCouldRunWaitsForANodeThatJoins) {
+  start_three();
+  const auto driver = start_driver("wants_node");
+  EXPECT_SAYS(read_until(*driver, "in vain: "), "never");
+  EXPECT_SAYS(read_until(*driver, "others wait"), "others wait: yes");
+  start_node("cpu=1,late=4");
+  const auto end = driver->wait();
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  for (const char* const each : {"task at ", "actor at ", "group at ", "member at "}) EXPECT_SAYS(end.output, each);
+}
+
 TEST_F(NodesTest, AGroupHasAllItsBundlesOrNoneAndItsActorsHaveThose) {
   start_three();
   const auto end = start_driver("groups")->wait();

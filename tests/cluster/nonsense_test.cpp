@@ -56,7 +56,8 @@ const Names kNeverToHead{
     "ObjectImported", "ClaimObject",   "ObjectClaimed", "ReleaseObject",  "NodeFound",        "GroupReady",
     "HoldBundle",     "ReleaseBundle", "Rows",          "Confirmed",      "ActorLife",        "GroupPlaces",
     "EndNode",        "ReadLog",       "LogPart",       "Explain",        "Explained",        "ReadStacks",
-    "Stacks",         "NodesListed"};
+    "Stacks",         "NodesListed",   "ValueRead",     "ValueWritten",   "KeysListed",       "StoredValue",
+    "WriteOutcome"};
 
 async::Deadline soon() {
   return async::Deadline::after(10s, std::chrono::steady_clock::now());

@@ -76,6 +76,9 @@ class PlacementRandom : public SeededTest {
     if (what < 55) return place_group();
     if (what < 65 && !groups_.empty()) return place_in_group();
     if (what < 90 && !actors_.empty()) return give_back(std::next(actors_.begin(), pick(actors_.size()))->first);
+    if (what == 90 && !groups_.empty()) {
+      return apply(placement_->refuse_hopeless(GroupId{std::next(groups_.begin(), pick(groups_.size()))->first}));
+    }
     if (what < 94 && !groups_.empty()) return remove_group(std::next(groups_.begin(), pick(groups_.size()))->first);
     if (what < 96) return add_node();
     if (what < 98 && nodes_.size() > 1) return remove_node(std::next(nodes_.begin(), pick(nodes_.size()))->first);
@@ -139,7 +142,9 @@ class PlacementRandom : public SeededTest {
     for (std::size_t i = between(1, 4); i > 0; --i) group.bundles.push_back(some_demand());
     GroupSpec spec{"g", group.bundles, group.strategy};
     groups_.emplace(id, std::move(group));
-    apply(placement_->place_group(GroupId{id}, std::move(spec)));
+    const bool patient = chance(4);
+    if (patient) nodes_have_gone_ = true;  // as after the loss of a node, the group may wait for ever
+    apply(placement_->place_group(GroupId{id}, std::move(spec), patient));
   }
   void give_back(ActorId actor) {
     const std::uint64_t group = actors_.extract(actor).mapped().group;

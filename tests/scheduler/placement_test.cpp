@@ -408,6 +408,22 @@ TEST_F(PlacementTest, AGroupThatNeverFitsIsToldWithNumbers) {
   EXPECT_EQ(placement_.waiting(), 0U);
 }
 
+TEST_F(PlacementTest, APatientGroupThatNeverFitsWaitsForANodeAndSoDoItsActorsUntilItIsRefused) {
+  add(1, "cpu=4");
+  const auto patient = [&](std::uint64_t group, const std::string& bundle) {
+    return texts(placement_.place_group(GroupId{group}, {"g", {{of(bundle)}}, Strategy::kPack}, true));
+  };
+  EXPECT_EQ(patient(1, "cpu=6"), Texts{});
+  EXPECT_EQ(patient(2, "cpu=20"), Texts{});
+  EXPECT_EQ(place_in(1, 0, 11, "cpu=1"), Texts{});
+  EXPECT_EQ(place_in(2, 0, 12, "cpu=1"), Texts{});
+  EXPECT_EQ(add(2, "cpu=8"), (Texts{"group 1, 0 on node 2", "actor 11 on node 2"}));
+  EXPECT_EQ(texts(placement_.refuse_hopeless(GroupId{1})), Texts{});
+  EXPECT_EQ(texts(placement_.refuse_hopeless(GroupId{2})), (Texts{"actor 12 nowhere", "group 2 nowhere"}));
+  EXPECT_EQ(texts(placement_.refuse_hopeless(GroupId{2})), Texts{});
+  EXPECT_EQ(placement_.waiting(), 0U);
+}
+
 TEST_F(PlacementTest, AGroupGoesElsewhereThanPlannedIfThereIsRoomSooner) {
   add(1, "cpu=2");
   add(2, "cpu=2");

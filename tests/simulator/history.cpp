@@ -11,7 +11,38 @@ void History::say(std::uint64_t call, const std::string& what) {
 std::uint64_t History::begin(const Call& call) {
   const std::uint32_t not_before = call.actor == 0 ? 0 : newest_[{call.caller, call.actor}];
   calls_.push_back({call, not_before});
+  if (call.one_way) {
+    calls_.back().ended = true;
+    sent_[{call.caller, call.actor}].push_back(calls_.size());
+  }
   return calls_.size();
+}
+
+// When a call is answered, the one-way calls before it have run, unless an incarnation has died with them.
+void History::check_sent(std::uint64_t answered) {
+  const Call& call = calls_.at(answered - 1).call;
+  const auto sent = sent_.find({call.caller, call.actor});
+  if (!call.ordered || call.lingers || sent == sent_.end()) return;
+  std::erase_if(sent->second, [&](std::uint64_t number) {
+    if (number > answered) return false;
+    const Made& made = calls_.at(number - 1);
+    if (made.executions == 0 && made.call.retries != 0) say(number, "was sent and never ran");
+    return true;
+  });
+}
+
+void History::end_raise(std::int32_t from, bool raised) {
+  --perhaps_raised_;
+  if (raised && !raised_.insert(from).second) {
+    note_wrong("two were told that they have raised the counter from " + std::to_string(from));
+  }
+}
+
+void History::note_seen(std::int32_t count, std::int32_t min) {
+  const std::int32_t max = static_cast<std::int32_t>(raised_.size()) + perhaps_raised_;
+  if (count >= min && count <= max) return;
+  note_wrong("the counter is " + std::to_string(count) + ", and should be at least " + std::to_string(min) +
+             " and at most " + std::to_string(max));
 }
 
 // Within one incarnation a call runs once, and after all earlier calls of its caller.
@@ -46,6 +77,7 @@ void History::answered(std::uint64_t number, std::int32_t value, std::uint32_t i
   if (value != call.expected) say(number, "gave " + std::to_string(value) + " for " + std::to_string(call.expected));
   if (made.executions == 0) say(number, "was answered and never ran");
   if (call.actor == 0) return;
+  check_sent(number);
   std::uint32_t& newest = newest_of_all_[call.actor];
   newest = std::max(newest, incarnation);
   if (call.lingers) return;

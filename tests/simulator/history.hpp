@@ -26,6 +26,7 @@ class History {
     bool lingers = false;          ///< may still run while later calls are answered
     bool may_be_given_up = false;  ///< may fail with retries left, because it is cancelled or has a deadline
     bool needs_room = false;       ///< needs room in the object store
+    bool one_way = false;          ///< nobody waits for its result
     std::int32_t retries = 0;
     std::int32_t expected = 0;
   };
@@ -38,6 +39,14 @@ class History {
   /// `incarnation` is the one that has answered.
   void answered(std::uint64_t call, std::int32_t value, std::uint32_t incarnation);
   void failed(std::uint64_t call, const Error& why);
+  /// The caller is about to raise a counter that all callers share. A caller that never says more may have raised it.
+  void begin_raise() { ++perhaps_raised_; }
+  /// The caller has raised the counter from `from` to `from` + 1, or was told that it has not.
+  void end_raise(std::int32_t from, bool raised);
+  /// The least that the counter is now.
+  std::int32_t counter_min() const { return raised_.empty() ? 0 : *raised_.rbegin() + 1; }
+  /// The caller has seen this value of the counter, which was at least `min` when it began to look.
+  void note_seen(std::int32_t count, std::int32_t min);
   /// This caller has seen the end of all its calls. check() does not ask for the calls of a caller that died before.
   void finish(std::uint64_t caller) { finished_.insert(caller); }
   /// The actor is restarted without limit, so calls with retries have to succeed.
@@ -80,6 +89,7 @@ class History {
     bool not_started = false;  // the caller was told that the call did not start
   };
   using CallerAndActor = std::pair<std::uint64_t, std::uint64_t>;
+  void check_sent(std::uint64_t answered);
   void say(std::uint64_t call, const std::string& what);
 
   std::vector<Made> calls_;
@@ -88,6 +98,9 @@ class History {
   std::size_t answered_ = 0;
   // The last call that ran, by actor, incarnation and caller.
   std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>, std::uint64_t> last_;
+  std::map<CallerAndActor, std::vector<std::uint64_t>> sent_;  // one-way calls behind which no call was answered yet
+  std::set<std::int32_t> raised_;
+  std::int32_t perhaps_raised_ = 0;                       // of callers that do not know it, or not yet
   std::map<CallerAndActor, std::uint32_t> newest_;        // newest incarnation that has answered this caller
   std::map<std::uint64_t, std::uint32_t> newest_of_all_;  // newest incarnation that has answered any caller
   std::map<std::uint64_t, std::string> detached_;         // names of detached actors

@@ -114,6 +114,12 @@ template <> struct RowOf<wire::FindActor> { static constexpr Row kRow = kOfCalle
 template <> struct RowOf<wire::ActorFound> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::ListNodes> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::NodesListed> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::ReadValue> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::ValueRead> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::WriteValue> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::ValueWritten> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::ListKeys> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::KeysListed> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::HoldActor> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::ActorHeld> { static constexpr Row kRow = kOfCaller; };
 template <> struct RowOf<wire::ConstructActor> { static constexpr Row kRow = kOfWorker; };
@@ -172,6 +178,8 @@ template <> struct RowOf<wire::Explained> { static constexpr Row kRow = kOfProce
 template <> struct RowOf<wire::ReadStacks> { static constexpr Row kRow = kOfProcesses; };
 template <> struct RowOf<wire::Stacks> { static constexpr Row kRow = kOfProcesses; };
 template <> struct RowOf<wire::RecallLeases> { static constexpr Row kRow = kOfCaller; };
+template <> struct RowOf<wire::StoredValue> { static constexpr Row kRow = kOfRecords; };
+template <> struct RowOf<wire::WriteOutcome> { static constexpr Row kRow = kOfRecords; };
 template <> struct RowOf<wire::GroupPlaces> { static constexpr Row kRow = kOfRecords; };
 // clang-format on
 

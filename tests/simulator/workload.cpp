@@ -199,6 +199,7 @@ class DriverCode {
     make_actors();
     for (std::uint64_t i = lots().below(3); i > 0; --i) find_friend();
     if (lots().one_in(3)) look_at_nodes();
+    if (lots().one_in(2)) use_key_values();
     if (lots().one_in(4)) make_many_calls();
     if (lots().one_in(10)) fill_store();
     while (calls_ > 0) {
@@ -304,6 +305,32 @@ class DriverCode {
     } catch (const std::exception&) {
       World::of_this_program().note("user code", "saw no nodes");
     }
+  }
+
+  // Raises a counter that all programs share, and keeps a value of its own. Waits while the head is away.
+  void use_key_values() {
+    KeyValues values = runtime_.kv();
+    const std::string own = "driver" + std::to_string(number_);
+    for (std::int32_t n = 0; n < 3; ++n) {
+      try {
+        values.put(own, n);
+        if (values.get<std::int32_t>(own) != n) the_history->note_wrong("a value is not the one that was put");
+        raise_counter(values);
+        if (values.keys(own) != std::vector{own}) the_history->note_wrong("a key that was put is not listed");
+        if (lots().one_in(3)) values.erase(own);
+      } catch (const std::exception&) {
+        World::of_this_program().note("user code", "had no key-value store");
+      }
+      if (!Cluster::alive()) return;
+    }
+  }
+  void raise_counter(KeyValues& values) {
+    const std::int32_t min = the_history->counter_min();
+    const auto seen = values.get<std::int32_t>("counter");
+    const std::int32_t from = seen.value_or(0);
+    the_history->note_seen(from, min);
+    the_history->begin_raise();
+    the_history->end_raise(from, values.compare_and_set<std::int32_t>("counter", seen, from + 1));
   }
 
   // Makes so many calls that replies are acknowledged by messages of their own, not only by later calls.
@@ -439,6 +466,11 @@ class DriverCode {
       return called({place, owned.actor.call<&Ledger::add>(options, place, value)});
     }
     if (lots().one_in(20)) children_.push_back(owned.actor.call<&Ledger::make_child>());
+    if (lots().one_in(5)) {
+      call.one_way = true;
+      owned.actor.send<&Ledger::add>(the_history->begin(call), n);
+      return;
+    }
     const std::uint64_t place = the_history->begin(call);
     if (lots().one_in(8)) {
       options.max_retries = kManyRetries;

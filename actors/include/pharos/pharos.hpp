@@ -6,6 +6,7 @@
 #include <pharos/actors/actor_group.hpp>
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/actors/group_slice.hpp>
+#include <pharos/actors/key_values.hpp>
 #include <pharos/actors/member.hpp>
 #include <pharos/actors/options.hpp>
 #include <pharos/actors/placement_group.hpp>

@@ -25,10 +25,19 @@ std::shared_ptr<ActorHandle> ActorHandle::make(const std::shared_ptr<Owner>& own
 ActorHandle::ActorHandle(const std::shared_ptr<Owner>& owner, ActorId id, std::string label)
     : owner_{owner}, id_{id}, label_{std::move(label)} {}
 
-// A call whose arguments are not complete goes to the OutgoingCalls at once, to keep its place in the order; an
-// unordered call only when they are.
 CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments,
                              OutgoingCalls::WhenFull when_full) {
+  return start(options, function, arguments, when_full, false);
+}
+
+void ActorHandle::send(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments) {
+  start(options, function, arguments, OutgoingCalls::WhenFull::kWait, true);
+}
+
+// A call whose arguments are not complete goes to the OutgoingCalls at once, to keep its place in the order; an
+// unordered call only when they are.
+CellHandle ActorHandle::start(const CallOptions& options, const RegisteredFunction& function,
+                              const Arguments& arguments, OutgoingCalls::WhenFull when_full, bool one_way) {
   const auto owner = owner_.lock();
   if (owner == nullptr) throw_error(actors::stopped());
   actors::PendingCalls& pending = owner->pending_calls();
@@ -43,6 +52,7 @@ CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunctio
   }
   auto call = actors::PendingCalls::describe(function, options);
   call.unordered = options.unordered;
+  call.one_way = one_way;
   const auto incomplete = pending.prepare(cell, call, arguments);
   if (cell->ready()) return cell;
   if (incomplete != nullptr && options.unordered) {
@@ -149,6 +159,11 @@ CellHandle call_actor(const ActorHandle& actor, const CallOptions& options, cons
   CellHandle cell = const_cast<ActorHandle&>(actor).call(options, function, arguments);
   arguments.let_go();
   return cell;
+}
+void send_to_actor(const ActorHandle& actor, const CallOptions& options, const RegisteredFunction& function,
+                   Arguments& arguments) {
+  const_cast<ActorHandle&>(actor).send(options, function, arguments);
+  arguments.let_go();
 }
 Result<CellHandle> try_call_actor(const ActorHandle& actor, const CallOptions& options,
                                   const RegisteredFunction& function, Arguments& arguments) {

@@ -59,6 +59,9 @@ class ActorHandle final : public actors::OutgoingCalls::Observer, public std::en
                   actors::OutgoingCalls::WhenFull when_full = actors::OutgoingCalls::WhenFull::kWait);
   /// Fails all calls at once. `why` is their error; without it they say that this program has killed the actor.
   void kill(const std::optional<Error>& why = std::nullopt);
+  /// Sends a call whose result nobody wants. It is sent and kept like other calls, but ends without a word; if it
+  /// fails, the log says so.
+  void send(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments);
   /// Tells the node to stop the actor. A grace below 1 ms counts as 1 ms.
   void stop(Duration grace);
   /// Returns a cell that gets an error, the reason, when this process knows that the actor is gone for good. It is
@@ -76,6 +79,8 @@ class ActorHandle final : public actors::OutgoingCalls::Observer, public std::en
 
  private:
   ActorHandle(const std::shared_ptr<Owner>& owner, ActorId id, std::string label);
+  CellHandle start(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments,
+                   actors::OutgoingCalls::WhenFull when_full, bool one_way);
   void let_go_if_done();
 
   const std::weak_ptr<Owner> owner_;

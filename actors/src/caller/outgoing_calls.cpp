@@ -146,6 +146,7 @@ void OutgoingCalls::send_call(ResultCell& cell, std::uint64_t number) {
   header.kind = cell.call().kind;
   header.flags = cell.call().flags;
   if (cell.call().unordered) header.flags |= wire::kUnordered;
+  if (cell.call().one_way) header.flags |= wire::kOneWay;
   if (!callee_.actor && cell.call().attempt < cell.call().max_retries) header.flags |= wire::kMayRunAgain;
   header.attempt = cell.call().attempt;
   header.caller = sender_.caller.value();
@@ -382,6 +383,12 @@ void OutgoingCalls::take_cells(net::FrameBatch frames, std::vector<CellHandle>& 
   while (!frames.empty()) {
     const wire::FrameView frame = frames.next();
     const bool is_reply = frame.header.kind == FrameKind::kReply;
+    if (is_reply && (frame.header.flags & wire::kOneWay) != 0) {
+      // These cells are completed later: what one keeps must not be destroyed under the mutex.
+      answered += sent_.take_range(frame.header.acknowledged, frame.header.number, ran_);
+      cells.emplace_back();
+      continue;
+    }
     cells.push_back(is_reply ? sent_.take(frame.header.number) : CellHandle{});
     if (cells.back() && is_result(frame.header) && !brings_more(frame.header)) ++answered;
     if (is_reply && callee_.comes_back()) {
@@ -398,9 +405,14 @@ void OutgoingCalls::take_cells(net::FrameBatch frames, std::vector<CellHandle>& 
 
 void OutgoingCalls::on_frames(net::FrameBatch frames, std::vector<Fd>) {
   answered_.clear();
+  ran_.clear();
   take_cells(frames, answered_);
+  for (const CellHandle& cell : ran_) {
+    // Nobody looks at the other cells any more.
+    if (!cell->call().deadline.is_never()) cell->set_value(std::span<const std::byte>{});
+  }
   Duration execution{};
-  std::size_t replies = 0;
+  std::size_t replies = ran_.size();
   std::size_t with_more = 0;
   std::vector<CellHandle> returned;
   bool takes_more = true;
@@ -436,6 +448,7 @@ void OutgoingCalls::on_frames(net::FrameBatch frames, std::vector<Fd>) {
     ++replies;
     if (is_more) ++with_more;
   }
+  ran_.clear();
   const std::size_t left = in_flight_ -= with_more;
   const std::size_t given_back = returned.size();
   if (const auto observer = observer_.lock()) {

@@ -246,7 +246,9 @@ class OutgoingCalls final : public net::Link::Handler,
   // Sequentially consistent, as the shares of ActorHandle are: of the thread that takes the last reply and the thread
   // that gives up the last share, at least one must see that the other was there.
   std::atomic<std::size_t> in_flight_ = 0;
-  std::vector<detail::CellHandle> answered_;  // used by the reading thread; a member so that its memory is reused
+  // Used by the reading thread; members so that their memory is reused.
+  std::vector<detail::CellHandle> answered_;  // for each frame the cell that it answers
+  std::vector<detail::CellHandle> ran_;       // those of one-way calls that have run
 };
 
 }  // namespace pharos::actors

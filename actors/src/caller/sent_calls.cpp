@@ -30,6 +30,15 @@ CellHandle SentCalls::take(std::uint64_t number) {
   return cell;
 }
 
+std::size_t SentCalls::take_range(std::uint64_t first, std::uint64_t last, std::vector<CellHandle>& to) {
+  const std::size_t before = to.size();
+  const std::uint64_t end = std::min(last + 1, next());
+  for (std::uint64_t number = std::max(first, all_answered_below()); number < end; ++number) {
+    if (CellHandle cell = take(number)) to.push_back(std::move(cell));
+  }
+  return to.size() - before;
+}
+
 std::optional<std::uint64_t> SentCalls::number_of(const ResultCell& cell) const {
   const auto sent =
       std::find_if(calls_.begin(), calls_.end(), [&](const auto& each) { return each && &*each == &cell; });

@@ -24,6 +24,9 @@ class SentCalls {
   void add(detail::CellHandle cell) { calls_.push_back(std::move(cell)); }
   /// Removes and returns the cell that waits for the reply of this number; an empty handle if none does.
   detail::CellHandle take(std::uint64_t number);
+  /// Removes the cells that wait for the replies of these numbers, and adds them to `to`. Returns how many they are.
+  /// The numbers may be anything.
+  std::size_t take_range(std::uint64_t first, std::uint64_t last, std::vector<detail::CellHandle>& to);
   std::optional<std::uint64_t> number_of(const detail::ResultCell& cell) const;
   /// Returns a number below which every call has been answered.
   std::uint64_t all_answered_below() const { return slow_.empty() ? first_ : slow_.begin()->first; }

@@ -1,5 +1,7 @@
 #include "caller/shape.hpp"
 
+#include <chrono>
+
 namespace pharos::actors {
 
 Result<scheduler::Resources> Shape::amounts_of(double cpus, double gpus, ByteCount memory,
@@ -31,9 +33,20 @@ Result<std::vector<scheduler::LabelRule>> Shape::rules_of(const std::map<std::st
   return parsed;
 }
 
+Result<std::int64_t> Shape::wait_of(Duration wait_for_nodes) {
+  if (wait_for_nodes < Duration{}) {
+    return Error{ErrorCode::kInvalidArgument, "wait_for_nodes is negative", "Give it a time, or leave it out."};
+  }
+  return std::chrono::ceil<std::chrono::milliseconds>(wait_for_nodes).count();
+}
+
 wire::Demand Shape::to_wire() const {
-  wire::Demand to{
-      .amounts = demand.amounts.amounts(), .only = demand.only, .labels = {}, .near = near, .spread = spread};
+  wire::Demand to{.amounts = demand.amounts.amounts(),
+                  .only = demand.only,
+                  .labels = {},
+                  .near = near,
+                  .spread = spread,
+                  .wait_ms = wait_ms};
   for (const auto& rule : demand.labels) to.labels.push_back({rule.name, rule.values, rule.is_not});
   return to;
 }

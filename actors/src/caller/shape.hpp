@@ -1,10 +1,12 @@
 #pragma once
 
 #include <compare>
+#include <cstdint>
 #include <map>
 #include <string>
 
 #include <pharos/base/byte_count.hpp>
+#include <pharos/base/clock.hpp>
 #include <pharos/base/result.hpp>
 #include <pharos/scheduler/fleet.hpp>
 #include <pharos/wire/message.hpp>
@@ -16,9 +18,10 @@ struct Shape {
   scheduler::Demand demand;
   NodeId near{};
   bool spread = false;
+  std::int64_t wait_ms = 0;  ///< wire::Demand::wait_ms
 
   /// Makes the shape that options describe. kInvalidArgument if the options make no sense: a negative amount, "cpu",
-  /// "gpu" or "memory" among the other resources, or a rule that cannot be read.
+  /// "gpu" or "memory" among the other resources, a rule that cannot be read, or a negative time.
   template <class Options>
   static Result<Shape> of(const Options& options) {
     PHAROS_TRY(scheduler::Resources amounts, amounts_of(options.cpus, options.gpus, options.memory, options.resources));
@@ -27,6 +30,7 @@ struct Shape {
     if constexpr (requires { options.near; }) {
       shape.near = options.near;
       shape.spread = options.spread;
+      PHAROS_TRY(shape.wait_ms, wait_of(options.wait_for_nodes));
     }
     return shape;
   }
@@ -36,6 +40,8 @@ struct Shape {
   /// Returns whether any process may run such a task, also the one that waits for its result.
   bool fits_anywhere() const { return demand.amounts.only_cpus() && !demand.only && demand.labels.empty(); }
   wire::Demand to_wire() const;
+  /// Returns wire::Demand::wait_ms for an option `wait_for_nodes`. kInvalidArgument if the time is negative.
+  static Result<std::int64_t> wait_of(Duration wait_for_nodes);
   friend auto operator<=>(const Shape&, const Shape&) = default;
 
  private:

@@ -153,7 +153,10 @@ std::vector<GroupCore::Seat> GroupCore::make_seats(const std::vector<Bundle>& bu
   std::vector<Seat> seats;
   PlacementGroup group;
   if (!std::all_of(bundles.begin(), bundles.end(), is_empty)) {
-    group = PlacementGroup{caller->reserve({.name = label_, .bundles = bundles, .strategy = options_.strategy})};
+    group = PlacementGroup{caller->reserve({.name = label_,
+                                            .bundles = bundles,
+                                            .strategy = options_.strategy,
+                                            .wait_for_nodes = options_.wait_for_nodes})};
   }
   for (const Bundle& bundle : bundles) {
     seats.push_back(

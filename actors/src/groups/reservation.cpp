@@ -49,10 +49,13 @@ std::shared_ptr<detail::GroupHandle> reserve(const std::shared_ptr<NodeLine>& li
     throw_error(Error{named.error()}.with("reserving resources"));
   }
   wire::PlaceGroup place{.group = GroupId{random_u64()}, .label = options.name, .strategy = options.strategy};
+  const auto wait = Shape::wait_of(options.wait_for_nodes);
+  if (!wait) throw_error(Error{wait.error()}.with("reserving resources"));
   for (const Bundle& bundle : options.bundles) {
     const auto shape = Shape::of(bundle);
     if (!shape) throw_error(Error{shape.error()}.with("reserving resources"));
     place.bundles.push_back(shape->to_wire());
+    place.bundles.back().wait_ms = *wait;
   }
   auto handle = std::make_shared<detail::GroupHandle>(place.group, place.bundles.size(), nodes,
                                                       [weak = std::weak_ptr{line}, id = place.group] {

@@ -1,12 +1,8 @@
 #include "program/cluster_nodes.hpp"
 
-#include <utility>
-#include <variant>
-
-#include <pharos/async/block_on.hpp>
 #include <pharos/scheduler/resources.hpp>
 
-#include "caller/refused.hpp"
+#include "program/ask_node.hpp"
 
 namespace pharos::actors {
 namespace {
@@ -28,20 +24,10 @@ ClusterNode node_of(const wire::NodesListed::Each& listed) {
           .labels = listed.labels};
 }
 
-async::Async<Result<wire::NodesListed>> request_nodes(NodeLine& line) {
-  PHAROS_CO_TRY(const net::Parcel answer, co_await line.request(wire::ListNodes{}));
-  const auto* const listed = std::get_if<wire::NodesListed>(&answer.message);
-  if (listed == nullptr)
-    co_return Error{ErrorCode::kInternal, "the node answered the request for the nodes with an unexpected message"};
-  co_return *listed;
-}
-
 }  // namespace
 
 Result<std::vector<ClusterNode>> ask_for_nodes(NodeLine& line) {
-  if (line.abandoned()) return forked();
-  if (const auto why = line.over()) return *why;
-  PHAROS_TRY(const wire::NodesListed listed, async::block_on(line.executor(), request_nodes(line)));
+  PHAROS_TRY(const wire::NodesListed listed, ask_node<wire::NodesListed>(line, wire::ListNodes{}));
   std::vector<ClusterNode> nodes;
   for (const wire::NodesListed::Each& each : listed.nodes) nodes.push_back(node_of(each));
   return nodes;

@@ -22,6 +22,7 @@ struct CallDescription {
   std::uint8_t flags = wire::kNoFlags;  ///< wire::FrameFlags of the arguments
   std::uint8_t max_retries = 0;         ///< how often the call may be run again; a task also by another worker
   bool unordered = false;               ///< the call need not wait for earlier ones whose arguments are not ready
+  bool one_way = false;                 ///< nobody waits for the result; an error goes to the log
   std::uint32_t function = 0;
   std::uint32_t retry_on = 0;  ///< exceptions for which the call is run again: 1 + their index in the table; 0: none
   TraceId trace;

@@ -17,6 +17,8 @@
 #include <pharos/wire/frame.hpp>
 
 #include "results/cell_call.hpp"
+#include "results/cell_memory.hpp"
+#include "results/failed_sends.hpp"
 #include "results/small_bytes.hpp"
 #include "results/waiting_room.hpp"
 
@@ -52,7 +54,7 @@ class ResultCell {
   using Call = CallDescription;
 
   static CellHandle make(std::shared_ptr<actors::WaitingRoom> room) {
-    return CellHandle{new ResultCell{std::move(room)}};
+    return CellHandle{new (actors::take_cell_memory(sizeof(ResultCell))) ResultCell{std::move(room)}};
   }
 
   void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
@@ -64,7 +66,9 @@ class ResultCell {
     return references != 0;
   }
   void release() {
-    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    this->~ResultCell();
+    actors::give_back_cell_memory(this);
   }
 
   void set_call(const Call& call, const Encoder& arguments) {
@@ -143,6 +147,7 @@ class ResultCell {
     if (call_.attempt != 0 && error.outcome() == Outcome::kNotStarted) {
       error = std::move(error).with_outcome(Outcome::kUnknown);
     }
+    if (call_.one_way) actors::log_failed_send(call_.function, error);
     error_ = std::make_unique<Error>(std::move(error));
     complete();
   }
@@ -203,7 +208,7 @@ class ResultCell {
     const void* watcher;
   };
 
-  explicit ResultCell(std::shared_ptr<actors::WaitingRoom> room) : room_{std::move(room)} {}
+  explicit ResultCell(std::shared_ptr<actors::WaitingRoom> room) noexcept : room_{std::move(room)} {}
 
   /// The parts of a value that are not stored in the cell itself.
   struct Elsewhere {

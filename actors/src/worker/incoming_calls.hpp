@@ -18,6 +18,7 @@
 #include "results/carried_actors.hpp"
 #include "results/large_values.hpp"
 #include "worker/call_origin.hpp"
+#include "worker/ran_calls.hpp"
 #include "worker/reply_cache.hpp"
 #include "worker/strand.hpp"
 #include "worker/workplace.hpp"
@@ -110,7 +111,7 @@ class IncomingCalls final : public CallOrigin,
   void on_closed(Error why) override;
   void flush() override {
     unflushed_.store(false);
-    out()->flush();
+    write_replies();
     link_->resume();
   }
 
@@ -119,7 +120,10 @@ class IncomingCalls final : public CallOrigin,
 
   void conclude(const wire::FrameHeader& call, const std::optional<Error>& error, Encoder& result,
                 bool more_follow) override;
-  void write_replies() override { out()->flush(); }
+  void write_replies() override {
+    ran_.send(*link_);
+    out()->flush();
+  }
   void block() override;
   bool cancelled(std::uint64_t number) const override { return notes_.of(number).cancelled; }
   Deadline deadline_of(std::uint64_t number) const override { return notes_.of(number).deadline; }
@@ -185,13 +189,15 @@ class IncomingCalls final : public CallOrigin,
   const std::shared_ptr<RemoteCaller> remote_;
   std::shared_ptr<net::Link> link_;
   std::atomic<std::size_t> batches_waiting_ = 0;
+  RanCalls ran_;                         // used if the caller is not remote
   std::atomic<bool> unflushed_ = false;  // this is in the flush queue, because replies wait to be written
   CallNotes own_notes_;
   CallNotes& notes_;  // own_notes_, or those of the remote caller, which all its connections share
   std::mutex batch_mutex_;
   net::FrameBatch batch_;  // the rest of the batch that is being run
   // The members below are used on the strand alone.
-  TimePoint last_end_;  // when the last call of the batch ended
+  TimePoint last_end_;    // when the last call of the batch ended
+  unsigned untimed_ = 0;  // counts one-way calls
   RoomIn room_;
   CodecContext carried_;
   Encoder result_;

@@ -32,6 +32,8 @@ struct FoundRecords {
   std::vector<std::pair<const wire::JoinCluster*, const Record*>> nodes{};
   std::vector<std::pair<const wire::DrainNode*, const Record*>> drains{};
   std::vector<const wire::AddJob*> jobs{};
+  std::vector<std::pair<const wire::StoredValue*, const Record*>> values{};
+  std::vector<const wire::WriteOutcome*> outcomes{};
   std::map<GroupId, Group> groups{};
   std::map<ActorId, Actor> actors{};
   std::vector<const Record*> misfits{};  ///< records that do not fit the others, or are of no kind that a head writes
@@ -49,6 +51,8 @@ struct FoundRecords {
                    [&](const wire::JoinCluster& join) { nodes.emplace_back(&join, &record); },
                    [&](const wire::DrainNode& drain) { drains.emplace_back(&drain, &record); },
                    [&](const wire::AddJob& job) { jobs.push_back(&job); },
+                   [&](const wire::StoredValue& value) { values.emplace_back(&value, &record); },
+                   [&](const wire::WriteOutcome& outcome) { outcomes.push_back(&outcome); },
                    [&](const wire::PlaceGroup& place) { note(groups[place.group], record).place = &place; },
                    [&](const wire::GroupPlaces& places) { note(groups[places.group], record).places = &places; },
                    [&](const wire::StartActor& making) { note(actors[making.actor], record).making = &making; },

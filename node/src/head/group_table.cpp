@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "head/head_keys.hpp"
+#include "head/patience.hpp"
 #include "head/shares.hpp"
 #include "node/demands.hpp"
 
@@ -41,6 +42,8 @@ void GroupTable::place(NodeId from, wire::PlaceGroup place) {
     group.asker = place.asker;
     group.asked_from = from;
     group.answered = false;
+    group.patience = patience_of(place.bundles.front());
+    refuse_later(place.group, group.patience);
     return answer_if_held(group);
   }
   if (place.bundles.empty() || place.bundles.size() > scheduler::GroupSpec::kBundlesMax) {
@@ -51,6 +54,7 @@ void GroupTable::place(NodeId from, wire::PlaceGroup place) {
   auto spec = spec_of_group(place);
   if (!spec) return refuse(std::move(spec).error());
   if (recovery_.is_under_way()) return recovery_.put_off(from, std::move(place));
+  const Duration patience = patience_of(place.bundles.front());
   events_.put(group_key(place.group), place);
   changed_.insert(place.group);
   groups_.emplace(place.group, Group{.asker = place.asker,
@@ -59,8 +63,19 @@ void GroupTable::place(NodeId from, wire::PlaceGroup place) {
                                      .strategy = place.strategy,
                                      .bundles = spec->bundles,
                                      .nodes = std::vector<NodeId>(place.bundles.size()),
-                                     .unheld = {}});
-  effects_.apply(placement_.place_group(place.group, *std::move(spec)));
+                                     .unheld = {},
+                                     .patience = patience});
+  effects_.apply(placement_.place_group(place.group, *std::move(spec), patience != Duration{}));
+  refuse_later(place.group, patience);
+}
+
+/// Refuses the group after this time if the nodes could never hold it, unless it has had places before.
+void GroupTable::refuse_later(GroupId id, Duration patience) {
+  if (patience == Duration{}) return;
+  events_.run_later(patience, [this, id] {
+    const Group* const group = find(id);
+    if (group != nullptr && !group->answered) effects_.apply(placement_.refuse_hopeless(id));
+  });
 }
 
 void GroupTable::remove(NodeId from, const wire::RemoveGroup& remove) {
@@ -102,7 +117,8 @@ void GroupTable::hold(GroupId group, std::uint32_t index, NodeId node, const sch
 void GroupTable::refuse(const scheduler::GroupUnplaceable& refused) {
   const Group forgotten = groups_.extract(refused.group).mapped();
   changed_.insert(refused.group);
-  events_.tell(forgotten.asked_from, wire::Refused{forgotten.asker.number, refused.why});
+  events_.tell(forgotten.asked_from,
+               wire::Refused{forgotten.asker.number, waited_in_vain(refused.why, forgotten.patience)});
 }
 
 void GroupTable::release(const scheduler::BundleFreed& freed) {

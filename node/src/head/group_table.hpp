@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include <pharos/base/clock.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/scheduler/placement.hpp>
 #include <pharos/wire/message.hpp>
@@ -37,6 +38,7 @@ class GroupTable {
     std::unordered_set<std::uint32_t> unheld;  ///< bundles that their nodes have not set aside yet
     bool answered = false;
     std::unordered_set<std::uint32_t> restored{};  ///< bundles of the records that their nodes have not reported yet
+    Duration patience{};  ///< how long it waits for nodes that join, if the nodes could never hold it
     bool has_places() const;
   };
 
@@ -46,8 +48,8 @@ class GroupTable {
   // ---- Messages
 
   /// The answer is GroupReady once all bundles are set aside, or Refused: kInvalidArgument if the request makes no
-  /// sense or could fit on no nodes, kAlreadyExists for the id of another caller's group, kCancelled if the group is
-  /// removed before. In a recovery a new group is put off until its end.
+  /// sense or could fit on no nodes (perhaps after a wait for nodes that join), kAlreadyExists for the id of another
+  /// caller's group, kCancelled if the group is removed before. In a recovery a new group is put off until its end.
   void place(NodeId from, wire::PlaceGroup place);
   void remove(NodeId from, const wire::RemoveGroup& remove);
   void note_held(NodeId from, const wire::BundleHeld& held);
@@ -89,6 +91,7 @@ class GroupTable {
   void take_report(NodeId from, const wire::Report& report);
 
  private:
+  void refuse_later(GroupId group, Duration patience);
   std::optional<wire::GroupPlaces> places_record(GroupId group) const;
   void remove(GroupId group);
   void remove_if(const std::function<bool(const Group&)>& goes);

@@ -32,16 +32,16 @@ concept NotForTheHead =
           wire::ClaimObject, wire::ObjectClaimed, wire::ReleaseObject, wire::NodeFound, wire::GroupReady,
           wire::HoldBundle, wire::ReleaseBundle, wire::Rows, wire::Beat, wire::Confirmed, wire::ActorLife,
           wire::GroupPlaces, wire::EndNode, wire::ReadLog, wire::LogPart, wire::Explain, wire::Explained,
-          wire::ReadStacks, wire::Stacks, wire::NodesListed>;
+          wire::ReadStacks, wire::Stacks, wire::NodesListed, wire::ValueRead, wire::ValueWritten, wire::KeysListed,
+          wire::StoredValue, wire::WriteOutcome>;
 
 }  // namespace
 
 Head::Head(async::Executor& executor, NodeId own, Records* records)
-    : own_{own},
-      events_{executor, records, [this] { complete_event(); }},
+    : events_{executor, records, [this] { complete_event(); }},
       numbers_{records == nullptr ? 0 : random_u64()},
       placement_{fleet_},
-      nodes_{events_, recovery_},
+      nodes_{events_, recovery_, own},
       jobs_{events_},
       callers_{jobs_},
       groups_{events_, placement_, recovery_, *this},
@@ -59,6 +59,7 @@ Head::Head(async::Executor& executor, NodeId own, Records* records)
       handles_{events_, actors_, jobs_, *this},
       early_{events_, actors_, recovery_},
       drains_{events_, placement_, nodes_, recovery_, places_, *this},
+      values_{events_},
       listing_{nodes_, jobs_, groups_, actors_, places_, placement_} {}
 
 // ---- Nodes
@@ -72,8 +73,15 @@ void Head::add_node(NodeId node, const NodeDescription& description, Tell tell) 
   if (!description.total.empty()) effects = placement_.add_node(node, description.total, description.labels);
   events_.tell(node, welcome());
   apply(effects);
+  try_again_with_new_node();
   end_recovery_if_over();
   events_.end();
+}
+
+/// Tries what no node could meet before.
+void Head::try_again_with_new_node() {
+  places_.place_wanting();
+  leases_.request_wanting();
 }
 
 wire::ClusterJoined Head::welcome() const {
@@ -194,6 +202,9 @@ void Head::handle(NodeId from, wire::Message any) {
           [&](wire::NodeLoad& load) { note_load(from, std::move(load)); },
           [&](const wire::DrainNode& drain) { drains_.begin_for(from, drain); },
           [&](const wire::ListRows& asked) { list_for(from, asked); },
+          [&](const wire::ReadValue& asked) { values_.read(from, asked); },
+          [&](const wire::WriteValue& asked) { write_value(from, asked); },
+          [&](const wire::ListKeys& asked) { values_.list(from, asked); },
           [&](const wire::ListNodes& asked) { events_.tell(from, listing_.list_nodes(asked)); },
           [&](const wire::Inspect& inspect) { events_.tell(from, listing_.inspect(from, inspect.asker)); },
 
@@ -226,6 +237,10 @@ void Head::note_constructed(const wire::ActorConstructed& made) {
 
 void Head::place_group(NodeId from, wire::PlaceGroup place) {
   if (admits(from, place.asker)) groups_.place(from, std::move(place));
+}
+
+void Head::write_value(NodeId from, const wire::WriteValue& asked) {
+  if (admits(from, asked.asker)) values_.write(from, asked);
 }
 
 void Head::note_load(NodeId from, wire::NodeLoad load) {
@@ -364,6 +379,7 @@ std::optional<std::map<std::string, std::optional<wire::Message>>> Head::recorde
   for (const auto& [id, job] : jobs_.all()) all.emplace(job_key(id), wire::AddJob{id, job.program, job.node, {}});
   actor_records_.add_records(all);
   groups_.add_records(all);
+  values_.add_records(all);
   return all;
 }
 

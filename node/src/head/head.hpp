@@ -30,6 +30,7 @@
 #include "head/records.hpp"
 #include "head/recovery.hpp"
 #include "head/request_numbers.hpp"
+#include "head/value_table.hpp"
 
 namespace pharos::node {
 
@@ -100,6 +101,7 @@ class Head : private head::Effects {
   static constexpr Duration kReturnTime = std::chrono::seconds{10};  // for nodes to return to a restarted head
 
   wire::ClusterJoined welcome() const;
+  void try_again_with_new_node();
 
   // Messages.
   void handle(NodeId from, wire::Message any);
@@ -109,6 +111,7 @@ class Head : private head::Effects {
   void start_actor(NodeId from, wire::StartActor start);
   void note_constructed(const wire::ActorConstructed& made);
   void place_group(NodeId from, wire::PlaceGroup place);
+  void write_value(NodeId from, const wire::WriteValue& asked);
   void note_load(NodeId from, wire::NodeLoad load);
   void list_for(NodeId from, const wire::ListRows& asked);
 
@@ -129,7 +132,6 @@ class Head : private head::Effects {
   void take_report(NodeId from, wire::Report part);
   void end_recovery_if_over();
 
-  const NodeId own_;
   head::Events events_;
   head::Recovery recovery_;
   head::RequestNumbers numbers_;
@@ -148,6 +150,7 @@ class Head : private head::Effects {
   head::ActorHandles handles_;
   head::EarlyQuestions early_;
   head::Drains drains_;
+  head::ValueTable values_;
   head::Listing listing_;
 };
 

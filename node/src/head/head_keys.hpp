@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include <pharos/base/id.hpp>
@@ -34,6 +35,15 @@ inline std::string group_key(GroupId group) {
 /// The places of a group's bundles (GroupPlaces).
 inline std::string places_key(GroupId group) {
   return "places/" + to_string(group);
+}
+
+/// A value of the key-value store (StoredValue). The length keeps name spaces apart.
+inline std::string value_key(const std::string& name_space, const std::string& key) {
+  return "value/" + std::to_string(name_space.size()) + "/" + name_space + "/" + key;
+}
+/// The outcome of one of the last writes to that store (WriteOutcome).
+inline std::string outcome_key(std::size_t slot) {
+  return "write/" + std::to_string(slot);
 }
 
 }  // namespace pharos::node

@@ -36,6 +36,10 @@ void Head::restore(Records::Found found) {
   for (const auto& [id, actor] : sorted.actors) {
     if (!actor_records_.restore(actor.life, actor.making, actor.promise)) sorted.give_up(actor.records);
   }
+  for (const auto& [value, record] : sorted.values) {
+    if (!values_.restore(*value)) sorted.give_up({record});
+  }
+  for (const wire::WriteOutcome* const outcome : sorted.outcomes) values_.restore(*outcome);
   for (const Records::Record* const record : sorted.misfits) events_.set_aside(*record);
   listing_.note_set_aside(found.set_aside + sorted.misfits.size());
   for (const auto& [id, group] : sorted.groups) {
@@ -48,7 +52,7 @@ void Head::restore(Records::Found found) {
 bool Head::restore_node(const wire::JoinCluster& join) {
   const auto total = scheduler::Resources::checked(join.amounts);
   if (!total || !scheduler::check_labels(join.labels)) return false;
-  if (join.address.empty() && join.node != own_) {  // this node was in the process of an earlier head
+  if (join.address.empty() && join.node != nodes_.own()) {  // this node was in the process of an earlier head
     events_.erase(node_key(join.node));
     return true;
   }
@@ -108,12 +112,15 @@ void Head::take_report(NodeId from, wire::Report part) {
   groups_.take_report(from, *report);
   places_.take_report(from, *report);
   leases_.take_report(from, *report);
-  if (!drains_.contains(from)) apply(placement_.open_node(from));
+  if (!drains_.contains(from)) {
+    apply(placement_.open_node(from));
+    try_again_with_new_node();
+  }
   end_recovery_if_over();
 }
 
 void Head::end_recovery_if_over() {
-  if (own_ && !knows(own_)) return;  // what ran there may have room nowhere else
+  if (nodes_.own() && !knows(nodes_.own())) return;  // what ran there may have room nowhere else
   if (!recovery_.end_if_all_settled()) return;
   const auto is_there = [this](CallerId caller) { return callers_.contains(caller); };
   leases_.settle(is_there);

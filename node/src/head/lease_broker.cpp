@@ -4,22 +4,45 @@
 #include <utility>
 #include <vector>
 
+#include "head/patience.hpp"
 #include "node/demands.hpp"
 
 namespace pharos::node::head {
 
 void LeaseBroker::request(NodeId from, const wire::LeaseWorker& lease) {
+  request(Wanting{from, lease, events_.now() + (lease.only_now ? Duration{} : patience_of(lease.demand))});
+}
+
+void LeaseBroker::request(const Wanting& wanting) {
+  const NodeId from = wanting.from;
+  const wire::LeaseWorker& lease = wanting.lease;
   if (!jobs_.admit(from, lease.asker)) return;
   const auto demand = checked(lease.demand);
-  const auto node = demand ? node_for(*demand, lease, from) : demand.error();
+  if (!demand) return events_.tell(from, wire::Refused{lease.asker.number, demand.error()});
+  const auto node = node_for(*demand, lease, from);
   if (!node && recovery_.is_under_way() && !lease.only_now) return recovery_.put_off(from, lease);
-  if (!node) return events_.tell(from, wire::Refused{lease.asker.number, node.error()});
+  if (!node) return want(wanting, node.error());
   jobs_.show(*node, lease.asker.job);
   const std::uint64_t number = numbers_.next();
   requests_.emplace(number, Lease{*node, from, lease.asker, lease.demand, lease.nested, lease.only_now});
   tasks_.count_leases(*node, 1);
   events_.tell(*node, wire::LeaseWorker{
                           lease.demand, {lease.asker.job, lease.asker.caller, number}, lease.nested, lease.only_now});
+}
+
+/// Keeps the request until a node joins, or refuses it.
+void LeaseBroker::want(Wanting wanting, const Error& why) {
+  const Duration left = wanting.until - events_.now();
+  if (left <= Duration{}) {
+    const Duration waited = wanting.lease.only_now ? Duration{} : patience_of(wanting.lease.demand);
+    return events_.tell(wanting.from, wire::Refused{wanting.lease.asker.number, waited_in_vain(why, waited)});
+  }
+  if (!std::exchange(wanting.has_timer, true)) events_.run_later(left, [this] { request_wanting(); });
+  wanting_.push_back(std::move(wanting));
+}
+
+void LeaseBroker::request_wanting() {
+  for (const Wanting& each : std::exchange(wanting_, {})) request(each);
 }
 
 Result<NodeId> LeaseBroker::node_for(const scheduler::Demand& demand, const wire::LeaseWorker& lease, NodeId from) {
@@ -92,6 +115,7 @@ void LeaseBroker::end_caller(CallerId caller) {
   };
   std::erase_if(requests_, ends);
   std::erase_if(leases_, ends);
+  std::erase_if(wanting_, [caller](const Wanting& each) { return each.lease.asker.caller == caller; });
   for (const NodeId node : nodes) events_.tell(node, wire::EndCaller{caller});
 }
 
@@ -103,10 +127,12 @@ void LeaseBroker::end_job(JobId job) {
   };
   std::erase_if(requests_, ends);
   std::erase_if(leases_, ends);
+  std::erase_if(wanting_, [job](const Wanting& each) { return each.lease.asker.job == job; });
 }
 
 void LeaseBroker::lose_node(NodeId node) {
   std::erase_if(borrowed_, [node](const auto& entry) { return entry.second == node; });
+  std::erase_if(wanting_, [node](const Wanting& each) { return each.from == node; });
   std::vector<Lease> again;
   std::erase_if(requests_, [&](const auto& entry) {
     if (entry.second.at == node && entry.second.asked_from) again.push_back(entry.second);

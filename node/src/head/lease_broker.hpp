@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <unordered_map>
+#include <vector>
 
 #include <pharos/base/id.hpp>
 #include <pharos/scheduler/fleet.hpp>
@@ -32,8 +33,11 @@ class LeaseBroker {
   void note_tasks(NodeId node, const wire::Amounts& tasks) { tasks_.note_tasks(node, scheduler::Resources{tasks}); }
   /// The caller's node asks for a worker at another node. The answer comes without a time limit: LeaseGranted, or
   /// Refused by the other node, or by the head: kRuntimeStopped, kInvalidArgument if no node could run it, kOverloaded
-  /// if it has to be had now and no other node has room. In a recovery a request that finds no node is put off.
+  /// if it has to be had now and no other node has room. In a recovery a request that finds no node is put off; else it
+  /// waits for nodes that join, as its demand says.
   void request(NodeId from, const wire::LeaseWorker& lease);
+  /// A node has joined: asks again for the requests that wait for one.
+  void request_wanting();
   /// The worker's node answers a request.
   void grant(NodeId from, const wire::LeaseGranted& granted);
   void refuse(wire::Refused refused);
@@ -56,7 +60,7 @@ class LeaseBroker {
   /// All nodes have reported: keeps the leases that both nodes have reported, and ends the others.
   void settle(const std::function<bool(CallerId)>& is_there);
 
-  std::size_t requested() const { return requests_.size(); }
+  std::size_t requested() const { return requests_.size() + wanting_.size(); }
   std::size_t granted() const { return leases_.size(); }
 
  private:
@@ -70,6 +74,16 @@ class LeaseBroker {
     bool only_now;
   };
 
+  /// A request that no node could meet when it came.
+  struct Wanting {
+    NodeId from;
+    wire::LeaseWorker lease;
+    TimePoint until;
+    bool has_timer = false;
+  };
+
+  void request(const Wanting& wanting);
+  void want(Wanting wanting, const Error& why);
   Result<NodeId> node_for(const scheduler::Demand& demand, const wire::LeaseWorker& lease, NodeId from);
   void request_again(const Lease& lease);
   void end(WorkerId worker, bool broken);
@@ -82,6 +96,7 @@ class LeaseBroker {
   RequestNumbers& numbers_;
   std::unordered_map<std::uint64_t, Lease> requests_;  // by the number of the request to the worker's node
   std::unordered_map<WorkerId, Lease> leases_;
+  std::vector<Wanting> wanting_;
   // In a recovery: leased workers, and the node that says that its caller has leased them.
   std::unordered_map<WorkerId, NodeId> borrowed_;
 };

@@ -32,7 +32,10 @@ class NodeTable {
     std::vector<wire::WaitingTasks> waiting{};
   };
 
-  NodeTable(Events& events, const Recovery& recovery) : events_{events}, recovery_{recovery} {}
+  /// `own`: the node in the head's own process; unset if there is none.
+  NodeTable(Events& events, const Recovery& recovery, NodeId own = {})
+      : events_{events}, recovery_{recovery}, own_{own} {}
+  NodeId own() const { return own_; }
 
   /// The node must not be connected.
   void add(NodeId node, std::string address, Events::Tell tell);
@@ -67,6 +70,7 @@ class NodeTable {
  private:
   Events& events_;
   const Recovery& recovery_;
+  const NodeId own_;
   std::unordered_map<NodeId, Node> nodes_;
   std::set<NodeId> silent_;
   // Questions for silent nodes, by the node that is looked for: the asking node and its question.

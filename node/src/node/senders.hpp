@@ -25,13 +25,15 @@ using FromHead =
              wire::DrainNode, wire::EndCaller, wire::EndIncarnation, wire::EndJob, wire::GroupReady, wire::HoldBundle,
              wire::IncarnationEnded, wire::Inspected, wire::JobStopped, wire::LeaseGranted, wire::LeaseWorker,
              wire::NodeFound, wire::NodesListed, wire::Output, wire::RecallLeases, wire::Refused, wire::ReleaseBundle,
-             wire::ReturnLease, wire::Rows, wire::StartIncarnation, wire::StopJob, wire::WorkerEnded>;
+             wire::ReturnLease, wire::Rows, wire::StartIncarnation, wire::StopJob, wire::WorkerEnded, wire::ValueRead,
+             wire::ValueWritten, wire::KeysListed>;
 /// A caller is a driver or a worker.
 using FromCaller = Messages<wire::Inspect, wire::LeaseWorker, wire::ReturnLease>;
 /// Each of these has an asker, and is passed on to the head.
 using FromCallerToHead =
-    Messages<wire::BreakPromise, wire::ConnectActor, wire::FindActor, wire::HoldActor, wire::KillActor, wire::ListNodes,
-             wire::PlaceGroup, wire::PromiseActor, wire::RemoveGroup, wire::StartActor>;
+    Messages<wire::BreakPromise, wire::ConnectActor, wire::FindActor, wire::HoldActor, wire::KillActor, wire::ListKeys,
+             wire::ListNodes, wire::PlaceGroup, wire::PromiseActor, wire::ReadValue, wire::RemoveGroup,
+             wire::StartActor, wire::WriteValue>;
 /// StoreService takes these before anything else.
 using FromCallerToStore =
     Messages<wire::BringObject, wire::ImportObject, wire::LeaseSlab, wire::OpenStore, wire::ReturnSlab>;
@@ -47,7 +49,8 @@ using NotForNode =
              wire::Explain, wire::Explained, wire::Failure, wire::FindNode, wire::ForkWorker, wire::GroupPlaces,
              wire::JobRegistered, wire::JoinCluster, wire::LogPart, wire::NodeLoad, wire::ObjectClaimed,
              wire::ObjectImported, wire::ReadStacks, wire::ReleaseObject, wire::Report, wire::ServeCaller,
-             wire::SlabLeased, wire::Stacks, wire::StoreOpened, wire::TrimStore, wire::WorkerReady>;
+             wire::SlabLeased, wire::Stacks, wire::StoreOpened, wire::StoredValue, wire::TrimStore, wire::WorkerReady,
+             wire::WriteOutcome>;
 
 namespace detail {
 template <class Variant, class... Lists>

@@ -41,5 +41,6 @@ int main(int, char** argv) {
     if (mode == "groups") run_groups(runtime);
     if (mode == "group_loss") run_group_loss(runtime);
     if (mode == "waits") run_waits(runtime, argv[2]);
+    if (mode == "wants_node") run_wants_node(runtime);
   });
 }

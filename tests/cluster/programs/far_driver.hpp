@@ -94,6 +94,7 @@ void run_overflow(pharos::Runtime& runtime, int nodes, const std::string& folder
 void run_nearest(pharos::Runtime& runtime);
 void run_placed(pharos::Runtime& runtime);
 void run_groups(pharos::Runtime& runtime);
+void run_wants_node(pharos::Runtime& runtime);
 void run_waits(pharos::Runtime& runtime, const std::string& what);
 void run_crowd(pharos::Runtime& runtime);
 void run_owner(pharos::Runtime& runtime);

@@ -224,6 +224,23 @@ void run_waits(pharos::Runtime& runtime, const std::string& what) {
   }
 }
 
+/// Wants what no node has: with a wait for a node that joins, and without one that comes in time.
+void run_wants_node(pharos::Runtime& runtime) {
+  const auto task = runtime.submit<&node_of_task>({.cpus = 0, .resources = {{"late", 1}}, .wait_for_nodes = 60s});
+  const auto actor = runtime.spawn<Counter>({.resources = {{"late", 1}}, .wait_for_nodes = 60s});
+  const auto of_actor = actor.call<&Counter::node>();
+  const auto group = runtime.reserve({.bundles = {{.resources = {{"late", 1}}}}, .wait_for_nodes = 60s});
+  const auto members =
+      runtime.spawn_group<Counter>({.size = 1, .member = {.resources = {{"late", 1}}}, .wait_for_nodes = 60s});
+  const auto in_vain = runtime.submit<&node_of_task>({.resources = {{"never", 1}}, .wait_for_nodes = 1s});
+  say("in vain: " + in_vain.try_get().error().message());
+  say_whether("others wait", !task.ready() && !of_actor.ready() && !group.nodes().ready());
+  say("task at " + wait_for(task));
+  say("actor at " + wait_for(of_actor));
+  say("group at " + to_string(wait_for(group.nodes()).front()));
+  say("member at " + wait_for(members.call<&Counter::node>(0)));
+}
+
 /// Has an actor and a group that hold resources for which another actor and group wait, until the test ends the
 /// program.
 void run_crowd(pharos::Runtime& runtime) {

@@ -45,6 +45,45 @@ TEST_F(ActorPlacesTest, AnActorThatNoNodeCouldRunEnds) {
   EXPECT_FALSE(actors_.lives(ActorId{50}));
 }
 
+TEST_F(ActorPlacesTest, AnActorThatNoNodeCouldRunWaitsForANodeThatJoinsAsLongAsItMay) {
+  for (const std::uint64_t actor : {50, 51}) {
+    wire::StartActor start = making(actor, actor == 50 ? "cpu=5" : "cpu=9", 0);
+    start.demand.wait_ms = 1000;
+    maker_.start(NodeId{1}, std::move(start));
+  }
+  EXPECT_EQ(told(1), Names{});
+  EXPECT_TRUE(actors_.lives(ActorId{50}));
+  add_node(3);
+  apply(placement_.add_node(NodeId{3}, *scheduler::Resources::parse("cpu=8")));
+  places_.place_wanting();
+  EXPECT_EQ(told(3), (Names{"AddJob", "StartIncarnation"}));
+  executor_.advance(999ms);
+  EXPECT_TRUE(actors_.lives(ActorId{51}));
+  executor_.advance(1ms);
+  EXPECT_FALSE(actors_.lives(ActorId{51}));
+  const Error why = last_told<wire::Refused>(1).why;
+  EXPECT_EQ(why.code(), ErrorCode::kInvalidArgument);
+  EXPECT_NE(why.to_string().find("no node that could run it has joined within 1 s"), std::string::npos)
+      << why.to_string();
+}
+
+TEST_F(ActorPlacesTest, AnActorThatEndsWhileItWaitsForANodeIsForgotten) {
+  wire::StartActor start = making(50, "cpu=5", 0);
+  start.demand.wait_ms = 1000;
+  maker_.start(NodeId{1}, std::move(start));
+  apply(actors_.kill(ActorId{50}, "nobody wants it"));
+  places_.forget_if_over(ActorId{50});
+  EXPECT_TRUE(places_.unplaced().empty());
+  EXPECT_EQ(places_.find_making(ActorId{50}), nullptr);
+  told(1);
+  add_node(3);
+  apply(placement_.add_node(NodeId{3}, *scheduler::Resources::parse("cpu=8")));
+  places_.place_wanting();
+  executor_.advance(2s);
+  EXPECT_EQ(told(3), Names{});
+  EXPECT_EQ(told(1), Names{});
+}
+
 TEST_F(ActorPlacesTest, DuringARecoveryAnActorThatNoKnownNodeCouldRunWaits) {
   recovery_.begin();
   maker_.start(NodeId{1}, making(50, "cpu=5", 3));

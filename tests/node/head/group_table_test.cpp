@@ -19,10 +19,13 @@ class HeadGroupTable : public HeadParts, protected Effects {
     }
   }
   void place(std::uint64_t group, std::size_t bundles, const std::string& amounts, std::uint64_t caller = 70,
-             std::uint64_t only = 0) {
+             std::uint64_t only = 0, std::int64_t wait_ms = 0) {
     wire::PlaceGroup place{GroupId{group}, "g", Strategy::kSpread, {}, asker(group, caller)};
     place.bundles.assign(bundles, demand(amounts));
-    for (wire::Demand& bundle : place.bundles) bundle.only = NodeId{only};
+    for (wire::Demand& bundle : place.bundles) {
+      bundle.only = NodeId{only};
+      bundle.wait_ms = wait_ms;
+    }
     groups_.place(NodeId{1}, std::move(place));
   }
   void apply(const scheduler::ActorEffects&) override { ADD_FAILURE() << "groups do not call ActorTable"; }
@@ -55,6 +58,30 @@ TEST_F(HeadGroupTable, AGroupThatFitsNowhereIsRefusedAndForgotten) {
   place(5, 1, "cpu=5");
   EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(groups_.find(GroupId{5}), nullptr);
+}
+
+TEST_F(HeadGroupTable, AGroupThatFitsNowhereWaitsForNodesThatJoinAsLongAsItMay) {
+  place(5, 1, "cpu=5", 70, 0, 1000);
+  place(6, 1, "cpu=9", 70, 0, 1000);
+  EXPECT_EQ(told(1), Names{});
+  add_node(3);
+  apply(placement_.add_node(NodeId{3}, *scheduler::Resources::parse("cpu=8")));
+  EXPECT_EQ(told(3), Names{"HoldBundle"});
+  EXPECT_NE(groups_.find(GroupId{6}), nullptr);
+  executor_.advance(1s);
+  const auto refused = last_told<wire::Refused>(1);
+  EXPECT_EQ(refused.number, 6u);
+  EXPECT_NE(refused.why.to_string().find("no node that could run it has joined within 1 s"), std::string::npos);
+  EXPECT_EQ(groups_.find(GroupId{6}), nullptr);
+  EXPECT_NE(groups_.find(GroupId{5}), nullptr);
+}
+
+TEST_F(HeadGroupTable, AGroupThatWaitsForANodeCanBeRemoved) {
+  place(5, 1, "cpu=5", 70, 0, 1000);
+  groups_.remove(NodeId{1}, {GroupId{5}, asker(0)});
+  EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kCancelled);
+  executor_.advance(2s);
+  EXPECT_EQ(told(1), Names{});
 }
 
 TEST_F(HeadGroupTable, AGroupWithoutBundlesIsRefused) {

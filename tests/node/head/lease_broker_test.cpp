@@ -1,11 +1,15 @@
 #include "head/lease_broker.hpp"
 
+#include <chrono>
+
 #include <pharos/scheduler/placement.hpp>
 
 #include "head_parts.hpp"
 
 namespace pharos::node::head {
 namespace {
+
+using namespace std::chrono_literals;
 
 /// A caller at node 1, which has no resources; nodes 2 and 3 have one CPU each.
 class LeaseBrokerTest : public HeadParts {
@@ -15,8 +19,11 @@ class LeaseBrokerTest : public HeadParts {
     for (const std::uint64_t node : {2, 3}) placement_.add_node(NodeId{node}, *scheduler::Resources::parse("cpu=1"));
     jobs_.add(NodeId{1}, wire::AddJob{JobId{7}, {}, {}, {}});
   }
-  void request(std::uint64_t number, const std::string& amounts = "cpu=1", bool only_now = false) {
-    leases_.request(NodeId{1}, {demand(amounts), asker(number), false, only_now});
+  void request(std::uint64_t number, const std::string& amounts = "cpu=1", bool only_now = false,
+               std::int64_t wait_ms = 0) {
+    wire::Demand asked = demand(amounts);
+    asked.wait_ms = wait_ms;
+    leases_.request(NodeId{1}, {asked, asker(number), false, only_now});
   }
   /// Returns the node that was asked for a worker.
   std::uint64_t asked_node() {
@@ -59,6 +66,42 @@ TEST_F(LeaseBrokerTest, WhatNoNodeCouldHaveIsRefused) {
   request(5, "cpu=2");
   EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(leases_.requested(), 0u);
+}
+
+TEST_F(LeaseBrokerTest, WhatNoNodeCouldHaveWaitsForANodeThatJoinsAsLongAsItMay) {
+  request(5, "cpu=2", false, 1000);
+  request(6, "cpu=3", false, 1000);
+  EXPECT_EQ(told(1), Names{});
+  EXPECT_EQ(leases_.requested(), 2u);
+  add_node(4);
+  placement_.add_node(NodeId{4}, *scheduler::Resources::parse("cpu=2"));
+  leases_.request_wanting();
+  EXPECT_EQ(told(4), (Names{"AddJob", "LeaseWorker"}));
+  executor_.advance(999ms);
+  EXPECT_EQ(told(1), Names{});
+  executor_.advance(1ms);
+  const auto refused = last_told<wire::Refused>(1);
+  EXPECT_EQ(refused.number, 6u);
+  EXPECT_EQ(refused.why.code(), ErrorCode::kInvalidArgument);
+  EXPECT_NE(refused.why.to_string().find("no node that could run it has joined within 1 s"), std::string::npos)
+      << refused.why.to_string();
+  EXPECT_EQ(leases_.requested(), 1u);  // that at node 4
+}
+
+TEST_F(LeaseBrokerTest, ARequestThatHasToBeHadNowWaitsForNoNode) {
+  request(5, "cpu=2", true, 1000);
+  EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kOverloaded);
+}
+
+TEST_F(LeaseBrokerTest, ARequestThatWaitsForANodeEndsWithItsCallerAndItsJob) {
+  request(5, "cpu=2", false, 1000);
+  leases_.end_caller(CallerId{70});
+  EXPECT_EQ(leases_.requested(), 0u);
+  request(6, "cpu=2", false, 1000);
+  leases_.end_job(JobId{7});
+  EXPECT_EQ(leases_.requested(), 0u);
+  executor_.advance(2s);
+  EXPECT_EQ(told(1), Names{});
 }
 
 TEST_F(LeaseBrokerTest, DuringARecoveryARequestThatNoNodeCouldServeIsPutOff) {

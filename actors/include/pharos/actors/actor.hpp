@@ -28,13 +28,15 @@ class Caller;
 PHAROS_API Arguments& scratch_arguments(const ActorHandle& actor, const RegisteredFunction& function);
 PHAROS_API Arguments& scratch_arguments(Caller& caller, const RegisteredFunction& function);
 
-/// The following functions do what the members of Actor say, on any thread. call_actor() and try_call_actor() throw
-/// RuntimeStopped if the Caller is gone; all other failures of a call are the error of its cell.
+/// The following functions do what the members of Actor say, on any thread. call_actor(), try_call_actor() and
+/// send_to_actor() throw RuntimeStopped if the Caller is gone; all other failures of a call are the error of its cell.
 PHAROS_API CellHandle call_actor(const ActorHandle& actor, const CallOptions& options,
                                  const RegisteredFunction& function, Arguments& arguments);
 /// The error that it returns is always kOverloaded; then nothing was sent.
 PHAROS_API Result<CellHandle> try_call_actor(const ActorHandle& actor, const CallOptions& options,
                                              const RegisteredFunction& function, Arguments& arguments);
+PHAROS_API void send_to_actor(const ActorHandle& actor, const CallOptions& options, const RegisteredFunction& function,
+                              Arguments& arguments);
 PHAROS_API void kill_actor(const ActorHandle& actor);
 PHAROS_API void stop_actor(const ActorHandle& actor, Duration grace);
 PHAROS_API void encode_actor(const std::shared_ptr<ActorHandle>& actor, Encoder& to);
@@ -104,6 +106,22 @@ class Actor {
     auto cell = detail::try_call_actor(*handle_, options, *Function::registered, arguments);
     if (!cell) return std::move(cell).error();
     return Ref<detail::ResultOf<Method>>{*std::move(cell)};
+  }
+  /// Calls a method whose result nobody wants: `actor.send<&Counter::add>(1)`. Everything is as with call(): the order
+  /// of the calls, what happens if the queue is full, retries, and that the actor lives until the call has run. But it
+  /// costs less, because the worker answers many such calls at once, and nothing is returned. A call that fails is
+  /// written to this process's log, at most one in a second. A program that ends does not wait for what it has sent:
+  /// get() the Ref of a later call() first.
+  template <auto Method, class... Args>
+  requires(!detail::kBeginsWith<CallOptions, Args...>) void send(Args&&... args) const {
+    send<Method>(CallOptions{}, std::forward<Args>(args)...);
+  }
+  template <auto Method, class... Args>
+  void send(const CallOptions& options, Args&&... args) const {
+    using Function = detail::MethodFunction<T, Method>;
+    detail::Arguments& arguments = detail::scratch_arguments(*handle_, *Function::registered);
+    Function::encode(arguments, std::forward<Args>(args)...);
+    detail::send_to_actor(*handle_, options, *Function::registered, arguments);
   }
   /// Stops the compiler: the method must be named as a template argument, not passed as an argument.
   template <class... Args>

@@ -60,6 +60,8 @@ struct ActorGroupOptions {
   std::vector<Bundle> members{};
   /// How the members lie on the nodes, relative to each other.
   Strategy strategy = Strategy::kPack;
+  /// As GroupOptions::wait_for_nodes.
+  Duration wait_for_nodes{};
   OnDeath on_death = OnDeath::kFail;
   /// Number of spares: actors that are made together with the members, and wait for a place.
   std::size_t spares = 0;

@@ -9,6 +9,7 @@
 #include <pharos/actors/thrown.hpp>
 #include <pharos/async/deadline.hpp>
 #include <pharos/base/byte_count.hpp>
+#include <pharos/base/clock.hpp>
 #include <pharos/base/id.hpp>
 
 // TaskOptions, ActorOptions and Bundle each have the fields for resources. They do not inherit them from one struct: a
@@ -45,6 +46,9 @@ struct TaskOptions {
   /// after the other, beginning with the node of the caller, before any of them gets more. In both cases nodes with
   /// GPUs are used last, unless GPUs are asked for.
   bool spread = false;
+  /// If no node of the cluster could ever run the task: how long it waits for a node that can and joins. With 0 the Ref
+  /// throws InvalidArgument at once.
+  Duration wait_for_nodes{};
   /// After this moment the Ref throws DeadlineExceeded. A task that has not begun then does not begin, and one that
   /// runs sees pharos::cancelled(). Calls that the task makes have no later deadline.
   Deadline deadline = Deadline::never();
@@ -94,8 +98,11 @@ struct ActorOptions {
   /// after the other, beginning with the node of the caller, before any of them gets more. In both cases nodes with
   /// GPUs are used last, unless GPUs are asked for.
   bool spread = false;
+  /// If no node of the cluster could ever run the actor: how long each process of it waits for a node that can and
+  /// joins. With 0 the calls throw InvalidArgument at once.
+  Duration wait_for_nodes{};
   /// The actor takes its resources from this group: from bundle number `bundle`, or from any bundle if that is
-  /// negative. `labels`, `node`, `near` and `spread` are then ignored.
+  /// negative. `labels`, `node`, `near`, `spread` and `wait_for_nodes` are then ignored.
   PlacementGroup group{};
   std::int32_t bundle = -1;
   /// How often a new process takes over when the actor's process dies; negative for always. The new process constructs

@@ -8,6 +8,7 @@
 
 #include <pharos/actors/ref.hpp>
 #include <pharos/base/byte_count.hpp>
+#include <pharos/base/clock.hpp>
 #include <pharos/base/export.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/wire/id_codec.hpp>
@@ -35,6 +36,9 @@ struct GroupOptions {
   std::string name{};             ///< shown in messages and lists; at most 256 bytes
   std::vector<Bundle> bundles{};  ///< 1 to 4096 bundles
   Strategy strategy = Strategy::kPack;
+  /// If the nodes of the cluster could never have these resources: how long the group waits for nodes that join. With 0
+  /// nodes() throws InvalidArgument at once.
+  Duration wait_for_nodes{};
 };
 
 /// Resources that a program has set aside, all of them at once, for actors that are made with ActorOptions::group. A

@@ -13,6 +13,7 @@
 #include <pharos/actors/call_site.hpp>
 #include <pharos/actors/cluster_node.hpp>
 #include <pharos/actors/function.hpp>
+#include <pharos/actors/key_values.hpp>
 #include <pharos/actors/options.hpp>
 #include <pharos/actors/placement_group.hpp>
 #include <pharos/actors/ref.hpp>
@@ -177,6 +178,9 @@ class PHAROS_API Runtime {
   std::vector<ClusterNode> nodes() const;
   /// What all nodes have together, but those that are silent or drain. Waits and throws like nodes().
   ClusterResources resources() const;
+
+  /// The key-value store of the cluster. All programs share the keys of a name space.
+  KeyValues kv(std::string name_space = {}) const { return {caller_, std::move(name_space)}; }
 
   JobId job() const;
   /// The address of the daemon that serves this program, for tests and for people who inspect the cluster.

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "head/head_keys.hpp"
+#include "head/patience.hpp"
 #include "node/demands.hpp"
 
 namespace pharos::node::head {
@@ -63,6 +64,7 @@ void ActorPlaces::place(ActorId actor, std::uint32_t incarnation) {
 void ActorPlaces::note_placed(const scheduler::Placed& placed) {
   const wire::StartActor& making = makings_.at(placed.actor);
   const std::uint32_t incarnation = unplaced_.extract(placed.actor).mapped();
+  wanting_until_.erase(placed.actor);
   if (jobs_.find(making.asker.job)->stopping) return effects_.apply(placement_.give_back(placed.actor));
   // A node that is not back yet gets only actors of groups, in bundles that it has already. It is told when it is back.
   const bool is_back = recovery_.is_settled(placed.node);
@@ -96,8 +98,24 @@ void ActorPlaces::start(ActorId actor) {
 
 void ActorPlaces::refuse(const scheduler::Unplaceable& unplaceable) {
   if (recovery_.is_under_way()) return unplaceable_yet_.push_back(unplaceable.actor);
+  const wire::Demand& demand = makings_.at(unplaceable.actor).demand;
+  const Duration patience = demand.group ? Duration{} : patience_of(demand);  // the bundles of a group do not change
+  const auto [until, is_new] = wanting_until_.try_emplace(unplaceable.actor, events_.now() + patience);
+  if (is_new && patience != Duration{}) events_.run_later(patience, [this] { place_wanting(); });
+  if (events_.now() < until->second) {
+    wanting_.insert(unplaceable.actor);
+    return;
+  }
+  wanting_until_.erase(until);
   const std::uint32_t incarnation = unplaced_.at(unplaceable.actor);
-  effects_.apply(actors_.constructor_failed(unplaceable.actor, incarnation, unplaceable.why));
+  const Error why = waited_in_vain(unplaceable.why, patience);
+  effects_.apply(actors_.constructor_failed(unplaceable.actor, incarnation, why));
+}
+
+void ActorPlaces::place_wanting() {
+  for (const ActorId actor : std::exchange(wanting_, {})) {
+    if (const auto unplaced = unplaced_.find(actor); unplaced != unplaced_.end()) place(actor, unplaced->second);
+  }
 }
 
 void ActorPlaces::end(const scheduler::EndIncarnation& end) {
@@ -138,6 +156,7 @@ void ActorPlaces::forget_if_over(ActorId actor) {
   }
   makings_.erase(actor);
   last_ends_.erase(actor);
+  wanting_until_.erase(actor);
   if (const auto* const state = actors_.look_at(actor)) jobs_.note_actor_over(state->spec.job);
 }
 
@@ -145,6 +164,7 @@ void ActorPlaces::forget_job(JobId job) {
   std::erase_if(makings_, [&](const auto& entry) {
     if (entry.second.asker.job != job) return false;
     last_ends_.erase(entry.first);
+    wanting_until_.erase(entry.first);
     return true;
   });
 }

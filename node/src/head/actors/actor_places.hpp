@@ -24,7 +24,8 @@ namespace pharos::node::head {
 /// The incarnations of actors: how each is made, which wait for resources, and which run on which node. ActorTable says
 /// when an incarnation has to start or end. This class gets a place for it from Placement, tells the node, and reports
 /// to ActorTable how it has ended. An incarnation waits for resources without a limit.
-/// Failure: if no node could ever run an actor, ActorTable hears that its constructor has failed. Reports of
+/// Failure: if no node could ever run an actor, and none that can joins in the time that the actor allows, ActorTable
+/// hears that its constructor has failed. Reports of
 /// incarnations that do not run are ignored. place() and note_placed() need an actor whose making and job are known.
 /// Owned by Head; on its strand. Pointers that it returns are valid until the actor or its job is forgotten.
 class ActorPlaces {
@@ -74,6 +75,8 @@ class ActorPlaces {
   /// Places the restored incarnations that run nowhere.
   void place_missing();
   void take_report(NodeId from, const wire::Report& report);
+  /// A node has joined: tries again to place the actors that wait for one.
+  void place_wanting();
   /// All nodes are known: places the incarnations that none of the nodes known before could run.
   void place_unplaceable();
 
@@ -111,6 +114,8 @@ class ActorPlaces {
   std::unordered_map<ActorId, wire::IncarnationEnded> last_ends_;
   RunningTable running_;
   std::vector<ActorId> unplaceable_yet_;  // in a recovery: actors that none of the nodes known so far could run
+  std::unordered_map<ActorId, TimePoint> wanting_until_;  // actors that no node could run, and how long they wait
+  std::unordered_set<ActorId> wanting_;                   // those of them that wait for nodes that join
   std::unordered_set<ActorId> changed_;
   TimePoint next_restart_ = TimePoint::max();
 };

@@ -100,8 +100,12 @@ class Placement {
   PlacementEffects give_back(ActorId actor);
 
   /// Places a group, whose id must be new. The answer is GroupPlaced, perhaps much later, or GroupUnplaceable with
-  /// kInvalidArgument, at once.
-  PlacementEffects place_group(GroupId group, GroupSpec spec);
+  /// kInvalidArgument, at once. With `patient` a group that the nodes could never hold waits for nodes that join, until
+  /// refuse_hopeless().
+  PlacementEffects place_group(GroupId group, GroupSpec spec, bool patient = false);
+  /// If the group waits, none of its bundles has a place, and the nodes could never hold it, answers with
+  /// GroupUnplaceable; actors that wait for resources in it are answered with Unplaceable.
+  PlacementEffects refuse_hopeless(GroupId group);
   /// Removes a group. Actors that wait for resources in it are answered with Unplaceable. Actors that have a place in
   /// it keep their resources until give_back(). BundleFreed follows for each bundle, when no actor has a place in the
   /// bundle any more.
@@ -227,7 +231,6 @@ class Placement {
   void end_waiting(Group& group);
   void serve_group(Group& group, PlacementEffects& effects);
   void free_if_unused(Group& group, std::uint32_t bundle, PlacementEffects& effects);
-  void lose_bundles_at(NodeId node, PlacementEffects& effects);
   void wait_for_places(Group& group, PlacementEffects& effects);
 
   Fleet& fleet_;

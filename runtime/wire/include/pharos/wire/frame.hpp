@@ -45,6 +45,9 @@ enum FrameFlags : std::uint8_t {
   kInPieces = 4,       ///< the payload begins with a list of objects, whose bytes belong between the payload's bytes
   kCarriesActors = 8,  ///< a reply; the payload begins with a list of the actors whose handles are in the result
   kMayRunAgain = 16,   ///< a task; its caller sends it again if the worker dies
+  /// A call whose result nobody wants. A reply with this flag says that all one-way calls from number `acknowledged` to
+  /// `number` have run without an error.
+  kOneWay = 32,
 };
 
 /// How often a call may be run again, in one byte. A count without a limit stays larger than the number of any attempt.
@@ -73,7 +76,7 @@ struct FrameHeader {
   std::uint32_t function = 0;  ///< index in the sorted function table, which is the same in caller and callee
   std::uint64_t trace = 0;     ///< TraceId of the call tree
   std::int64_t time = 0;       ///< call: nanoseconds left until its deadline, 0 for none; reply: duration of the call
-  std::uint64_t acknowledged = 0;  ///< call: the replies to all lower numbers have arrived
+  std::uint64_t acknowledged = 0;  ///< call: the replies to all lower numbers have arrived; reply: see kOneWay
 };
 static_assert(sizeof(FrameHeader) == 64);
 
