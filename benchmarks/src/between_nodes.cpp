@@ -11,10 +11,12 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <pharos/object_store/checksum.hpp>
@@ -183,6 +185,28 @@ void measure_broadcast(Report& report) {
   report.add("broadcast_8_over_2", *many / *few, "");
 }
 
+// ---- To where the data is
+
+constexpr std::size_t kBlockBytes = std::size_t{64} << 20;
+constexpr int kBlocks = 18;
+
+/// Makes a block that begins with the node where it was made.
+pharos::Bytes block_of_node() {
+  std::string block(kBlockBytes, 'x');
+  const std::string node = to_string(pharos::context().node);
+  node.copy(block.data(), node.size());
+  return pharos::Bytes{std::move(block)};
+}
+/// Reads the block, and returns the node where it was made and the node where this runs.
+std::pair<std::string, std::string> nodes_of(const pharos::Bytes& block) {
+  const std::string here = to_string(pharos::context().node);
+  std::size_t sum = 0;
+  for (const std::byte each : block.span()) sum += static_cast<std::size_t>(each);
+  std::string made_at(here.size(), sum == 0 ? '0' : 'x');
+  std::memcpy(made_at.data(), block.span().data(), made_at.size());
+  return {made_at, here};
+}
+
 }  // namespace
 
 // The script broadcast_in_namespaces starts this.
@@ -204,6 +228,28 @@ int run_broadcast(int argc, char** argv, int nodes) {
   }
   std::printf("%f\n", seconds_since(start));
   return 0;
+}
+
+// The share of tasks that run where their block is: all of them want to, and each node has some of the blocks.
+void measure_locality(Report& report, int argc, char** argv) {
+  if (!report.wants("locality_hit_share")) return;
+  const StartedCluster cluster{StartedCluster::Records::kNone};
+  const std::unique_ptr<Program> nodes[] = {cluster.start_node("cpu=2"), cluster.start_node("cpu=2")};
+  pharos::Runtime runtime{argc, argv};
+  std::vector<pharos::Ref<pharos::Bytes>> blocks;
+  for (int i = 0; i < kBlocks; ++i) blocks.push_back(runtime.submit<&block_of_node>({.spread = true}));
+  static_cast<void>(pharos::wait(blocks, {.count = blocks.size()}));
+  std::vector<pharos::Ref<std::pair<std::string, std::string>>> answers;
+  for (const auto& block : blocks) answers.push_back(runtime.submit<&nodes_of>(block));
+  int hits = 0;
+  std::set<std::string> made_at;
+  for (const auto& answer : answers) {
+    const auto [made, ran] = answer.get();
+    made_at.insert(made);
+    hits += made == ran ? 1 : 0;
+  }
+  if (made_at.size() != 3) throw std::runtime_error{"the blocks are not on all nodes"};
+  report.add("locality_hit_share", static_cast<double>(hits) / kBlocks, "");
 }
 
 void measure_between_nodes(Report& report, int argc, char** argv) {

@@ -88,6 +88,7 @@ void measure_objects(Report& report, int argc, char** argv);
 void measure_store(Report& report, int argc, char** argv);
 /// Measures objects that go from node to node.
 void measure_between_nodes(Report& report, int argc, char** argv);
+void measure_locality(Report& report, int argc, char** argv);
 /// Measures ranks that share memory.
 void measure_collective(Report& report);
 /// Measures two ranks over TCP, in network namespaces of their own.

@@ -75,6 +75,7 @@ constexpr Gate kGates[] = {
     {"cluster", "worker_death_ms", Gate::kAtMost, 0.56 * 1000, kExec},
     {"cluster", "node_death_s", Gate::kAtMost, 1.35, kExec},
     {"cluster", "job_submit_s", Gate::kAtMost, 0.1},
+    {"cluster", "locality_hit_share", Gate::kAtLeast, 0.95},
     {"scale", "bytes_per_actor_10000x100000", Gate::kAtMost, 2048},
     {"scale", "node_loss_ms_10000x100000", Gate::kAtMost, 5},
     {"scale", "nodes_return_s_10000x100000", Gate::kAtMost, 1},

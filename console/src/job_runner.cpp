@@ -48,6 +48,11 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
+std::string name_of_signal(int signal) {
+  const char* const name = ::sigabbrev_np(signal);
+  return name == nullptr ? "signal " + std::to_string(signal) : std::string{"SIG"} + name;
+}
+
 /// The environment of this process, with the job's variables and the cluster's address.
 std::vector<std::string> environment_of(const JobDescription& job, const std::string& address) {
   std::vector<std::string> own = job.environment;
@@ -186,8 +191,7 @@ void JobRunner::Program::run(const JobDescription& job, Runtime& runtime) {
     entry.state = JobEntry::State::kEnded;
     entry.ended = system_ms();
     entry.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (WIFSIGNALED(status) && entry.why.empty())
-      entry.why = std::string{"killed by SIG"} + ::sigabbrev_np(WTERMSIG(status));
+    if (WIFSIGNALED(status) && entry.why.empty()) entry.why = "killed by " + name_of_signal(WTERMSIG(status));
     note(runtime, job.name, entry);
   }
   bool is_last = false;

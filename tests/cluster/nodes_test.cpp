@@ -235,7 +235,9 @@ TEST_F(NodesTest, TasksGoToTheNodeThatHasTheirArguments) {
   start_three();
   const auto end = start_driver("nearest")->wait();
   EXPECT_EQ(end.status, 0) << end.output << end.error;
-  EXPECT_SAYS(end.output, "to what is large: yes\nto what is small: no\nto what is here, too: no\n");
+  EXPECT_SAYS(end.output,
+              "to what is large: yes\nto what is small: no\nto what is large and ready: yes\n"
+              "to what is small and ready: no\nan actor to what is large: yes\nto what is here, too: no\n");
 }
 
 TEST_F(NodesTest, LabelsNodesAndNearnessSayWhereActorsAndTasksGo) {

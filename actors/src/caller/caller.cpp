@@ -129,7 +129,8 @@ CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& 
   if (cell->ready()) return cell;
   if (!call.deadline.is_never()) pending_->give_up_at(call.deadline, cell);
   if (incomplete == nullptr) {
-    (*pool)->submit(cell);
+    const auto best = arguments.placeholders().empty() ? pool : tasks_->pool_near(options, arguments.placeholders());
+    (best ? *best : *pool)->submit(cell);
     return cell;
   }
   pending_->complete_later(

@@ -22,6 +22,7 @@ namespace {
 using detail::ActorHandle;
 using detail::Arguments;
 using detail::CellHandle;
+using detail::Placeholder;
 using detail::RegisteredFunction;
 using detail::ResultCell;
 using namespace std::chrono_literals;
@@ -97,17 +98,26 @@ std::shared_ptr<ActorHandle> KnownActors::spawn(const ActorOptions& options, con
     lose_actor(*actor, *refused);
     return shared;
   }
+  const auto go_near = [here = line_->registered().node](wire::Demand& demand,
+                                                         const std::vector<Placeholder>& placeholders) {
+    if (!demand.near && !demand.only && !demand.spread && !demand.group) {
+      demand.near = PendingCalls::worth_going_to(placeholders, here);
+    }
+  };
   // This cell stands for the constructor's call; it has the arguments.
   const CellHandle cell = pending_->new_cell();
   const auto incomplete = pending_->prepare(cell, {}, arguments);
   if (incomplete == nullptr) {
+    go_near(start.demand, arguments.placeholders());
     construct(actor, cell, std::move(start),
               cell->ready() ? std::optional{cell.wait(Deadline::never()).error()} : std::nullopt);
     return shared;
   }
   line_->tell(promise);
   pending_->complete_later(incomplete,
-                           [this, actor, cell, start = std::move(start)](std::optional<Error> missing) mutable {
+                           [this, actor, cell, start = std::move(start), go_near,
+                            &placeholders = incomplete->placeholders](std::optional<Error> missing) mutable {
+                             go_near(start.demand, placeholders);
                              construct(actor, cell, std::move(start), std::move(missing));
                            });
   return shared;

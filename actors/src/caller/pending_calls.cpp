@@ -1,6 +1,7 @@
 #include "caller/pending_calls.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -19,6 +20,9 @@ using detail::CellHandle;
 using detail::Placeholder;
 using detail::RegisteredFunction;
 using detail::ResultCell;
+
+// To go to the node of an argument that is smaller costs more than to bring the argument.
+constexpr std::size_t kWorthGoingMin = std::size_t{1} << 20;
 
 /// The name of the function that brings this result.
 std::string name_of(ResultCell& cell) {
@@ -80,6 +84,21 @@ std::shared_ptr<IncompleteCall> PendingCalls::prepare(const CellHandle& cell, Re
   incomplete->object = std::move(object);
   incomplete->placeholders = arguments.placeholders();
   return incomplete;
+}
+
+NodeId PendingCalls::worth_going_to(const std::vector<Placeholder>& arguments, NodeId here) {
+  std::map<NodeId, std::size_t> bytes;
+  for (const Placeholder& placeholder : arguments) {
+    if (placeholder.what == Placeholder::kObject) {
+      bytes[placeholder.object->nearest()] += placeholder.size;
+    } else if (const auto* const stored = placeholder.cell.ready() ? placeholder.cell->stored() : nullptr) {
+      bytes[stored->object->nearest()] += stored->size;
+    }
+  }
+  const std::size_t bytes_here = bytes[here];
+  const auto most =
+      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most->second >= bytes_here + kWorthGoingMin ? most->first : NodeId{};
 }
 
 void PendingCalls::complete_later(const std::shared_ptr<IncompleteCall>& incomplete,

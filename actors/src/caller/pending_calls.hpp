@@ -63,6 +63,9 @@ class PendingCalls final : public std::enable_shared_from_this<PendingCalls> {
   /// because an argument is an error. The cell keeps what the arguments refer to until its result is ready.
   std::shared_ptr<IncompleteCall> prepare(const detail::CellHandle& cell, detail::ResultCell::Call call,
                                           const detail::Arguments& arguments);
+  /// Returns the node where most bytes of these arguments are, if going there spares the way of at least 1 MiB; unset
+  /// if that is `here`, or no node is worth going to. Refs that are not ready count nothing.
+  static NodeId worth_going_to(const std::vector<detail::Placeholder>& arguments, NodeId here);
   /// Runs `then` on the strand once the arguments are complete; with an error if they never will be.
   void complete_later(const std::shared_ptr<IncompleteCall>& incomplete,
                       async::UniqueFunction<void(std::optional<Error>)> then);

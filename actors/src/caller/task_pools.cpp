@@ -8,6 +8,8 @@
 #include <pharos/async/sleep.hpp>
 #include <pharos/scheduler/resources.hpp>
 
+#include "caller/pending_calls.hpp"
+
 namespace pharos::actors {
 namespace {
 
@@ -18,8 +20,6 @@ using detail::ResultCell;
 constexpr auto kReasonTime = 1s;  // for the node to say why a worker ended
 constexpr auto kTendTime = 20ms;
 constexpr const char* kRunAgain = "If the task may run twice, give it max_retries.";
-// A task prefers the node that has most bytes of its arguments if that node has at least this much more than this one.
-constexpr std::size_t kWorthGoingMin = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -62,21 +62,8 @@ bool TaskPools::take_back(ResultCell& cell) {
 
 Result<TaskPool*> TaskPools::pool_near(TaskOptions options, const std::vector<Placeholder>& arguments) {
   if (options.node || options.near || options.spread) return pool_of(options);
-  std::map<NodeId, std::size_t> bytes;
-  for (const Placeholder& placeholder : arguments) {
-    if (placeholder.what == Placeholder::kObject) {
-      bytes[placeholder.object->nearest()] += placeholder.size;
-    } else if (const auto* const stored = placeholder.cell ? placeholder.cell->stored() : nullptr) {
-      bytes[stored->object->nearest()] += stored->size;
-    }
-  }
-  const auto most =
-      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   const TaskOptions anywhere = options;
-  if (most != bytes.end() && most->first != line_->registered().node &&
-      most->second >= bytes[line_->registered().node] + kWorthGoingMin) {
-    options.near = most->first;
-  }
+  options.near = PendingCalls::worth_going_to(arguments, line_->registered().node);
   auto pool = pool_of(options);
   return pool ? pool : pool_of(anywhere);
 }

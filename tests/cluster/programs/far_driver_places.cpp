@@ -43,6 +43,14 @@ std::string meet(std::string folder, int number, int all) {
   return where();
 }
 
+class Keeper {
+ public:
+  explicit Keeper(pharos::Bytes bytes) : bytes_{std::move(bytes)} {}
+  std::string node() const { return bytes_.size() == 0 ? "nothing" : where(); }
+
+ private:
+  pharos::Bytes bytes_;
+};
 std::string where_with(const pharos::Bytes& bytes) {
   return bytes.empty() ? "nothing" : where();
 }
@@ -110,6 +118,15 @@ void run_nearest(pharos::Runtime& runtime) {
   const auto small = runtime.submit<&many_bytes>(on_c, std::size_t{200} << 10);
   say("to what is large: " + std::string{wait_for(runtime.submit<&where_with>(large)) == place ? "yes" : "no"});
   say("to what is small: " + std::string{wait_for(runtime.submit<&where_with>(small)) == place ? "yes" : "no"});
+  const auto ready = [](const auto& ref) {
+    while (!ref.ready()) std::this_thread::sleep_for(1ms);
+  };
+  ready(large);
+  ready(small);
+  say_whether("to what is large and ready", wait_for(runtime.submit<&where_with>(large)) == place);
+  say_whether("to what is small and ready", wait_for(runtime.submit<&where_with>(small)) == place);
+  const auto near = runtime.spawn<Keeper>(large);
+  say_whether("an actor to what is large", wait_for(near.call<&Keeper::node>()) == place);
   static_cast<void>(wait_for(large));
   say("to what is here, too: " + std::string{wait_for(runtime.submit<&where_with>(large)) == place ? "yes" : "no"});
 }

@@ -40,7 +40,8 @@ struct TaskOptions {
   std::map<std::string, std::string> labels{};
   /// The only node on which the task may run. If that node is gone, the Ref throws InvalidArgument.
   NodeId node{};
-  /// The preferred node, which the task gets if that node has room: for example because its data is there.
+  /// The preferred node, which the task gets if that node has room. If neither this nor `node` nor `spread` is set, it
+  /// is the node where most bytes of the task's large arguments lie: of Refs, and of views on stored objects.
   NodeId near{};
   /// If true, the task goes to the node of which the least is in use. If false, nodes are filled up to one half, one
   /// after the other, beginning with the node of the caller, before any of them gets more. In both cases nodes with
@@ -92,7 +93,7 @@ struct ActorOptions {
   std::map<std::string, std::string> labels{};
   /// The only node on which the actor may run. If that node is gone, the calls throw InvalidArgument.
   NodeId node{};
-  /// The preferred node, which the actor gets if that node has room: for example because its data is there.
+  /// The preferred node, as in TaskOptions::near, with the arguments of the constructor.
   NodeId near{};
   /// If true, the actor goes to the node of which the least is in use. If false, nodes are filled up to one half, one
   /// after the other, beginning with the node of the caller, before any of them gets more. In both cases nodes with
