@@ -15,8 +15,8 @@ constexpr bool kKeeps = false;
 constexpr bool kKeeps = true;
 #endif
 
-constexpr unsigned kBatch = 64;         // cells that go from thread to thread together
-constexpr unsigned kBatchesMax = 1024;  // of the process
+constexpr unsigned kBatch = 64;       // cells that go from thread to thread together
+constexpr unsigned kBatchesMax = 64;  // of the process: so many that the cells stay in a cache
 
 /// A free cell. The first one of a batch also leads to the next batch.
 struct FreeCell {
