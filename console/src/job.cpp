@@ -160,6 +160,13 @@ std::optional<int> report_start(Runtime& runtime, const std::string& name, const
   return std::nullopt;
 }
 
+/// Says when the last output of a job has come. Shared with the listener, which may still run when the command ends.
+struct OutputEnd {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_here = false;
+};
+
 Result<int> submit(SubmitOptions options) {
   for (const std::string& variable : options.environment) {
     if (variable.find('=') == std::string::npos || variable.front() == '=') {
@@ -177,15 +184,14 @@ Result<int> submit(SubmitOptions options) {
       throw_error(Error{ErrorCode::kAlreadyExists, "there is a job \"" + options.name + "\" already",
                         "Give this one another name."});
     }
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool is_over = false;
-    const auto listener = std::make_shared<const OutputListener>([&](const WorkerOutput& output) {
-      if (!output.is_last || output.worker != options.name) return;
-      const std::lock_guard lock{mutex};
-      is_over = true;
-      changed.notify_all();
-    });
+    const auto end = std::make_shared<OutputEnd>();
+    const auto listener =
+        std::make_shared<const OutputListener>([end, name = options.name](const WorkerOutput& output) {
+          if (!output.is_last || output.worker != name) return;
+          const std::lock_guard lock{end->mutex};
+          end->is_here = true;
+          end->changed.notify_all();
+        });
     runtime->listen_to_output(listener);
     std::optional<int> failed;
     try {
@@ -200,8 +206,8 @@ Result<int> submit(SubmitOptions options) {
     forget_oldest(entries);
     if (!options.waits) return 0;
     const int status = wait_for_end(*runtime, options.name);
-    std::unique_lock lock{mutex};
-    changed.wait_for(lock, kOutputTime, [&] { return is_over; });
+    std::unique_lock lock{end->mutex};
+    end->changed.wait_for(lock, kOutputTime, [&] { return end->is_here; });
     return status;
   });
 }
