@@ -125,7 +125,8 @@ class ManyNodes::Host final : public node::Host {
                      async::UniqueFunction<void(Result<void>)> then) override {
     then(nothing_of_that());
   }
-  void serve_program(Fd, Fd) override {}
+  void serve_program(Fd, Fd, const wire::RegisterJob&) override {}
+  void remove_own_folder(std::string) override {}
   std::optional<MemoryUse> memory_use() override { return std::nullopt; }
   pharos::ByteCount memory_of(pid_t) override { return {}; }
   void kill_worker(int, pid_t) override {}

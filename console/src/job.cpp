@@ -18,6 +18,7 @@
 #include "job_runner.hpp"
 #include "logs.hpp"
 #include "rows.hpp"
+#include "with_options.hpp"
 
 namespace pharos::console {
 namespace {
@@ -36,6 +37,7 @@ struct SubmitOptions {
   double gpus = 0;
   std::string node;
   std::vector<std::string> environment;
+  WithOptions with;
   std::vector<std::string> command;
   bool waits = false;
 };
@@ -46,10 +48,11 @@ struct JobOptions {
   std::string format = "table";
 };
 
-std::unique_ptr<Runtime> join(const Place& place) {
+std::unique_ptr<Runtime> join(const Place& place, std::vector<std::string> with = {}) {
   auto address = address_of(place);
   if (!address) throw_error(std::move(address).error());
-  return std::make_unique<Runtime>(RuntimeOptions{.address = *address, .token_file = place.token_file});
+  return std::make_unique<Runtime>(
+      RuntimeOptions{.address = *address, .token_file = place.token_file, .with = std::move(with)});
 }
 
 /// Does what a command says, whose errors are exceptions.
@@ -175,7 +178,8 @@ Result<int> submit(SubmitOptions options) {
     }
   }
   return guarded([&]() -> int {
-    const auto runtime = join(options.place);
+    const JobFiles files = files_of_job(options.command, options.with);
+    const auto runtime = join(options.place, files.with);
     KeyValues entries = runtime->kv(kJobs);
     if (options.name.empty()) options.name = new_name();
     const ActorOptions actor_options = options_of(options);
@@ -193,10 +197,12 @@ Result<int> submit(SubmitOptions options) {
           end->changed.notify_all();
         });
     runtime->listen_to_output(listener);
+    std::vector<std::string> environment = options.with.environment();
+    environment.insert(environment.end(), options.environment.begin(), options.environment.end());
     std::optional<int> failed;
     try {
       const auto runner =
-          runtime->spawn<JobRunner>(actor_options, JobDescription{options.name, options.command, options.environment});
+          runtime->spawn<JobRunner>(actor_options, JobDescription{options.name, files.command, environment});
       failed = report_start(*runtime, options.name, runner.call<&JobRunner::wait_until_started>());
     } catch (const Exception&) {
       entries.erase(options.name);
@@ -304,18 +310,21 @@ void add_submit(Commands& commands, CLI::App& family) {
                   "A variable for the program and its workers; may be given several times")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
+  add_with_options(command, options->with);
   command.add_flag("--wait", options->waits, "Shows the output, waits for the end, and ends with the job's exit code");
   command.add_option("program", options->command, "The program and its arguments, behind --")
       ->type_name("-- PROGRAM ARGUMENTS")
       ->required();
   command.footer(
       "The program is started on a node, in the folder and with the variables of this shell, and finds the cluster by\n"
-      "PHAROS_ADDRESS. The node must have its file. Its tasks and actors run on all nodes. It is a part of the "
-      "cluster:\n"
-      "it ends with its node.\n"
+      "PHAROS_ADDRESS. A program in this folder goes to the node, with its libraries and what --with names; there "
+      "they\n"
+      "are in a folder of the job's own, which ends with it. The program's tasks and actors run on all nodes. It is a\n"
+      "part of the cluster: it ends with its node.\n"
       "Examples:\n"
       "  pharos job submit -- ./train --epochs 3\n"
       "  pharos job submit --name nightly --gpus 1 --env OMP_NUM_THREADS=4 -- ./train\n"
+      "  pharos job submit --with config --with vocabulary.txt -- build/train\n"
       "  pharos job submit --wait -- ./test_model && echo good\n"
       "Exit codes: 0 started, 1 the cluster refused it, 126 the program cannot be run, 127 there is no such program,\n"
       "2 the arguments make no sense; with --wait the job's own, which is 128 and the signal's number after a signal.");

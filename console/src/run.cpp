@@ -13,6 +13,7 @@
 #include <pharos/net/address.hpp>
 
 #include "commands.hpp"
+#include "with_options.hpp"
 
 namespace pharos::console {
 namespace {
@@ -29,6 +30,7 @@ struct RunOptions {
   Place place;
   std::string folder;                    // where the program starts; empty: the current folder
   std::vector<std::string> environment;  // of the form "NAME=value"
+  WithOptions with;
   std::vector<std::string> command;
 };
 
@@ -55,7 +57,9 @@ Result<void> prepare(const RunOptions& options) {
   if (!options.folder.empty() && ::chdir(options.folder.c_str()) != 0) {
     return Error::from_errno("entering the folder " + options.folder, errno);
   }
-  for (const std::string& variable : options.environment) {
+  std::vector<std::string> variables = options.with.environment();
+  variables.insert(variables.end(), options.environment.begin(), options.environment.end());
+  for (const std::string& variable : variables) {
     const std::size_t end = variable.find('=');
     if (end == std::string::npos || end == 0) {
       return Error{ErrorCode::kInvalidArgument, "\"" + variable + "\" is not of the form NAME=VALUE",
@@ -101,16 +105,19 @@ void add_run(Commands& commands) {
                   "A variable for the program and its workers; may be given several times")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
+  add_with_options(command, options->with);
   command.add_option("program", options->command, "The program and its arguments, behind --")
       ->type_name("-- PROGRAM ARGUMENTS")
       ->required();
   command.footer(
-      "The program runs here, and its tasks and actors on all nodes. Nodes that lack its executable get a copy of it.\n"
+      "The program runs here, and its tasks and actors on all nodes. Nodes that lack its executable, its\n"
+      "libraries, or what --with names get copies of them, once. Libraries of the system (/lib, /usr) are not sent.\n"
       "Signals, terminal and exit code are the program's own. Exit codes otherwise: 125 the program could not be\n"
       "prepared, 126 it cannot be run, 127 there is no such program, 2 the arguments make no sense.\n"
       "Examples:\n"
       "  pharos run -- ./train --epochs 3\n"
       "  pharos run --address 10.0.0.1:7400 --token-file ~/cluster.token -- ./app\n"
+      "  pharos run --with config --with vocabulary.txt -- ./train\n"
       "  pharos run --folder /data --env OMP_NUM_THREADS=4 -- /opt/app/bin/app");
 }
 

@@ -182,16 +182,115 @@ TEST_F(RunCommandTest, ANodeWithoutRoomForItSaysWithNumbersWhatToDo) {
   EXPECT_SAYS(end.output, "Set PHAROS_FOLDER for that node to a folder on another disk");
 }
 
-TEST_F(RunCommandTest, ANodeThatLacksALibraryOfItSaysThatItDoesNotLoad) {
+TEST_F(RunCommandTest, ANodeWithoutPharossLibraryIsSentIt) {
   if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  must_end_within(60s);
   start_head("cpu=0");
   start_node_elsewhere("mount -t tmpfs none '" + fs::path{PHAROS_LIBRARY}.parent_path().string() + "' && ");
   const auto end = run({program()})->wait(30s);
+  EXPECT_EQ(end.status, 0) << end.output << end.error << nodes_[0]->error();
+  EXPECT_EQ(received().size(), 2U);
+}
+
+/// Programs with a library and files of their own.
+class CarriedFiles : public RunCommandTest {
+ protected:
+  void SetUp() override {
+    RunCommandTest::SetUp();
+    fs::create_directories(hidden() / "lib");
+    fs::create_directories(hidden() / "data");
+    fs::copy_file(CARRIED, carried());
+    fs::copy_file(CARRIED_LIBRARY, library());
+    std::ofstream{hidden() / "data/words"} << "words";
+  }
+  fs::path carried() const { return hidden() / "carried"; }
+  fs::path library() const { return hidden() / "lib" / fs::path{CARRIED_LIBRARY}.filename(); }
+  /// The folders of jobs' own on all nodes.
+  std::vector<fs::path> own_folders() const {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::recursive_directory_iterator{census().folder()}) {
+      if (entry.is_directory() && entry.path().parent_path().filename() == "jobs") found.push_back(entry);
+    }
+    return found;
+  }
+};
+
+TEST_F(CarriedFiles, LibrariesAndFilesGoWithTheProgramOnce) {
+  if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  must_end_within(90s);
+  start_two();
+  const auto end = run({carried()}, {"--folder", hidden(), "--with", "data"})->wait(30s);
+  EXPECT_EQ(end.status, 0) << end.output << end.error << nodes_[0]->error();
+  EXPECT_SAYS(end.output, "loads /");
+  EXPECT_SAYS(end.output, "/lib/" + library().filename().string() + "\n");
+  EXPECT_SAYS(end.output, "/programs/jobs/");
+  EXPECT_SAYS(end.output, "reads words\n");
+  EXPECT_EQ(end.error.find("is not on node"), std::string::npos) << end.error;
+  EXPECT_EQ(received().size(), 3U);
+  EXPECT_TRUE(eventually([&] { return own_folders().empty(); }));
+  const Variables dies_if_it_sends{{"PHAROS_FAILPOINT", "program_sent:kill"}};
+  const auto again = run({carried()}, {"--folder", hidden(), "--with", "data/"}, dies_if_it_sends)->wait(30s);
+  EXPECT_EQ(again.status, 0) << again.output << again.error;
+  std::ofstream{hidden() / "data/words"} << "other";
+  const auto other = run({carried()}, {"--folder", hidden(), "--with", "data"})->wait(30s);
+  EXPECT_SAYS(other.output, "reads other\n");
+}
+
+TEST_F(CarriedFiles, ANodeThatSeesThemUsesThemWhereTheyLie) {
+  start_head("cpu=0");
+  start_node("cpu=1,b=1");
+  const auto end = run({carried()}, {"--folder", hidden(), "--with", "data"})->wait(30s);
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_SAYS(end.output, "loads " + library().string() + "\nin " + hidden().string() + "\nreads words\n");
+  EXPECT_TRUE(received().empty());
+}
+
+TEST_F(CarriedFiles, ALibraryThatNobodyHasAnyMoreIsNamed) {
+  if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  start_two();
+  const auto end = run({carried(), "removes"}, {"--folder", hidden()})->wait(30s);
+  EXPECT_EQ(WEXITSTATUS(end.status), 1) << end.error;
+  EXPECT_SAYS(end.output, library().string() + " is not there any more, or was changed since");
+}
+
+TEST_F(CarriedFiles, WithoutALibraryOfTheSystemItDoesNotLoad) {
+  if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  start_head("cpu=0");
+  start_node_elsewhere("mount --bind /dev/null /lib/$(uname -m)-linux-gnu/libresolv.so.2 && ");
+  const auto end = run({carried()}, {"--folder", hidden()})->wait(30s);
   EXPECT_EQ(WEXITSTATUS(end.status), 1) << end.error;
   EXPECT_SAYS(end.output, "FailedPrecondition: ");
-  EXPECT_SAYS(end.output, program().string() + " does not load: ");
-  EXPECT_SAYS(end.output, "shared libraries must be there");
-  EXPECT_TRUE(nodes_[0]->error_with("error while loading shared libraries: libpharos.so")) << nodes_[0]->error();
+  EXPECT_SAYS(end.output, carried().string() + " does not load: ");
+  EXPECT_SAYS(end.output, "those of the system (/lib, /usr) are not sent");
+  EXPECT_TRUE(nodes_[0]->error_with("error while loading shared libraries: ")) << nodes_[0]->error();
+  EXPECT_SAYS(nodes_[0]->error(), "libresolv.so.2");
+}
+
+TEST_F(CarriedFiles, TheProgramOfAJobGoesToItsNodeWithWhatItNeeds) {
+  if (!can_hide()) GTEST_SKIP() << "mount namespaces cannot be made here";
+  must_end_within(60s);
+  start_two();
+  const std::string submit = std::string{PHAROS_EXECUTABLE} + " job submit --wait --cpus 1 --with data --address " +
+                             address_ + " --token-file " + token_file();
+  const auto end =
+      ChildProgram{"/bin/sh", {"-c", "cd " + hidden().string() + " && " + submit + " -- ./carried"}}.wait(30s);
+  EXPECT_EQ(WEXITSTATUS(end.status), 0) << end.output << end.error << nodes_[0]->error();
+  EXPECT_SAYS(end.output, "/lib/" + library().filename().string() + "\n");
+  EXPECT_SAYS(end.output, "reads words\n");
+  EXPECT_TRUE(eventually([&] { return own_folders().empty(); }));
+}
+
+TEST_F(CarriedFiles, WhatCannotGoAlongIsSaidAtTheStart) {
+  start_head();
+  const auto fails_with = [&](const std::string& path, const std::string& words) {
+    const auto end = run({carried()}, {"--folder", hidden() / "data", "--with", path})->wait();
+    EXPECT_EQ(WEXITSTATUS(end.status), 1) << end.error;
+    EXPECT_SAYS(end.output, words);
+  };
+  fails_with("nothing", "\"nothing\", which is to go with the program, is not there");
+  fails_with("../lib", "\"../lib\" is to go with the program, but is not in its folder ");
+  for (int i = 0; i <= 4096; ++i) std::ofstream{hidden() / "data" / std::to_string(i)};
+  fails_with(".", "more goes with this program than 4096 files");
 }
 
 TEST_F(RunCommandTest, ANodeWhoseFolderForbidsProgramsSaysSo) {

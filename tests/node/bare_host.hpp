@@ -90,7 +90,8 @@ class BareHost final : public Host {
                      async::UniqueFunction<void(Result<void>)> done) override {
     executor_.post([done = std::move(done)]() mutable { done(none()); });
   }
-  void serve_program(Fd, Fd) override {}
+  void serve_program(Fd, Fd, const wire::RegisterJob&) override {}
+  void remove_own_folder(std::string) override {}
   void kill_worker(int, pid_t) override {}
   Result<OutputPipe> make_output(Output::Ready, Output::Sink) override { return none(); }
   std::optional<MemoryUse> memory_use() override { return std::nullopt; }

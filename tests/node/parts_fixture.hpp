@@ -67,14 +67,15 @@ class FakeHost final : public Host {
   Result<pid_t> start_zygote(const wire::RegisterJob&, int, Fd) override { return 7; }
   void kill_zygote(pid_t pid) override { killed.push_back(pid); }
   void open_program(const wire::RegisterJob&, async::UniqueFunction<void(Result<ProgramHere>)> done) override {
-    if (opened) return done(ProgramHere{Fd{}, *opened});
-    done(Error{ErrorCode::kNotFound, "this build is not here"});
+    if (!opened) return done(ProgramHere{.missing = missing});
+    done(ProgramHere{.folder = *opened, .own_folder = own_folder, .libraries_folder = libraries});
   }
   void fetch_program(std::string address, JobId, std::shared_ptr<ArrivingProgram>,
                      async::UniqueFunction<void(Result<void>)> done) override {
     fetches.emplace_back(std::move(address), std::move(done));
   }
-  void serve_program(Fd, Fd) override {}
+  void serve_program(Fd, Fd, const wire::RegisterJob&) override {}
+  void remove_own_folder(std::string folder) override { removed.push_back(std::move(folder)); }
   void kill_worker(int, pid_t pid) override { killed.push_back(pid); }
   Result<OutputPipe> make_output(Output::Ready, Output::Sink) override {
     return OutputPipe{Fd{}, std::make_shared<NoOutput>()};
@@ -95,7 +96,11 @@ class FakeHost final : public Host {
   std::vector<std::string> reached;
   std::optional<Error> unreachable;
   std::vector<pid_t> killed;
-  std::optional<std::string> opened;  // the folder of programs that are here
+  std::optional<std::string> opened;         // the folder of programs that are here
+  std::string own_folder;                    // of programs that are here
+  std::string libraries;                     // of programs that are here
+  std::vector<wire::BuildId> missing{{{}}};  // of programs that are not here
+  std::vector<std::string> removed;
   std::vector<std::pair<std::string, async::UniqueFunction<void(Result<void>)>>> fetches;
   std::optional<MemoryUse> memory;
 

@@ -17,11 +17,13 @@ class ProgramsTest : public PartsTest {
     job->program.executable = "program";
     job->program.folder = "/home";
   }
-  static async::Async<void> obtain_into(ProgramsTest* test, std::vector<NodeId> sources) {
-    test->end = co_await test->programs.obtain(test->job, std::move(sources));
+  static async::Async<void> obtain_into(Programs* programs, std::shared_ptr<Job> job, std::vector<NodeId> sources,
+                                        std::optional<Result<void>>* end) {
+    *end = co_await programs->obtain(std::move(job), std::move(sources));
   }
-  void obtain(std::vector<NodeId> sources) {
-    background.spawn(obtain_into(this, std::move(sources)));
+  void obtain(std::vector<NodeId> sources) { obtain(job, std::move(sources), end); }
+  void obtain(std::shared_ptr<Job> of, std::vector<NodeId> sources, std::optional<Result<void>>& into) {
+    background.spawn(obtain_into(&programs, std::move(of), std::move(sources), &into));
     executor.run_until_idle();
   }
   /// The head says where the node is that is asked for.
@@ -67,6 +69,48 @@ TEST_F(ProgramsTest, AnExecutableThatIsNotHereIsFetchedFromTheFirstSource) {
   EXPECT_EQ(programs.coming(), 0U);
 }
 
+TEST_F(ProgramsTest, WhatIsMadeForAJobAloneIsItsFolderAndGoesWithIt) {
+  job->program.environment = {"A=1", "LD_LIBRARY_PATH=/theirs"};
+  host.opened = "/own/files";
+  host.own_folder = "/own";
+  host.libraries = "/own/lib";
+  obtain({});
+  EXPECT_EQ(job->program.folder, "/own/files");
+  EXPECT_EQ(job->program.environment, (std::vector<std::string>{"A=1", "LD_LIBRARY_PATH=/own/lib:/theirs"}));
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_TRUE(host.removed.empty());
+  programs.forget(*job);
+  programs.forget(*job);
+  EXPECT_EQ(host.removed, std::vector<std::string>{"/own"});
+}
+
+TEST_F(ProgramsTest, WithoutAVariableForTheLoaderThereIsOneAfterwards) {
+  host.opened = "/home";
+  host.libraries = "/own/lib";
+  obtain({});
+  EXPECT_EQ(job->program.environment, std::vector<std::string>{"LD_LIBRARY_PATH=/own/lib"});
+}
+
+TEST_F(ProgramsTest, AFileThatTwoProgramsLackIsFetchedOnce) {
+  const wire::BuildId library{1};
+  host.missing = {library};
+  obtain({NodeId{2}});
+  find("second");
+  const auto other = std::make_shared<Job>();
+  other->program.build_id = {2};
+  host.missing = {other->program.build_id, library};
+  std::optional<Result<void>> other_end;
+  obtain(other, {NodeId{2}}, other_end);
+  EXPECT_EQ(host.fetches.size(), 1U);
+  EXPECT_FALSE(other_end);
+  host.opened = "/home";
+  end_fetch({});
+  EXPECT_TRUE(end->ok());
+  ASSERT_TRUE(other_end);
+  EXPECT_TRUE(other_end->ok());
+  EXPECT_EQ(programs.coming(), 0U);
+}
+
 TEST_F(ProgramsTest, AfterABreakTheNextSourceIsAsked) {
   obtain({NodeId{2}, NodeId{3}});
   find("second");
@@ -80,6 +124,7 @@ TEST_F(ProgramsTest, WithoutSourcesTheErrorSaysWhatToDo) {
   find("second");
   end_fetch(Error{ErrorCode::kNotFound, "the job has ended"});
   EXPECT_EQ(end->error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(end->error().message(), "no node has all of the program's files any more: the job has ended");
   EXPECT_EQ(programs.coming(), 0U);
 }
 

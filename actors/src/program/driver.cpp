@@ -28,6 +28,7 @@
 
 #include "program/embedded_cluster.hpp"
 #include "program/function_table.hpp"
+#include "program/taken_along.hpp"
 #include "program/thread_state.hpp"
 
 namespace pharos::detail {
@@ -88,11 +89,12 @@ Result<std::shared_ptr<Driver>> Driver::start(const RuntimeOptions& options) {
                  "Link it with the CMake target pharos::pharos, or with pharos_start.o and -Wl,--wrap=main."};
   }
   actors::fix_function_table();
+  PHAROS_TRY(auto files, actors::files_taken_along(options));
   std::shared_ptr<Driver> driver{new Driver{options}};
   auto connected = driver->connect(options);
   if (connected) {
     driver->io_thread_ = std::thread{[raw = driver.get()] { raw->run_io(); }};
-    connected = driver->register_job();
+    connected = driver->register_job(std::move(files));
     if (connected) driver->answer_quit_signal();
   }
   if (!connected) {
@@ -126,14 +128,15 @@ Result<void> Driver::connect(const RuntimeOptions& options) {
   return {};
 }
 
-Result<void> Driver::register_job() {
+Result<void> Driver::register_job(std::vector<wire::ProgramFile> files) {
   Fd executable{::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)};
   if (!executable) return Error::from_errno("opening this program's executable", errno);
   wire::RegisterJob job{.executable = own_path(),
                         .arguments = {},
                         .environment = process::own_environment(),
                         .folder = std::filesystem::current_path().string(),
-                        .build_id = process::own_build_id()};
+                        .build_id = process::own_build_id(),
+                        .files = std::move(files)};
   job.arguments.push_back(job.executable);
   std::vector<Fd> descriptors;
   descriptors.push_back(std::move(executable));

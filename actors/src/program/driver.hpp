@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include <pharos/actors/runtime_options.hpp>
 #include <pharos/actors/worker_output.hpp>
@@ -22,13 +23,14 @@ namespace pharos::detail {
 /// Owned by the Runtime. Any thread may call it, except that a thread of the Driver itself (also one that runs a
 /// callback) must not call stop(), because stop() waits for these threads. Messages of the node are handled on the
 /// reactor's strand.
-/// Failure: start() returns kFailedPrecondition if the program has no start object, the errors of embedded_cluster.hpp,
-/// kPermissionDenied or kUnsupported from the handshake, kUnavailable if the node dies, and kDeadlineExceeded if the
-/// node has not registered the program after 60 s. When the node dies later, all calls fail with kRuntimeStopped.
-/// End: stop() fails the calls in flight with kRuntimeStopped, runs the callbacks of results that have come, ends
-/// everything that the Driver started, and shows the last output of the workers. It waits up to 10 s each for the node
-/// and the keeper, and without a limit for callbacks. Later calls of stop() return at once, and so does stop() in a
-/// child of fork(), where the Driver must not be destroyed. The destructor calls stop(), and so does exit().
+/// Failure: start() returns kFailedPrecondition if the program has no start object, the errors of taken_along.hpp and
+/// of embedded_cluster.hpp, kPermissionDenied or kUnsupported from the handshake, kUnavailable if the node dies, and
+/// kDeadlineExceeded if the node has not registered the program after 60 s. When the node dies later, all calls fail
+/// with kRuntimeStopped. End: stop() fails the calls in flight with kRuntimeStopped, runs the callbacks of results that
+/// have come, ends everything that the Driver started, and shows the last output of the workers. It waits up to 10 s
+/// each for the node and the keeper, and without a limit for callbacks. Later calls of stop() return at once, and so
+/// does stop() in a child of fork(), where the Driver must not be destroyed. The destructor calls stop(), and so does
+/// exit().
 class Driver final : public net::Peer::Owner {
  public:
   static Result<std::shared_ptr<Driver>> start(const RuntimeOptions& options);
@@ -42,7 +44,7 @@ class Driver final : public net::Peer::Owner {
   explicit Driver(const RuntimeOptions& options);
 
   Result<void> connect(const RuntimeOptions& options);
-  Result<void> register_job();
+  Result<void> register_job(std::vector<wire::ProgramFile> files);
   void answer_quit_signal();
   void run_io();
   void on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) override;

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cstdlib>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <pharos/actors/runtime.hpp>
 
@@ -12,12 +15,27 @@
 namespace pharos {
 namespace {
 
+std::vector<std::string> split_paths(std::string_view text) {
+  std::vector<std::string> paths;
+  while (!text.empty()) {
+    const std::string_view path = text.substr(0, text.find(':'));
+    if (!path.empty()) paths.emplace_back(path);
+    text.remove_prefix(std::min(path.size() + 1, text.size()));
+  }
+  return paths;
+}
+
 RuntimeOptions with_environment(RuntimeOptions options) {
   if (options.address.empty()) {
     if (const char* const address = std::getenv("PHAROS_ADDRESS")) options.address = address;
   }
   const char* const folds = std::getenv("PHAROS_FOLD_OUTPUT");
   if (folds != nullptr && std::string_view{folds} == "0") options.fold_output = false;
+  if (const char* const with = std::getenv("PHAROS_WITH"); with != nullptr && options.with.empty()) {
+    options.with = split_paths(with);
+  }
+  const char* const libtorch = std::getenv("PHAROS_WITH_LIBTORCH");
+  if (libtorch != nullptr && std::string_view{libtorch} == "1") options.with_libtorch = true;
   return options;
 }
 

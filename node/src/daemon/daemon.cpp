@@ -40,6 +40,7 @@
 #include "daemon/membership.hpp"
 #include "daemon/reactor_host.hpp"
 #include "daemon/watch.hpp"
+#include "store/program_files.hpp"
 
 namespace pharos::node {
 namespace {
@@ -122,6 +123,7 @@ class Daemon final {
     return options_.token_file.empty() ? kept_.run_folder + "/token"
                                        : std::filesystem::absolute(options_.token_file).string();
   }
+  std::string programs_folder() const { return kept_.run_folder + "/programs"; }
   /// Address that works on other machines and here: 0.0.0.0 is replaced by this machine's own address.
   std::string reached_at() const {
     const std::string& address = front_door_.listening_at();
@@ -206,8 +208,7 @@ class Daemon final {
 
   void compose() {
     host_ = std::make_unique<ReactorHost>(
-        reactor_,
-        ReactorHost::Settings{.node = identity(), .token = token_, .programs_folder = kept_.run_folder + "/programs"});
+        reactor_, ReactorHost::Settings{.node = identity(), .token = token_, .programs_folder = programs_folder()});
     const Node::Settings settings{
         .id = id_,
         .address = "unix:" + kept_.run_folder + "/node.sock",
@@ -256,6 +257,7 @@ class Daemon final {
   Result<void> open_folder() {
     process::sweep_run_folders(kept_.run_folder.substr(0, kept_.run_folder.rfind('/')));
     PHAROS_TRY_VOID(process::make_run_folder(kept_.run_folder));
+    remove_own_folders(programs_folder());
     PHAROS_TRY_VOID(process::write_token(kept_.run_folder + "/token", token_));
     return listen_at("unix:" + kept_.run_folder + "/node.sock");
   }

@@ -8,12 +8,14 @@
 
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <span>
 #include <string>
 #include <utility>
 
 #include <pharos/base/check.hpp>
+#include <pharos/base/log.hpp>
 #include <pharos/net/address.hpp>
 #include <pharos/object_store/spill_file.hpp>
 #include <pharos/process/inherited.hpp>
@@ -135,8 +137,19 @@ async::Async<void> ReactorHost::connect_and_fetch(std::string address, JobId job
   }
 }
 
-void ReactorHost::serve_program(Fd socket, Fd executable) {
-  transfers().send_program(std::move(socket), std::move(executable));
+void ReactorHost::serve_program(Fd socket, Fd executable, const wire::RegisterJob& program) {
+  transfers().send_program(std::move(socket), std::move(executable), program, settings_.programs_folder);
+}
+
+// What is left of a folder goes with the node's run folder.
+void ReactorHost::remove_own_folder(std::string folder) {
+  run_blocking(
+      [folder = std::move(folder)] {
+        std::error_code error;
+        std::filesystem::remove_all(folder, error);
+        if (error) log(LogLevel::kWarn, "a job's folder cannot be removed", {kv("folder", folder), kv("error", error)});
+      },
+      [] {});
 }
 
 void ReactorHost::kill_worker(int handle, pid_t pid) {

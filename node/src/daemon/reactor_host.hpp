@@ -25,7 +25,7 @@ class ReactorHost final : public Host {
   struct Settings {
     net::Identity node;
     net::Key token{};               ///< the cluster's token
-    std::string programs_folder{};  ///< folder for executables that come from other nodes
+    std::string programs_folder{};  ///< folder for files of programs that come from other nodes
   };
   ReactorHost(net::Reactor& reactor, const Settings& settings);
   /// Sets the address at which other nodes reach this one. Programs find it in PHAROS_NODE_HOST, and may listen there.
@@ -45,7 +45,8 @@ class ReactorHost final : public Host {
                     async::UniqueFunction<void(Result<ProgramHere> here)> done) override;
   void fetch_program(std::string address, JobId job, std::shared_ptr<ArrivingProgram> into,
                      async::UniqueFunction<void(Result<void>)> done) override;
-  void serve_program(Fd socket, Fd executable) override;
+  void serve_program(Fd socket, Fd executable, const wire::RegisterJob& program) override;
+  void remove_own_folder(std::string folder) override;
   void kill_worker(int handle, pid_t pid) override;
   Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
 

@@ -24,6 +24,7 @@
 #include <pharos/object_store/transfer.hpp>
 
 #include "store/program_files.hpp"
+#include "store/program_transfer.hpp"
 
 namespace pharos::node {
 
@@ -64,18 +65,20 @@ class Host {
   virtual Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) = 0;
   /// Kills a zygote, if it lives. Its end is reported like any other.
   virtual void kill_zygote(pid_t pid) = 0;
-  /// Opens the executable of a program whose driver is at another node, if it is on this machine: see
+  /// Opens the files of a program whose driver is at another node, or says which are not on this machine: see
   /// program_files.hpp.
   virtual void open_program(const wire::RegisterJob& program,
                             async::UniqueFunction<void(Result<ProgramHere> here)> done) = 0;
-  /// Receives the executable of a job from the node at this address, on another thread; then runs `done` on the node's
-  /// strand: with an error of reach(), with kOverloaded if too many wait, or with the result of
+  /// Receives the missing files of a job's program from the node at this address, on another thread; then runs `done`
+  /// on the node's strand: with an error of reach(), with kOverloaded if too many wait, or with the result of
   /// ArrivingProgram::receive().
   virtual void fetch_program(std::string address, JobId job, std::shared_ptr<ArrivingProgram> into,
                              async::UniqueFunction<void(Result<void>)> done) = 0;
-  /// Sends an executable to the node at the other end; without an executable, says that the job has ended. A failure
-  /// only closes the connection.
-  virtual void serve_program(Fd socket, Fd executable) = 0;
+  /// Sends the files of a program that the node at the other end asks for; without an executable, says that the job has
+  /// ended. A failure only closes the connection.
+  virtual void serve_program(Fd socket, Fd executable, const wire::RegisterJob& program) = 0;
+  /// Removes the folder that open_program() made for a job, without waiting.
+  virtual void remove_own_folder(std::string folder) = 0;
   /// Kills a worker, if it lives, and everything that it has left in its process group. Does not wait. `handle` is the
   /// pidfd that came with WorkerForked.
   virtual void kill_worker(int handle, pid_t pid) = 0;

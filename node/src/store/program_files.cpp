@@ -1,65 +1,89 @@
 #include "store/program_files.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <cstddef>
 #include <filesystem>
-#include <span>
 #include <utility>
-#include <vector>
 
-#include <pharos/base/byte_count.hpp>
 #include <pharos/base/id.hpp>
-#include <pharos/base/object_bytes.hpp>
 #include <pharos/base/random.hpp>
-#include <pharos/node/failpoints.hpp>
-#include <pharos/object_store/checksum.hpp>
 #include <pharos/process/build_id.hpp>
+
+#include "store/received_files.hpp"
 
 namespace pharos::node {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kPartBytes = std::size_t{256} << 10;
-constexpr ByteCount kProgramMax = 4_GiB;
-constexpr ByteCount kLeftFree = 64_MiB;  // stays free on the disk
-constexpr std::size_t kUnusedMax = 4;    // unused executables that are kept for later jobs
-
-std::string path_of(const std::string& folder, const wire::BuildId& build) {
-  std::string path = folder + "/";
-  for (const std::uint8_t byte : build) path += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
-  return path;
-}
-
-Result<void> make_folder(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
-  return Error::from_errno("making the folder " + path, errno);
+std::string own_folders(const std::string& folder) {
+  return folder + "/jobs";
 }
 
 // A file that is no executable, or cannot be read, is treated like another build.
 Fd open_at_its_path(const wire::RegisterJob& program) {
-  Fd file{::open(program.executable.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
-  if (::access(program.executable.c_str(), X_OK) != 0) return {};
+  Fd file = open_regular(program.executable);
+  if (!file || ::access(program.executable.c_str(), X_OK) != 0) return {};
   const auto build = process::build_id_of(file.get());
   return build && *build == program.build_id ? std::move(file) : Fd{};
 }
 
-Fd open_received(const std::string& folder, const wire::RegisterJob& program) {
-  Fd file{::open(path_of(folder, program.build_id).c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file) {
-    ::flock(file.get(), LOCK_SH);
-    ::futimens(file.get(), nullptr);  // unused_in() sorts by the time of the last use
-  }
-  return file;
+/// Returns whether a path that was given for a file of the program's folder stays inside of it.
+bool stays_inside(const fs::path& path) {
+  return path.is_relative() && path.has_filename() && path == path.lexically_normal() && *path.begin() != "." &&
+         *path.begin() != "..";
 }
+
+Result<void> check_paths(const wire::RegisterJob& program) {
+  for (const auto& file : program.files) {
+    if (file.is_library() ? fs::path{file.path}.has_filename() : stays_inside(file.path)) continue;
+    return Error{ErrorCode::kInvalidArgument, "\"" + file.path + "\" is no path of a file that a program takes along"};
+  }
+  return {};
+}
+
+/// Makes a folder for one job, with links to its files. Those that lie at their own path are linked by that path, so
+/// that the folder has them all; the others have a second name there, which keeps them.
+class OwnFolder {
+ public:
+  static Result<OwnFolder> make(const std::string& folder) {
+    PHAROS_TRY_VOID(make_folder(folder));
+    PHAROS_TRY_VOID(make_folder(own_folders(folder)));
+    OwnFolder made{folder, own_folders(folder) + "/" + to_hex(random_u64())};
+    PHAROS_TRY_VOID(make_folder(made.path_));
+    return made;
+  }
+  OwnFolder(OwnFolder&& other) noexcept
+      : received_{std::move(other.received_)}, path_{std::exchange(other.path_, {})} {}
+  ~OwnFolder() {
+    std::error_code error;
+    if (!path_.empty()) fs::remove_all(path_, error);
+  }
+
+  /// Puts a file at this path within the folder. `at_its_path` is empty for one that was received.
+  Result<void> add(const fs::path& within, const wire::BuildId& content, const std::string& at_its_path) const {
+    const fs::path place = fs::path{path_} / within;
+    std::error_code error;
+    fs::create_directories(place.parent_path(), error);
+    if (!error && at_its_path.empty()) fs::create_hard_link(path_of_received(received_, content), place, error);
+    if (!error && !at_its_path.empty()) fs::create_symlink(at_its_path, place, error);
+    if (error) return Error::from_errno("linking " + place.string(), error.value());
+    return {};
+  }
+  std::string path(const std::string& within) const { return path_ + "/" + within; }
+  /// The folder stays, and is the caller's to remove.
+  std::string keep() && { return std::exchange(path_, {}); }
+
+ private:
+  OwnFolder(std::string received, std::string path) : received_{std::move(received)}, path_{std::move(path)} {}
+
+  std::string received_;
+  std::string path_;
+};
 
 Result<std::string> folder_for(const std::string& folder, const wire::RegisterJob& program) {
   std::error_code none;
@@ -71,157 +95,90 @@ Result<std::string> folder_for(const std::string& folder, const wire::RegisterJo
   return instead;
 }
 
-/// Executables that no job has open. The one that was used last comes first.
-std::vector<fs::path> unused_in(const std::string& folder) {
-  std::vector<std::pair<fs::file_time_type, fs::path>> unused;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator{folder, error}) {
-    if (!entry.is_regular_file(error) || entry.path().has_extension()) continue;
-    const Fd file{::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC)};
-    if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) continue;
-    unused.emplace_back(entry.last_write_time(error), entry.path());
+/// Where the files of a program are.
+struct Found {
+  Fd executable;
+  bool executable_moved = false;           // it is not at its own path
+  std::vector<std::string> at_their_path;  // for each file; empty if it was received
+  std::vector<wire::BuildId> missing;
+};
+
+Found look_for(const std::string& folder, const wire::RegisterJob& program) {
+  Found found;
+  found.executable = open_at_its_path(program);
+  if (!found.executable) {
+    found.executable = open_received(folder, program.build_id);
+    found.executable_moved = true;
+    if (!found.executable) found.missing.push_back(program.build_id);
   }
-  std::sort(unused.begin(), unused.end(), std::greater{});
-  std::vector<fs::path> paths;
-  for (auto& [time, path] : unused) paths.push_back(std::move(path));
-  return paths;
+  for (const auto& file : program.files) {
+    const std::string own = own_path_of(program, file);
+    const bool there = open_if_it_is(own, file).get() >= 0;
+    found.at_their_path.push_back(there ? own : "");
+    if (there) continue;
+    // A file that a worker has changed has another content, and is sent again.
+    const std::string received = path_of_received(folder, file.content);
+    if (open_if_it_is(received, file)) {
+      ::utimensat(AT_FDCWD, received.c_str(), nullptr, 0);
+    } else {
+      ::unlink(received.c_str());
+      if (std::find(found.missing.begin(), found.missing.end(), file.content) != found.missing.end()) continue;
+      found.missing.push_back(file.content);
+    }
+  }
+  return found;
 }
 
-Result<void> make_room(const std::string& folder, ByteCount size) {
-  auto unused = unused_in(folder);
-  for (;;) {
-    struct statvfs disk {};
-    if (::statvfs(folder.c_str(), &disk) != 0) return Error::from_errno("looking at the disk of " + folder, errno);
-    const std::string remedy =
-        "Set PHAROS_FOLDER for that node to a folder on another disk, or put the program at the same path there.";
-    if ((disk.f_flag & ST_NOEXEC) != 0) {
-      return Error{ErrorCode::kPermissionDenied, "no program may be run from " + folder, remedy};
-    }
-    const ByteCount left{std::uint64_t{disk.f_bavail} * disk.f_frsize};
-    const bool fits = size + kLeftFree <= left;
-    if (fits && unused.size() <= kUnusedMax) return {};
-    if (unused.empty()) {
-      return Error{ErrorCode::kExhausted,
-                   "the program needs " + to_string(size) + ", but the disk of " + folder + " has " + to_string(left) +
-                       " left, of which " + to_string(kLeftFree) + " must stay free",
-                   remedy};
-    }
-    std::error_code error;
-    fs::remove(unused.back(), error);
-    unused.pop_back();
+/// Makes the program's own folder if it needs one: for its libraries if anything of it that the loader reads is not at
+/// its path, for its other files if one of them is not.
+Result<void> link_files(const std::string& folder, const wire::RegisterJob& program, const Found& found,
+                        ProgramHere& here) {
+  bool moved_libraries = found.executable_moved;
+  bool moved_files = false;
+  bool has_libraries = false;
+  for (std::size_t i = 0; i < program.files.size(); ++i) {
+    const bool library = program.files[i].is_library();
+    has_libraries = has_libraries || library;
+    if (found.at_their_path[i].empty()) (library ? moved_libraries : moved_files) = true;
   }
+  moved_libraries = moved_libraries && has_libraries;
+  if (!moved_libraries && !moved_files) return {};
+  PHAROS_TRY(OwnFolder own, OwnFolder::make(folder));
+  for (std::size_t i = 0; i < program.files.size(); ++i) {
+    const auto& file = program.files[i];
+    if (!(file.is_library() ? moved_libraries : moved_files)) continue;
+    const fs::path within = file.is_library() ? "lib" / fs::path{file.path}.filename() : "files" / fs::path{file.path};
+    PHAROS_TRY_VOID(own.add(within, file.content, found.at_their_path[i]));
+  }
+  if (moved_libraries) here.libraries_folder = own.path("lib");
+  if (moved_files) here.folder = own.path("files");
+  here.own_folder = std::move(own).keep();
+  return {};
 }
 
 }  // namespace
 
-// ---- Opening
+std::string own_path_of(const wire::RegisterJob& program, const wire::ProgramFile& file) {
+  return file.is_library() ? file.path : program.folder + "/" + file.path;
+}
 
 Result<ProgramHere> open_program(const std::string& folder, const wire::RegisterJob& program) {
-  Fd executable = open_at_its_path(program);
-  if (!executable) executable = open_received(folder, program);
-  if (!executable) return Error{ErrorCode::kNotFound, program.executable + " is not here"};
-  PHAROS_TRY(std::string place, folder_for(folder, program));
-  return ProgramHere{std::move(executable), std::move(place)};
-}
-
-// ---- Sending
-
-void send_program(object_store::Stream& to, const Fd& executable) {
-  struct stat status {};
-  if (executable && ::fstat(executable.get(), &status) != 0) return;
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  std::uint64_t sent = 0;
-  if (!to.send(bytes_of(size)) || size == 0 || !to.receive(room_of(sent))) return;
-  std::vector<std::byte> room(kPartBytes);
-  while (sent < size) {
-    const auto part = std::span{room}.first(std::min<std::size_t>(kPartBytes, size - sent));
-    const ssize_t read = ::pread(executable.get(), part.data(), part.size(), static_cast<off_t>(sent));
-    if (read != static_cast<ssize_t>(part.size())) return;  // the receiver sees the connection end, and asks again
-    const std::uint64_t checksum = object_store::checksum_of(part);
-    const std::uint64_t said = failpoint(failpoints::kProgramSent) ? ~checksum : checksum;
-    if (!to.send(bytes_of(said), part)) return;
-    sent += part.size();
+  PHAROS_TRY_VOID(check_paths(program));
+  ProgramHere here;
+  Found found = look_for(folder, program);
+  here.missing = std::move(found.missing);
+  if (!here.missing.empty()) return here;
+  PHAROS_TRY_VOID(link_files(folder, program, found, here));
+  if (here.folder.empty()) {
+    PHAROS_TRY(here.folder, folder_for(folder, program));
   }
+  here.executable = std::move(found.executable);
+  return here;
 }
 
-// ---- Receiving
-
-ArrivingProgram::~ArrivingProgram() {
-  drop();
-}
-
-void ArrivingProgram::drop() {
-  if (!path_.empty()) ::unlink(path_.c_str());
-  path_.clear();
-  file_.reset();
-  arrived_ = 0;
-}
-
-Result<void> ArrivingProgram::receive(object_store::Stream& from, const std::string& folder) {
-  std::uint64_t size = 0;
-  PHAROS_TRY_VOID(from.receive(room_of(size)));
-  if (size == 0) return Error{ErrorCode::kNotFound, "the program has ended"};
-  if (!file_) PHAROS_TRY_VOID(begin(folder, size));
-  if (size != size_) return Error{ErrorCode::kCorrupt, "another node sent a program of another size"};
-  const std::uint64_t has = arrived_;
-  PHAROS_TRY_VOID(from.send(bytes_of(has)));
-  PHAROS_TRY_VOID(receive_rest(from));
-  return finish(folder);
-}
-
-Result<void> ArrivingProgram::begin(const std::string& folder, std::uint64_t size) {
-  if (ByteCount{size} > kProgramMax) {
-    return Error{
-        ErrorCode::kUnsupported,
-        "the program has " + to_string(ByteCount{size}) + ", and at most " + to_string(kProgramMax) + " are sent",
-        "Put it at the same path on every node."};
-  }
-  PHAROS_TRY_VOID(make_folder(folder));
-  PHAROS_TRY_VOID(make_room(folder, ByteCount{size}));
-  path_ = path_of(folder, build_) + "-" + to_hex(random_u64()) + ".part";
-  file_ = Fd{::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0700)};
-  if (!file_) return Error::from_errno("making " + path_, errno);
-  // The room is taken before the bytes come, because others may use up the disk meanwhile.
-  if (::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size)) != 0 && errno == ENOSPC) {
-    drop();
-    return Error::from_errno("making room for " + to_string(ByteCount{size}) + " in " + folder, ENOSPC);
-  }
-  size_ = size;
-  return {};
-}
-
-Result<void> ArrivingProgram::receive_rest(object_store::Stream& from) {
-  std::vector<std::byte> room(kPartBytes);
-  while (arrived_ < size_) {
-    std::uint64_t checksum = 0;
-    const auto part = std::span{room}.first(std::min<std::size_t>(kPartBytes, size_ - arrived_));
-    PHAROS_TRY_VOID(from.receive(room_of(checksum)));
-    PHAROS_TRY_VOID(from.receive(part));
-    if (object_store::checksum_of(part) != checksum) {
-      return Error{ErrorCode::kCorrupt, "a part of the program was damaged on its way"};
-    }
-    const ssize_t written = ::pwrite(file_.get(), part.data(), part.size(), static_cast<off_t>(arrived_.load()));
-    if (written != static_cast<ssize_t>(part.size())) {
-      return Error::from_errno("writing " + path_, written < 0 ? errno : ENOSPC);
-    }
-    arrived_ += part.size();
-  }
-  return {};
-}
-
-// A file that is open for writing cannot be run, so it is closed before it gets its name.
-Result<void> ArrivingProgram::finish(const std::string& folder) {
-  const auto build = process::build_id_of(file_.get());
-  if (!build || *build != build_) {
-    drop();
-    return Error{ErrorCode::kCorrupt, "another node sent a program of another build"};
-  }
-  file_.reset();
-  if (::rename(path_.c_str(), path_of(folder, build_).c_str()) != 0) {
-    return Error::from_errno("naming " + path_, errno);
-  }
-  path_.clear();
-  return {};
+void remove_own_folders(const std::string& folder) {
+  std::error_code error;
+  fs::remove_all(own_folders(folder), error);
 }
 
 }  // namespace pharos::node

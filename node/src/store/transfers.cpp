@@ -149,13 +149,14 @@ void Transfers::receive_program(Fd socket, std::shared_ptr<ArrivingProgram> into
   if (!submitted) reactor_.post([finish, why = std::move(submitted).error()]() mutable { (*finish)(std::move(why)); });
 }
 
-void Transfers::send_program(Fd socket, Fd executable) {
-  static_cast<void>(sending_.submit(
-      [this, socket = std::move(socket), executable = std::move(executable)](async::BlockingPool::Turn turn) mutable {
-        if (turn == async::BlockingPool::Turn::kRefused) return;
-        SocketStream stream{*this, std::move(socket)};
-        node::send_program(stream, executable);
-      }));
+void Transfers::send_program(Fd socket, Fd executable, wire::RegisterJob program, std::string folder) {
+  static_cast<void>(sending_.submit([this, socket = std::move(socket), executable = std::move(executable),
+                                     program = std::move(program),
+                                     folder = std::move(folder)](async::BlockingPool::Turn turn) mutable {
+    if (turn == async::BlockingPool::Turn::kRefused) return;
+    SocketStream stream{*this, std::move(socket)};
+    node::send_program(stream, executable, program, folder);
+  }));
 }
 
 // ---- Offers

@@ -12,7 +12,7 @@
 
 namespace pharos::node {
 
-/// Threads that receive and send objects and executables. Each transfer has a connection of its own that carries
+/// Threads that receive and send objects, and files of programs. Each transfer has a connection of its own that carries
 /// nothing else.
 /// Owned by ReactorHost; called on the thread that polls the reactor, where the callbacks run, too. The reactor
 /// outlives this object, and runs callbacks that were posted before its end.
@@ -35,11 +35,13 @@ class Transfers {
   /// runs when the chunks are sent or the connection is broken.
   void send(Fd socket, Host::MakePullAnswer make);
 
-  /// Receives an executable into `folder`, then runs `done` with the result of ArrivingProgram::receive().
+  /// Receives the missing files of a program into `folder`, then runs `done` with the result of
+  /// ArrivingProgram::receive().
   void receive_program(Fd socket, std::shared_ptr<ArrivingProgram> into, std::string folder,
                        async::UniqueFunction<void(Result<void>)> done);
-  /// Sends an executable; without one, says that its job has ended. Nobody hears how this ends.
-  void send_program(Fd socket, Fd executable);
+  /// Sends the files of a program, also those in `folder`; without an executable, says that its job has ended. Nobody
+  /// hears how this ends.
+  void send_program(Fd socket, Fd executable, wire::RegisterJob program, std::string folder);
 
  private:
   class SocketStream;

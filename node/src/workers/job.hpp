@@ -61,6 +61,7 @@ struct Job {
   Unshown unshown{};
   wire::RegisterJob program;
   Fd executable;
+  std::string own_folder{};  ///< a folder of this job alone, which Jobs removes; empty: it has none
   ProgramLife program_life{ProgramState::kLoading};
   std::optional<Error> broken{};  ///< why the program cannot run here
   std::string warning{};          ///< why its workers start slowly, if they do

@@ -167,6 +167,7 @@ void Jobs::end(JobId id) {
   owner_.on_job_ended(job);
   workers_.kill_all(*job);
   zygotes_.end(*job);
+  programs_.forget(*job);
 }
 
 void Jobs::ask_again() const {

@@ -45,9 +45,10 @@ async::Async<Result<void>> Zygotes::load_patiently(std::shared_ptr<Job> job) {
     loaded = co_await load(job);
   }
   if (loaded || loaded.error().code() != ErrorCode::kUnavailable) co_return loaded;
-  co_return Error{ErrorCode::kFailedPrecondition,
-                  job->program.executable + " does not load: " + loaded.error().message(),
-                  "Read the output of that node. The program's shared libraries must be there, too."};
+  co_return Error{
+      ErrorCode::kFailedPrecondition, job->program.executable + " does not load: " + loaded.error().message(),
+      "Read the output of that node. The program's shared libraries must be there, too: those of the system "
+      "(/lib, /usr) are not sent, and libtorch's only by --with-libtorch."};
 }
 
 async::Async<Result<void>> Zygotes::start(std::shared_ptr<Job> job) {

@@ -71,7 +71,7 @@ Result<wire::BuildId> hash_of(int file) {
   for (off_t place = 0;;) {
     const ssize_t size = ::pread(file, some.data(), some.size(), place);
     if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return Error::from_errno("reading an executable", errno);
+    if (size < 0) return Error::from_errno("reading a file of a program", errno);
     if (size == 0) break;
     XXH3_128bits_update(state.get(), some.data(), static_cast<std::size_t>(size));
     place += size;
@@ -85,9 +85,9 @@ Result<wire::BuildId> hash_of(int file) {
 
 }  // namespace
 
-Result<wire::BuildId> build_id_of(int executable) {
-  if (const auto linked = linkers_build_id(executable)) return *linked;
-  return hash_of(executable);
+Result<wire::BuildId> build_id_of(int file) {
+  if (const auto linked = linkers_build_id(file)) return *linked;
+  return hash_of(file);
 }
 
 wire::BuildId own_build_id() {

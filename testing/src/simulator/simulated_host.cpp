@@ -260,7 +260,7 @@ Result<pid_t> SimulatedHost::start_zygote(const wire::RegisterJob& program, int,
 void SimulatedHost::open_program(const wire::RegisterJob& program,
                                  async::UniqueFunction<void(Result<node::ProgramHere> here)> done) {
   auto here = [folder = program.folder, done = std::move(done)]() mutable {
-    done(node::ProgramHere{Fd{}, std::move(folder)});
+    done(node::ProgramHere{.folder = std::move(folder)});
   };
   run_blocking([] {}, std::move(here));
 }

@@ -70,7 +70,8 @@ class SimulatedHost final : public node::Host {
                     async::UniqueFunction<void(Result<node::ProgramHere> here)> done) override;
   void fetch_program(std::string, JobId, std::shared_ptr<node::ArrivingProgram>,
                      async::UniqueFunction<void(Result<void>)>) override {}
-  void serve_program(Fd, Fd) override {}
+  void serve_program(Fd, Fd, const wire::RegisterJob&) override {}
+  void remove_own_folder(std::string) override {}
   void kill_worker(int, pid_t pid) override { kill(pid); }
   Result<OutputPipe> make_output(Output::Ready may_send, Output::Sink sink) override;
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <pharos/base/byte_count.hpp>
 
@@ -36,6 +37,14 @@ struct RuntimeOptions {
   /// repeated. Lines that contain only numbers are always shown. PHAROS_FOLD_OUTPUT=0 in the environment shows every
   /// line.
   bool fold_output = true;
+  /// Files and folders in the folder in which the program starts. Its workers on other nodes find them by the same
+  /// relative paths: nodes that lack them, or have other contents there, are sent copies once. The
+  /// absolute path of a shared library names one that workers load by its name. If empty, PHAROS_WITH is used, in which
+  /// paths are separated by ":". At most 4096 files and 4 GiB. The program's executable and libraries go along without
+  /// being named here.
+  std::vector<std::string> with{};
+  /// If true, libtorch's libraries go to nodes that lack them. PHAROS_WITH_LIBTORCH=1 in the environment does the same.
+  bool with_libtorch = false;
 };
 
 }  // namespace pharos

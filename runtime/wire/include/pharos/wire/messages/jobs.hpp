@@ -12,6 +12,15 @@
 
 namespace pharos::wire {
 
+/// A file that a program needs besides its executable. A node that lacks it is sent a copy. A value.
+struct ProgramFile {
+  /// A shared library: its absolute path on the driver's machine. Any other file: its path in the program's folder.
+  std::string path;
+  BuildId content{};  ///< the linker's build id, or a hash of all bytes of a file without one
+  std::uint64_t size = 0;
+
+  bool is_library() const { return path.starts_with('/'); }
+};
 /// Driver to node, with the driver's executable. Answered by JobRegistered.
 struct RegisterJob {
   static constexpr std::size_t kDescriptors = 1;
@@ -20,6 +29,7 @@ struct RegisterJob {
   std::vector<std::string> environment;
   std::string folder;
   BuildId build_id{};
+  std::vector<ProgramFile> files{};
 };
 /// Node to driver. Also node to worker, as the first message: a caller is a driver or a worker.
 struct JobRegistered {
