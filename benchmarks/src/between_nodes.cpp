@@ -1,7 +1,6 @@
 // Measures objects that go from node to node: one object over loopback, beside plain TCP, and one object to many nodes
 // over links of limited bandwidth.
 
-#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include <pharos/pharos.hpp>
 
 #include "figures.hpp"
+#include "plain_stream.hpp"
 #include "started_cluster.hpp"
 
 namespace bench {
@@ -45,33 +45,6 @@ std::span<std::byte> shared_region(const char* name) {
   std::memset(memory, 'x', kBytes);
   return {static_cast<std::byte*>(memory), kBytes};
 }
-
-/// Both ends of a TCP connection over loopback.
-class PlainStream {
- public:
-  PlainStream() {
-    const int listening = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* const generic = reinterpret_cast<sockaddr*>(&address);
-    if (::bind(listening, generic, size) != 0 || ::listen(listening, 1) != 0 ||
-        ::getsockname(listening, generic, &size) != 0) {
-      throw std::runtime_error{"no socket"};
-    }
-    from = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (::connect(from, generic, size) != 0) throw std::runtime_error{"no connection"};
-    to = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
-    ::close(listening);
-  }
-  ~PlainStream() {
-    ::close(from);
-    ::close(to);
-  }
-  int from = -1;
-  int to = -1;
-};
 
 enum class Looks : bool { kNever, kAtEachByte };
 

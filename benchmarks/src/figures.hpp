@@ -89,6 +89,8 @@ void measure_store(Report& report, int argc, char** argv);
 /// Measures objects that go from node to node.
 void measure_between_nodes(Report& report, int argc, char** argv);
 void measure_locality(Report& report, int argc, char** argv);
+/// Measures how soon a program works on a node that lacks one of its libraries.
+void measure_shipping(Report& report);
 /// Measures ranks that share memory.
 void measure_collective(Report& report);
 /// Measures two ranks over TCP, in network namespaces of their own.

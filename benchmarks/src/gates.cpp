@@ -76,6 +76,7 @@ constexpr Gate kGates[] = {
     {"cluster", "node_death_s", Gate::kAtMost, 1.35, kExec},
     {"cluster", "job_submit_s", Gate::kAtMost, 0.1},
     {"cluster", "locality_hit_share", Gate::kAtLeast, 0.95},
+    {"cluster", "library_ship_over_tcp_copy", Gate::kAtMost, 1.3},
     {"scale", "bytes_per_actor_10000x100000", Gate::kAtMost, 2048},
     {"scale", "node_loss_ms_10000x100000", Gate::kAtMost, 5},
     {"scale", "nodes_return_s_10000x100000", Gate::kAtMost, 1},

@@ -107,6 +107,7 @@ int run(int argc, char** argv) {
     bench::measure_head(report);
     bench::measure_several_nodes(report, argc, argv);
     bench::measure_locality(report, argc, argv);
+    bench::measure_shipping(report);
   }
   if (report.figures().empty()) return fail("there is no figure \"" + only + "\"");
   if (!json.empty() && !report.write_json(json)) return fail("cannot write " + json);

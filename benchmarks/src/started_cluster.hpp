@@ -42,6 +42,15 @@ class StartedCluster {
                                                               "--token-file", token(), "--resources", resources},
                                      "joined the head");
   }
+  /// Starts a node for which `hidden` is an empty folder, and whose own files lie in `folder`. Only root can.
+  std::unique_ptr<Program> start_node_without(const std::string& hidden, const std::string& folder,
+                                              const std::string& resources) const {
+    const std::string script = "mount -t tmpfs none '" + hidden + "' && PHAROS_FOLDER='" + folder + "' exec \"$@\"";
+    return std::make_unique<Program>(
+        std::vector<std::string>{"/usr/bin/unshare", "-m", "sh", "-c", script, "sh", pharos_, "start", "--block",
+                                 "--address", address_, "--token-file", token(), "--resources", resources},
+        "joined the head");
+  }
   /// Runs `pharos` with these words against the cluster, and waits for its end. Throws if its exit code is not 0.
   void run(std::vector<std::string> words) const {
     words.insert(words.begin(), pharos_);
