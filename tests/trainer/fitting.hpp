@@ -65,8 +65,6 @@ struct Points : Learner {
   Points(std::uint64_t dies_at, const torch::nn::Sequential& net) : dies_at_{dies_at}, net_{net} {
     net_->to(torch::kDouble);
   }
-
- private:
   static DatasetPtr samples(std::uint64_t seed, std::int64_t count) {
     auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
     const Tensor points = torch::randn({count, 2}, random, torch::kDouble);
@@ -74,6 +72,7 @@ struct Points : Learner {
     return rows_of({{"point", array_of(points)}, {"class", array_of(classes)}});
   }
 
+ private:
   const std::uint64_t dies_at_;
   std::uint64_t saves_ = 0;
   torch::nn::Sequential net_;

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -16,7 +15,6 @@
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/actors/runtime.hpp>
-#include <pharos/base/machine_limits.hpp>
 #include <pharos/ml/device.hpp>
 #include <pharos/ml/fit.hpp>
 #include <pharos/ml/module_state.hpp>
@@ -26,14 +24,14 @@
 #include <pharos/ml/sync_batch_norm.hpp>
 #include <pharos/ml/training.hpp>
 
+#include "fit/at_work.hpp"
 #include "fit/batches_ahead.hpp"
 #include "fit/callbacks.hpp"
+#include "fit/choice.hpp"
 #include "fit/device_copies.hpp"
 #include "fit/fit_model.hpp"
 #include "fit/logged_means.hpp"
-#include "fit/model_size.hpp"
 #include "fit/precision.hpp"
-#include "fit/strategies.hpp"
 #include "fit/validation.hpp"
 
 namespace pharos::ml {
@@ -97,10 +95,10 @@ class Fit {
         loader_{data_, loading(learner.training_order(data_->size()), options.tail)},
         batches_{loader_, copies},
         how_{optimization()},
-        model_{strategy().make_model(learner, context.communicator(), options)},
+        model_{make_model()},
         optimizer_{groups(disk), how_.rule},
         rate_{optimizer_.lr()},
-        validation_{context, learner, options, loading({}, Tail::kUneven), logged},
+        validation_{context, learner, options, Pass::validation(learner), logged},
         callbacks_{context, learner},
         logged_{logged} {
     if (options.dry_run) check_dry_run();
@@ -169,6 +167,11 @@ class Fit {
     }
     return how;
   }
+  std::unique_ptr<FitModel> make_model() {
+    const ChosenStrategy chosen = chosen_strategy(context_, learner_, how_, options_);
+    if (context_.rank() == 0) std::fputs(chosen.why.c_str(), stderr);
+    return chosen.strategy.make_model(learner_, context_.communicator(), options_);
+  }
   void check_dry_run() const {
     if (!context_.has_folder()) return;
     throw_error(Error{ErrorCode::kInvalidArgument, "a dry run was asked for, and the training has a folder",
@@ -199,34 +202,6 @@ class Fit {
             .threads = options_.loader_threads,
             .collate = learner_.collate(),
             .memory = copies_ == nullptr ? TakeMemory{} : &DeviceCopies::take_pinned};
-  }
-
-  const TrainingStrategy& strategy() {
-    if (options_.strategy != FitStrategy::kByMemory) return strategy_of(options_.strategy);
-    // Only ranks that are alike are replaced.
-    if (context_.is_replacement()) return **std::ranges::find_if(strategies(), &TrainingStrategy::ranks_are_alike);
-    Communicator& ranks = context_.communicator();
-    const std::uint64_t own = memory_of_device() / 2 / ranks_that_share_it();
-    auto memory = static_cast<std::int64_t>(options_.memory != 0 ? options_.memory : own);
-    ranks.all_reduce(std::span{&memory, 1}, Reduction::kMin);  // all ranks must choose the same strategy
-    const FitChoice choice = choose_strategy(size_of_model(learner_, how_, options_, ranks), ranks.size(),
-                                             static_cast<std::uint64_t>(memory));
-    if (ranks.rank() == 0) std::fputs(choice.arithmetic.c_str(), stderr);
-    return strategy_of(choice.strategy);
-  }
-  std::uint64_t memory_of_device() const {
-    return learner_.device().is_cpu() ? MachineLimits{}.memory().bytes() : memory_of(learner_.device());
-  }
-  /// The number of ranks whose memory is that of this rank's machine, or of its GPU.
-  std::uint64_t ranks_that_share_it() {
-    const at::Device device = learner_.device();
-    const auto& here = pharos::context();
-    std::string place = to_string(here.node);
-    if (!device.is_cpu()) place += " " + here.gpus.at(static_cast<std::size_t>(device.index()));
-    const auto own = static_cast<std::int64_t>(std::hash<std::string>{}(place));
-    std::vector<std::int64_t> all(context_.size());
-    context_.communicator().all_gather(std::span<const std::int64_t>{&own, 1}, std::span{all});
-    return static_cast<std::uint64_t>(std::ranges::count(all, own));
   }
 
   std::uint64_t steps() const {
@@ -425,25 +400,16 @@ namespace detail {
 void fit(TrainContext& context, Learner& learner, const FitOptions& asked, std::optional<DiskBacked>& disk) {
   const FitOptions options = asked.dry_run ? tried_out(asked) : asked;
   check(options);
-  learner.context_ = &context;
-  learner.device_ = own_device();
-  learner.copies_.reset();
-  learner.logged_ = std::make_shared<LoggedMeans>();
+  LearnerAtWork at_work{context, learner};
   std::optional<Fit> training;  // still there when the error counts its bytes
   try {
-    if (!learner.device_.is_cpu()) {
-      learner.module().to(learner.device_);
-      learner.copies_ = std::make_shared<DeviceCopies>(learner.device_);
-    }
+    at_work.move_to_device();
     if (options.dry_run && context.rank() == 0) std::fputs(summary_of(learner.module()).c_str(), stderr);
-    training.emplace(context, learner, options, disk, learner.copies_.get(), *learner.logged_);
+    training.emplace(context, learner, options, disk, at_work.copies(), at_work.logged());
     training->all();
   } catch (const c10::OutOfMemoryError& error) {
-    throw_error(no_room_on(learner.device_, error.what_without_backtrace()));
+    throw_error(no_room_on(learner.device(), error.what_without_backtrace()));
   }
-  training.reset();
-  learner.copies_.reset();
-  learner.logged_.reset();
 }
 
 void prepare_rank(const TrainContext& context) {

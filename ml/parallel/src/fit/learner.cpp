@@ -25,12 +25,17 @@ void Learner::log(std::string_view name, const at::Tensor& mean) {
   if (logged_ == nullptr) {
     throw_error(Error{ErrorCode::kFailedPrecondition,
                       "a learner logs \"" + std::string{name} + "\" while nothing is trained",
-                      "Call log() in training_step() or validation_step()."});
+                      "Call log() in training_step(), validation_step() or test_step()."});
   }
   logged_->log(name, mean);
 }
 void Learner::log(std::string_view name, double mean) {
   log(name, at::scalar_tensor(mean, at::kDouble));
+}
+
+at::Tensor Learner::predict_step(const Batch&) {
+  throw_error(
+      Error{ErrorCode::kUnsupported, "the learner says nothing about predictions", "Give it a predict_step()."});
 }
 
 std::optional<Order> Learner::training_order(std::uint64_t) {

@@ -5,48 +5,61 @@
 #include <torch/nn/module.h>
 
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/learner.hpp>
 #include <pharos/ml/train_context.hpp>
 
+#include "fit/device_copies.hpp"
 #include "fit/logged_means.hpp"
 #include "fit/precision.hpp"
 
 namespace pharos::ml {
-namespace {
 
-constexpr std::string_view kPrefix = "validation_";
-
-/// The name under which a number of a validation is reported. `metric`: the one that matters, for which a number
-/// without a name stands.
-std::string validated(const std::string& name, const std::string& metric) {
-  if (name.empty() && metric.starts_with(kPrefix)) return metric;
-  return std::string{kPrefix} + (name.empty() ? metric : name);
+LoaderOptions loading_of_pass(const TrainContext& context, Learner& learner, const FitOptions& options,
+                              const Dataset& data, const std::string& what) {
+  if (data.size() < context.size()) {
+    throw_error(Error{ErrorCode::kInvalidArgument,
+                      "the " + what + " data has " + std::to_string(data.size()) +
+                          " samples, which are fewer than the " + std::to_string(context.size()) + " ranks",
+                      "Give more samples, or use fewer ranks."});
+  }
+  return {.batch = options.batch,
+          .rank = context.rank(),
+          .ranks = context.size(),
+          .order = Order::in_turn(data.size()),
+          .seed = context.seed(),
+          .tail = Tail::kUneven,
+          .threads = options.loader_threads,
+          .collate = learner.collate(),
+          .memory = learner.device().is_cpu() ? TakeMemory{} : &DeviceCopies::take_pinned};
 }
 
-}  // namespace
+Pass Pass::validation(Learner& learner) {
+  return {"validation", learner.validation_data(), &Learner::validation_step};
+}
+Pass Pass::test(Learner& learner) {
+  return {"test", learner.test_data(), &Learner::test_step};
+}
 
-Validation::Validation(TrainContext& context, Learner& learner, const FitOptions& options, LoaderOptions loading,
+Validation::Validation(TrainContext& context, Learner& learner, const FitOptions& options, Pass pass,
                        LoggedMeans& logged)
     : context_{context},
       learner_{learner},
       options_{options},
-      data_{learner.validation_data()},
-      loading_{std::move(loading)},
+      pass_{std::move(pass)},
       logged_{logged},
       measures_{learner.measures()} {
-  if (data_ == nullptr) return;
-  if (data_->size() < context.size()) {
-    throw_error(Error{ErrorCode::kInvalidArgument,
-                      "the validation data has " + std::to_string(data_->size()) +
-                          " samples, which are fewer than the " + std::to_string(context.size()) + " ranks",
-                      "Give more validation samples, or validate inside of training_step()."});
-  }
-  loading_.order = Order::in_turn(data_->size());
-  loading_.tail = Tail::kUneven;
+  if (has_data()) loading_ = loading_of_pass(context, learner, options, *pass_.data, pass_.what);
+}
+
+/// The name under which a number is reported. The metric that matters stands for a number without a name.
+std::string Validation::reported(const std::string& name) const {
+  const std::string prefix = pass_.what + "_";
+  if (!name.empty()) return prefix + name;
+  const std::string& metric = context_.metric();
+  return metric.starts_with(prefix) ? metric : prefix + metric;
 }
 
 Metrics Validation::run() {
@@ -54,7 +67,7 @@ Metrics Validation::run() {
   learner_.module().eval();
   logged_.clear();
   for (const NamedMeasure& each : measures_) each.measure->reset();
-  Loader loader{data_, loading_};
+  Loader loader{pass_.data, loading_};
   double samples = 0;
   while (const auto batch = loader.next()) {
     add_batch(*batch);
@@ -63,16 +76,16 @@ Metrics Validation::run() {
   }
   const Metrics means = logged_.take();
   Metrics own;
-  for (const auto& [name, mean] : means.entries()) own.set(validated(name, context_.metric()), mean);
+  for (const auto& [name, mean] : means.entries()) own.set(reported(name), mean);
   Metrics all = context_.mean(own, samples);
   for (const auto& [name, measure] : measures_) {
     measure->set_counts(true);
-    const std::string reported = validated(name, context_.metric());
-    if (all.find(reported) != nullptr) {
-      throw_error(Error{ErrorCode::kInvalidArgument, "a validation reports \"" + reported + "\" twice",
+    const std::string whole = reported(name);
+    if (all.find(whole) != nullptr) {
+      throw_error(Error{ErrorCode::kInvalidArgument, "a " + pass_.what + " reports \"" + whole + "\" twice",
                         "Give the measure, or the mean, another name."});
     }
-    all.set(reported, measure->value(context_.communicator()));
+    all.set(whole, measure->value(context_.communicator()));
   }
   return all;
 }
@@ -82,7 +95,7 @@ void Validation::add_batch(const Batch& batch) {
   logged_.begin_batch(static_cast<double>(batch.samples));
   for (const NamedMeasure& each : measures_) each.measure->set_counts(batch.samples > 0);
   const auto autocast = autocast_of(learner_.device(), options_);
-  const Metrics of_batch = learner_.validation_step(batch);
+  const Metrics of_batch = (learner_.*pass_.step)(batch);
   for (const auto& [name, mean] : of_batch.entries()) {
     logged_.log(name, at::scalar_tensor(mean, at::kDouble));
   }

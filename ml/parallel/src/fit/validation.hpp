@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <pharos/ml/fit_options.hpp>
@@ -13,26 +14,42 @@ class Learner;
 class LoggedMeans;
 class TrainContext;
 
-/// Validates a learner's module on all ranks together: each sample counts once. Owned by the loop of fit(), and
-/// outlived by what it is made of. The rank's thread. Throws what the learner throws, and what fails between ranks.
+/// The loader's options for a pass in which each sample of the data counts once. `what` names the data in messages.
+/// Throws InvalidArgument if there are fewer samples than ranks.
+LoaderOptions loading_of_pass(const TrainContext& context, Learner& learner, const FitOptions& options,
+                              const Dataset& data, const std::string& what);
+
+/// What a learner's module is tried on, and how. A value.
+struct Pass {
+  std::string what;                          ///< "validation", for messages and before the names that it reports
+  DatasetPtr data;                           ///< nullptr: there is none
+  Metrics (Learner::*step)(const Batch&){};  ///< what is done with each batch
+
+  static Pass validation(Learner& learner);
+  static Pass test(Learner& learner);
+};
+
+/// Validates a learner's module on all ranks together, or tests it: each sample counts once. Owned by fit() and
+/// test(), and outlived by what it is made of. The rank's thread. Throws what the learner throws, and what fails
+/// between ranks.
 class Validation {
  public:
-  /// `loading`: how a rank gets its share. Throws InvalidArgument if there are fewer samples than ranks.
-  Validation(TrainContext& context, Learner& learner, const FitOptions& options, LoaderOptions loading,
-             LoggedMeans& logged);
+  /// Throws InvalidArgument if there are fewer samples than ranks.
+  Validation(TrainContext& context, Learner& learner, const FitOptions& options, Pass pass, LoggedMeans& logged);
 
-  /// false: the learner has no validation data.
-  bool has_data() const { return data_ != nullptr; }
+  /// false: the learner has no data for it.
+  bool has_data() const { return pass_.data != nullptr; }
   /// What a report says of the module as it is now. All ranks call it.
   Metrics run();
 
  private:
   void add_batch(const Batch& batch);
+  std::string reported(const std::string& name) const;
 
   TrainContext& context_;
   Learner& learner_;
   const FitOptions& options_;
-  const DatasetPtr data_;
+  const Pass pass_;
   LoaderOptions loading_;
   LoggedMeans& logged_;
   const std::vector<NamedMeasure> measures_;

@@ -46,17 +46,28 @@ PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& o
 
 namespace detail {
 
+/// Resets `disk` once the module is divided, so that all later tensors lie in memory.
+PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options,
+                    std::optional<DiskBacked>& disk);
+
 /// Gives libtorch as many threads as the rank has CPUs, at least one, and seeds its random numbers alike on all ranks.
 /// Throws what own_device() throws.
 PHAROS_API void prepare_rank(const TrainContext& context);
 
-template <class T, class... Args>
-void fit_as_rank(TrainContext& context, const FitOptions& options, const Args&... args) {
+/// Makes the learner of a rank, and calls `work` with it.
+template <class T, class Work, class... Args>
+void with_learner(const TrainContext& context, const FitOptions& options, const Work& work, const Args&... args) {
   prepare_rank(context);
   std::optional<DiskBacked> disk;
   if (!options.made_in.empty()) disk.emplace(options.made_in);
   T learner(args...);
-  fit(context, learner, options, disk);
+  work(learner, disk);
+}
+template <class T, class... Args>
+void fit_as_rank(TrainContext& context, const FitOptions& options, const Args&... args) {
+  with_learner<T>(
+      context, options,
+      [&](Learner& learner, std::optional<DiskBacked>& disk) { fit(context, learner, options, disk); }, args...);
 }
 
 }  // namespace detail

@@ -29,6 +29,7 @@ class Module;
 namespace pharos::ml {
 
 class DeviceCopies;
+class LearnerAtWork;
 class LoggedMeans;
 
 /// The optimizer of a Learner. A value.
@@ -47,15 +48,6 @@ struct Optimization {
   /// Upper bound for the norm of all gradients, taken as one vector. 0: gradients are not clipped.
   double clip_norm = 0;
 };
-
-class Learner;
-struct FitOptions;
-
-namespace detail {
-/// Resets `disk` once the module is divided, so that all later tensors lie in memory.
-PHAROS_API void fit(TrainContext& context, Learner& learner, const FitOptions& options,
-                    std::optional<DiskBacked>& disk);
-}  // namespace detail
 
 /// Says what is learned, and from which data. Each rank makes one with the same random numbers, and owns it; only the
 /// rank's thread uses it. An exception of its functions comes out of fit() on this rank and ends the training. fit()
@@ -76,7 +68,7 @@ class PHAROS_API Learner {
   /// order is Order::as_torch(samples, context().seed()), with a FitOptions::tail that pads or drops as PyTorch's
   /// sampler does.
   virtual std::optional<Order> training_order(std::uint64_t samples);
-  /// How samples become batches, of the training and of the validation. Empty: as Batch says.
+  /// How samples become batches, of all data. Empty: as Batch says.
   virtual Collate collate() { return {}; }
   /// Returns the mean loss of a batch. May log() other means.
   virtual at::Tensor training_step(const Batch& batch) = 0;
@@ -87,9 +79,18 @@ class PHAROS_API Learner {
   /// under "validation_" and its name. A metric without a name gets the name of TrainerOptions::metric; the prefix is
   /// then not repeated.
   virtual Metrics validation_step(const Batch& batch) { return {{"loss", training_step(batch).item<double>()}}; }
-  /// Measures to which validation_step() adds its batches; see Measure. fit() begins them anew for each validation, and
-  /// reports them afterwards. Called once.
+  /// Measures to which validation_step() and test_step() add their batches; see Measure. They are begun anew for each
+  /// pass over the data, and reported afterwards. Called once.
   virtual std::vector<NamedMeasure> measures() { return {}; }
+  /// What test() looks at, and what it does with a batch: as validation_step(), with "test_" in place of "validation_".
+  /// Without test data test() throws InvalidArgument.
+  virtual DatasetPtr test_data() { return nullptr; }
+  virtual Metrics test_step(const Batch& batch) { return validation_step(batch); }
+  /// The data for which predict() predicts. Without them it throws InvalidArgument.
+  virtual DatasetPtr prediction_data() { return test_data(); }
+  /// Returns one row for each sample of the batch, on any device. Called as validation_step() is. All rows have one
+  /// type and shape. The default throws Unsupported.
+  virtual at::Tensor predict_step(const Batch& batch);
   /// What else is to be done in the training, such as lower_rate_on(Plateau{}). Called once; fit() keeps them until it
   /// returns.
   virtual std::vector<std::shared_ptr<FitCallback>> callbacks() { return {}; }
@@ -120,12 +121,12 @@ class PHAROS_API Learner {
   void log(std::string_view name, const at::Tensor& mean);
   void log(std::string_view name, double mean);
 
-  /// The training: its ranks and steps. Valid only inside of fit(), so not in the constructor of the Learner.
+  /// The training, or the pass: its ranks and steps. Valid only inside of fit(), test() and predict(), so not in the
+  /// constructor of the Learner.
   TrainContext& context() const { return *context_; }
 
  private:
-  friend PHAROS_API void detail::fit(TrainContext& context, Learner& learner, const FitOptions& options,
-                                     std::optional<DiskBacked>& disk);
+  friend class LearnerAtWork;
   TrainContext* context_ = nullptr;
   at::Device device_{at::kCPU};
   std::shared_ptr<DeviceCopies> copies_{};

@@ -43,6 +43,9 @@ class PHAROS_API Trainer {
   Trainer(Trainer&&) = delete;
   ~Trainer();
 
+  Runtime& runtime() const { return runtime_; }
+  const TrainerOptions& options() const { return options_; }
+
   template <auto Train, class... Args>
   TrainResult run(Args&&... args) {
     return run(make<detail::TrainWorker<Train, pharos::detail::SentArgument<Args>...>>(std::forward<Args>(args)...));
