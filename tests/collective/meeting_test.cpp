@@ -3,7 +3,9 @@
 #include "shared/meeting.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +60,65 @@ TEST(Bell, WakesARankThatSleeps) {
   other.join();
   EXPECT_TRUE(is_so);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+}
+
+/// Lets this thread run on this CPU only, and then, if it is `free`, on the others again.
+void go_to(int cpu, bool free = false) {
+  cpu_set_t all;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  if (!free) return;
+  ASSERT_EQ(::sched_setaffinity(0, sizeof all, &all), 0);
+}
+
+// The other CPU has work of the lowest priority, so the kernel would leave both ranks on one CPU.
+TEST(Bell, ARankDoesNotStayOnTheCpuOfTheRankThatWakesIt) {
+  cpu_set_t all;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &all)) cpus.push_back(cpu);
+  }
+  if (cpus.size() < 2) GTEST_SKIP() << "there is one CPU";
+  std::atomic<bool> over = false;
+  std::vector<std::thread> busy;
+  for (std::size_t i = 1; i < cpus.size(); ++i) {
+    busy.emplace_back([&, cpu = cpus[i]] {
+      go_to(cpu);
+      ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
+      while (!over) {
+      }
+    });
+  }
+  Bell::Shared shared{};
+  std::atomic<int> rounds = 0;
+  std::thread other{[&] {
+    go_to(cpus[0]);
+    Bell theirs{shared, 2};
+    while (!over) {
+      while (!theirs.has_sleepers() && !over) std::this_thread::sleep_for(100us);
+      ++rounds;
+      theirs.ring();
+    }
+  }};
+  int stayed = 0;
+  {
+    Bell bell{shared, 2};
+    for (int i = 0; i < 20; ++i) {
+      go_to(cpus[0], true);
+      const int before = rounds;
+      bell.sleep_unless([&] { return rounds != before; }, 20s);
+      if (::sched_getcpu() == cpus[0]) ++stayed;
+      std::this_thread::sleep_for(15ms);  // moves have a distance
+    }
+  }
+  over = true;
+  other.join();
+  for (std::thread& each : busy) each.join();
+  EXPECT_LE(stayed, 5) << "of 20";
 }
 
 // ---- Neighbours

@@ -22,6 +22,7 @@ class Bell {
   struct Shared {
     alignas(64) std::atomic<std::uint32_t> rung;  // the futex of ranks that sleep; ring() counts it up
     std::atomic<std::uint32_t> sleepers;
+    std::atomic<std::int32_t> rung_on;  // the number of the CPU that ring() last ran on, plus 1
   };
 
   /// `shared` outlives the Bell. Ranks spin only if there is a CPU for each of them.
@@ -50,7 +51,7 @@ class Bell {
   }
 
   /// Sleeps until ring(), at most for `most`; it may also return earlier. If `is_so` is true, it does not sleep, and
-  /// returns true.
+  /// returns true. A thread that wakes on the CPU of the rank that has rung goes to another CPU.
   template <class F>
   bool sleep_unless(const F& is_so, Duration most) {
     shared_.sleepers.fetch_add(1, std::memory_order_seq_cst);
@@ -64,14 +65,17 @@ class Bell {
  private:
   static constexpr Duration kSpinMin = std::chrono::microseconds{1};
   static constexpr Duration kSpinMax = std::chrono::microseconds{50};
-  static constexpr int kLooks = 32;  // between two looks at the clock
+  static constexpr int kLooks = 32;                                     // between two looks at the clock
+  static constexpr Duration kMoveTime = std::chrono::milliseconds{10};  // at least, between two moves to another CPU
 
   static void pause();
   void sleep(std::uint32_t seen, Duration most);
+  void leave_cpu_of_ringer();
 
   Shared& shared_;
   bool may_spin_ = false;
   Duration spin_time_ = kSpinMax;
+  TimePoint moved_{};
 };
 
 inline void Bell::pause() {
