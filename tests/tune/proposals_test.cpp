@@ -98,5 +98,17 @@ TEST_F(ProposalsTest, LessIsBetterForTheSearcherAndATrialWithoutAValueHasFailed)
   EXPECT_EQ(searcher.told[1].second.state, Outcome::State::kFailed);
 }
 
+TEST_F(ProposalsTest, AFirstTrialTakesNoValueOfAnotherBranch) {
+  Space branches{{"kind", choice({"a", "b"})}};
+  branches.when("kind", "a", Space{{"x", uniform(0, 1)}, {"y", uniform(0, 1)}});
+  branches.when("kind", "b", Space{{"x", uniform(5, 6)}, {"y", uniform(0.25, 0.75)}});
+  rules.first = {Params{{"kind", "a"}, {"y", 1.0}}, Params{{"kind", "b"}, {"x", 5.5}}};
+  searcher.next = {{"kind", "b"}, {"x", 5.25}, {"y", 0.75}};
+  Proposals proposals{rules, branches, searcher};
+  EXPECT_EQ(proposals.propose(0), (Params{{"kind", "a"}, {"x", 0.5}, {"y", 1.0}}));
+  searcher.next = {{"kind", "a"}, {"x", 0.75}, {"y", 1.0}};
+  EXPECT_EQ(proposals.propose(1), (Params{{"kind", "b"}, {"x", 5.5}, {"y", 0.5}}));
+}
+
 }  // namespace
 }  // namespace pharos::ml

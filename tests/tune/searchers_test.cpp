@@ -38,6 +38,9 @@ Space all_kinds() {
               {"name", choice({"a", "b", "c"})}, {"grid", grid({1, 2})},         {"only", integers(4, 4)}};
   space.when("name", "b", Space{{"b_only", uniform(0, 1)}, {"b_kind", choice({1, 2})}});
   space.when("b_kind", 2, Space{{"deep", uniform(0, 1)}});
+  // The same names in another branch, with other domains and the same one.
+  space.when("name", "c",
+             Space{{"b_only", log_uniform(10, 100)}, {"b_kind", choice({"x", "y"})}, {"deep", uniform(0, 1)}});
   return space;
 }
 
@@ -178,6 +181,26 @@ TEST(SearchersLearn, WhereParametersDependOnOthers) {
   const auto loss = [](const Params& params) {
     const Value* const deep = params.find("deep");
     return deep == nullptr ? 2.0 : std::abs(std::get<double>(*deep) - 0.3);
+  };
+  double sum = 0;
+  double by_chance = 0;
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    sum += best_of(*tpe(space, {.seed = seed}), 150, loss);
+    by_chance += best_of(*random_search(space, seed), 150, loss);
+  }
+  EXPECT_LT(sum, by_chance / 3);
+}
+
+/// The best rate of each optimizer is another one, and so are the ranges.
+TEST(SearchersLearn, EachBranchByItselfWhereTwoHaveOneName) {
+  Space space{{"optimizer", choice({"sgd", "adam"})}};
+  space.when("optimizer", "sgd", Space{{"rate", log_uniform(1e-2, 1e2)}, {"other", uniform(0, 1)}});
+  space.when("optimizer", "adam", Space{{"rate", log_uniform(1e-6, 1e-2)}, {"other", uniform(0, 1)}});
+  const auto loss = [&](const Params& params) {
+    EXPECT_TRUE(space.check(params)) << params.to_string();
+    const bool is_sgd = params.get<std::string>("optimizer") == "sgd";
+    return std::abs(std::log10(params.get<double>("rate") / (is_sgd ? 10 : 1e-4))) +
+           std::abs(params.get<double>("other") - 0.3);
   };
   double sum = 0;
   double by_chance = 0;

@@ -139,6 +139,73 @@ TEST(SpaceTest, ARealMayBeAWholeNumberInAConditionToo) {
   }
 }
 
+/// The rate of each optimizer, and a momentum that depends on one of these rates.
+Space optimizers() {
+  Space slow{{"rate", choice({1, 2})}};
+  slow.when("rate", 2, Space{{"momentum", uniform(0, 1)}});
+  Space space{{"optimizer", choice({"sgd", "adam", "none"})}};
+  space.when("optimizer", "sgd", Space{{"rate", log_uniform(0.5, 8)}, {"momentum", uniform(2, 3)}});
+  return space.when("optimizer", "adam", slow);
+}
+
+TEST(SpaceTest, ParametersThatAreNeverActiveAtOnceMayHaveOneName) {
+  const Space space = optimizers();
+  EXPECT_TRUE(space.check({{"optimizer", "none"}}));
+  EXPECT_TRUE(space.check({{"optimizer", "sgd"}, {"rate", 2.0}, {"momentum", 2.5}}));
+  EXPECT_TRUE(space.check({{"optimizer", "adam"}, {"rate", 1}}));
+  EXPECT_TRUE(space.check({{"optimizer", "adam"}, {"rate", 2}, {"momentum", 0.5}}));
+  EXPECT_FALSE(space.check({{"optimizer", "sgd"}, {"rate", 2}, {"momentum", 0.5}})) << "the other one's momentum";
+  EXPECT_FALSE(space.check({{"optimizer", "adam"}, {"rate", 1}, {"momentum", 0.5}})) << "not with this rate";
+  EXPECT_FALSE(space.check({{"optimizer", "none"}, {"rate", 2}}));
+  EXPECT_EQ(space.find("rate")->domain, log_uniform(0.5, 8)) << "the first one";
+  const auto again = Space::from_json(space.to_json());
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(*again, space);
+}
+
+TEST(SpaceTest, ParametersThatMayBeActiveAtOnceNeedDifferentNames) {
+  const auto refused = [](const auto& call, const char* why) {
+    try {
+      call();
+      FAIL() << "nothing was refused";
+    } catch (const InvalidArgument& error) {
+      EXPECT_SAYS(error.what(), why);
+    }
+  };
+  Space space = optimizers();
+  refused([&] { space.add("rate", uniform(0, 1)); }, "\"rate\", and both may be active");
+  refused([&] { space.when("optimizer", "sgd", Space{{"rate", uniform(0, 1)}}); }, "and both may be active");
+  refused([&] { space.when("rate", 2, Space{{"new", uniform(0, 1)}}); }, "there are several of that name");
+  space.when("optimizer", "none", Space{{"rate", uniform(0, 1)}});
+  Space two{{"a", choice({1, 2})}, {"b", choice({1, 2})}};
+  two.when("a", 1, Space{{"c", uniform(0, 1)}});
+  refused([&] { two.when("b", 2, Space{{"c", uniform(0, 1)}}); }, "and both may be active");
+  Space reals{{"rate", quantised(0, 1, 0.5)}};
+  reals.when("rate", 1, Space{{"deep", uniform(0, 1)}});
+  refused([&] { reals.when("rate", 1.0, Space{{"deep", uniform(0, 1)}}); }, "and both may be active");
+}
+
+struct Branches {
+  std::string kind;
+  std::optional<double> sgds_rate{};
+  std::optional<int> adams_rate{};
+  void fields(Fields& f) {
+    f("kind", kind, choice({"sgd", "adam"}));
+    f.when("kind", "sgd", "rate", sgds_rate, uniform(0, 1));
+    f.when("kind", "adam", "rate", adams_rate, integers(1, 9));
+  }
+};
+
+TEST(SpaceTest, AStructMayHaveAFieldForEachBranch) {
+  EXPECT_EQ(space_of<Branches>().parameters().size(), 3U);
+  const auto sgd = read<Branches>({{"kind", "sgd"}, {"rate", 0.5}});
+  EXPECT_EQ(sgd.sgds_rate, 0.5);
+  EXPECT_EQ(sgd.adams_rate, std::nullopt);
+  const auto adam = read<Branches>({{"kind", "adam"}, {"rate", 7}});
+  EXPECT_EQ(adam.sgds_rate, std::nullopt);
+  EXPECT_EQ(adam.adams_rate, 7);
+}
+
 struct Layer {
   int width = 0;
   void fields(Fields& f) { f("width", width, log_integers(16, 256)); }

@@ -30,9 +30,12 @@ Params Proposals::propose(std::uint64_t trial) {
     (space_.find(name) != nullptr ? of_space : others).set(name, value);
   if (!others.empty()) for_later_.insert_or_assign(trial, std::move(others));
   if (trial >= rules_.first.size()) return of_space;
-  return complete(space_, rules_.first[trial], [&](std::string_view name, const Domain& domain) {
-    const Value* const value = of_space.find(name);
-    return value == nullptr ? searcher_.ask(trial, name, domain) : *value;
+  return complete(space_, [&](std::string_view name, const Domain& domain) {
+    // A value may be meant for another parameter of that name.
+    for (const Params* each : {&rules_.first[trial], &std::as_const(of_space)}) {
+      if (const Value* const value = each->find(name); value != nullptr && domain.holds(*value)) return *value;
+    }
+    return searcher_.ask(trial, name, domain);
   });
 }
 

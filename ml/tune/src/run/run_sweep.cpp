@@ -57,11 +57,15 @@ void check(const TunerOptions& options) {
   for (const Params& first : options.first) {
     for (const auto& [name, value] : first.entries()) {
       const Space::Parameter* const parameter = options.space.find(name);
+      const auto& all = options.space.parameters();
+      const bool holds = std::any_of(all.begin(), all.end(), [&, &name = name, &value = value](const auto& each) {
+        return each.name == name && each.domain.holds(value);
+      });
       if (parameter == nullptr) {
         refuse_sweep("TunerOptions::first has a parameter \"" + name + "\", which the space does not have",
                      "Use a parameter of the space.");
       }
-      if (!parameter->domain.holds(value)) {
+      if (!holds) {
         refuse_sweep("TunerOptions::first has " + name + '=' + to_string(value) +
                          ", which is outside of its domain: " + to_string(parameter->domain),
                      "Give a value inside of the domain.");

@@ -70,8 +70,9 @@ class Pbt final : public TrialScheduler {
   };
 
   Params changed(const Params& params, Random& random) const {
-    return complete(space_, {}, [&](std::string_view name, const Domain& domain) {
-      const Value* const value = params.find(name);
+    return complete(space_, [&](std::string_view name, const Domain& domain) {
+      const Value* value = params.find(name);
+      if (value != nullptr && !domain.holds(*value)) value = nullptr;  // of another parameter of that name
       if (value == nullptr || random.uniform() < options_.redraw_probability) return sample(domain, random);
       return beside(domain, *value, random);
     });

@@ -55,8 +55,11 @@ class CmaEs final : public Searcher {
   }
 
   Params ask(std::uint64_t trial) override {
-    return complete(space_, coordinates_.empty() ? Params{} : params_of(point_for(trial)),
-                    [&](std::string_view name, const Domain& domain) { return ask(trial, name, domain); });
+    const Params proposed = coordinates_.empty() ? Params{} : params_of(point_for(trial));
+    return complete(space_, [&](std::string_view name, const Domain& domain) {
+      const Value* const value = proposed.find(name);
+      return value != nullptr ? *value : ask(trial, name, domain);
+    });
   }
   Value ask(std::uint64_t trial, std::string_view name, const Domain& domain) override {
     Random random{options_.seed, trial, name};

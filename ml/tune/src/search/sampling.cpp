@@ -23,21 +23,23 @@ Value value_at(const Domain& domain, double share) {
   return value_of(domain, dimension.from_line(place));
 }
 
-Params complete(const Space& space, const Params& proposed,
-                const std::function<Value(std::string_view name, const Domain& domain)>& sample) {
+Params complete(const Space& space,
+                const std::function<Value(std::string_view name, const Domain& domain)>& value_for) {
   Params params;
   for (std::size_t i = 0; i < space.parameters().size(); ++i) {
     if (!space.is_active(i, params)) continue;
     const auto& [name, domain, condition] = space.parameters()[i];
-    const Value* const value = proposed.find(name);
-    params.set(name, value != nullptr ? *value : sample(name, domain));
+    params.set(name, value_for(name, domain));
   }
   return params;
 }
 
 Params Unlearned::ask(std::uint64_t trial) {
-  return complete(space_, propose(trial),
-                  [&](std::string_view name, const Domain& domain) { return ask(trial, name, domain); });
+  const Params proposed = propose(trial);
+  return complete(space_, [&](std::string_view name, const Domain& domain) {
+    const Value* const value = proposed.find(name);
+    return value != nullptr ? *value : ask(trial, name, domain);
+  });
 }
 
 Value Unlearned::ask(std::uint64_t trial, std::string_view name, const Domain& domain) {

@@ -17,10 +17,8 @@ Value sample(const Domain& domain, Random& random);
 /// Returns the value at a share of the domain, where a share from 0 to 1 goes through all values.
 Value value_at(const Domain& domain, double share);
 
-/// Returns a value for each active parameter of the space: the proposed value, or else the value that `sample` returns.
-/// Leaves out proposals for other parameters. What `sample` throws is passed on.
-Params complete(const Space& space, const Params& proposed,
-                const std::function<Value(std::string_view name, const Domain& domain)>& sample);
+/// Returns a value for each active parameter of the space, which `value_for` chooses. What that throws is passed on.
+Params complete(const Space& space, const std::function<Value(std::string_view name, const Domain& domain)>& value_for);
 
 /// A searcher that samples at random and learns nothing. A derived class proposes some of the parameters itself. Owned
 /// by the tuner, as each Searcher; one thread. Keeps a copy of the space. Nothing fails.
@@ -35,7 +33,7 @@ class Unlearned : public Searcher {
   bool learns() const override { return false; }
 
  protected:
-  /// Returns the parameters that are not sampled at random.
+  /// Returns the parameters that are not sampled at random, of those that are active with the proposed values.
   virtual Params propose(std::uint64_t) { return {}; }
   const Space& space() const { return space_; }
   std::uint64_t seed() const { return seed_; }

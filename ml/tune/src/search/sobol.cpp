@@ -1,3 +1,4 @@
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -23,9 +24,11 @@ class SobolSearch final : public Unlearned {
     boost::random::sobol points{parameters.size()};
     points.discard(trial * parameters.size());
     Params params;
-    for (const auto& [name, domain, condition] : parameters) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const auto& [name, domain, condition] = parameters[i];
       Random random{seed(), 0, name};
       const std::uint64_t bits = points() ^ random.next();
+      if (!space().is_active(i, params)) continue;
       params.set(name, value_at(domain, (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52));
     }
     return params;

@@ -259,7 +259,11 @@ Space::Space(std::initializer_list<std::pair<std::string, Domain>> parameters) {
 
 void Space::append(std::string name, Domain domain, std::optional<Condition> condition) {
   if (name.empty()) refuse("a parameter has no name");
-  if (find(name) != nullptr) refuse("there are two parameters with the name " + in_quotes(name));
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].name != name || !may_both_be_active(i, condition)) continue;
+    refuse("there are two parameters with the name " + in_quotes(name) + ", and both may be active",
+           "Give them different names, or let them depend on different values of one parameter.");
+  }
   parameters_.push_back({std::move(name), std::move(domain), std::move(condition)});
 }
 
@@ -279,28 +283,65 @@ Space& Space::nest(std::string_view name, const Space& inner) {
 }
 
 Space& Space::when(std::string_view parent, const Value& value, const Space& inner) {
-  const auto its =
-      std::find_if(parameters_.begin(), parameters_.end(), [&](const Parameter& each) { return each.name == parent; });
-  if (its == parameters_.end()) {
-    refuse("there is no parameter " + in_quotes(parent) + " that other parameters can depend on",
-           "Add the parameter before those that depend on it.");
+  const auto number = parent_of(parent);
+  if (!number) throw_error(Error{number.error()});
+  append(*number, value, inner);
+  return *this;
+}
+
+Result<std::size_t> Space::parent_of(std::string_view name) const {
+  const Parameter* const its = find(name);
+  if (its == nullptr) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "there is no parameter " + in_quotes(name) + " that other parameters can depend on",
+                 "Add the parameter before those that depend on it."};
   }
-  if (!its->domain.holds(value)) {
-    refuse("parameter " + in_quotes(parent) + " cannot have the value " + ml::to_string(value) +
-           "; its domain is: " + ml::to_string(its->domain));
+  if (count(name) > 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "other parameters are to depend on " + in_quotes(name) + ", but there are several of that name",
+                 "Call when() for the space of one branch, before that is added to the whole space."};
   }
-  const auto number = static_cast<std::size_t>(its - parameters_.begin());
+  return static_cast<std::size_t>(its - parameters_.data());
+}
+
+void Space::append(std::size_t parent, const Value& value, const Space& inner) {
+  if (const Parameter& its = parameters_[parent]; !its.domain.holds(value)) {
+    refuse("parameter " + in_quotes(its.name) + " cannot have the value " + ml::to_string(value) +
+           "; its domain is: " + ml::to_string(its.domain));
+  }
   const std::size_t first = parameters_.size();
   for (const Parameter& each : inner.parameters_) {
     std::optional<Condition> condition = each.condition;
     if (condition) {
       condition->parent += first;
     } else {
-      condition = Condition{number, value};
+      condition = Condition{parent, value};
     }
     append(each.name, each.domain, std::move(condition));
   }
-  return *this;
+}
+
+std::size_t Space::count(std::string_view name) const {
+  return static_cast<std::size_t>(
+      std::count_if(parameters_.begin(), parameters_.end(), [&](const Parameter& each) { return each.name == name; }));
+}
+
+/// Returns whether these two are one value of the parameter. The domain of a real also holds whole numbers.
+bool Space::is_value(std::size_t parameter, const Value& one, const Value& other) const {
+  const Domain::Kind kind = parameters_[parameter].domain.kind;
+  const bool is_real = kind == Domain::Kind::kReal || kind == Domain::Kind::kNormal;
+  return is_real ? number_of(one) == number_of(other) : one == other;
+}
+
+/// Returns whether a parameter and another one with this condition may be active in one trial: not if both depend, by
+/// whatever way, on different values of one parameter.
+bool Space::may_both_be_active(std::size_t parameter, const std::optional<Condition>& other) const {
+  for (auto own = parameters_[parameter].condition; own; own = parameters_[own->parent].condition) {
+    for (auto its = other; its; its = parameters_[its->parent].condition) {
+      if (own->parent == its->parent && !is_value(own->parent, own->value, its->value)) return false;
+    }
+  }
+  return true;
 }
 
 const Space::Parameter* Space::find(std::string_view name) const {
@@ -312,12 +353,9 @@ const Space::Parameter* Space::find(std::string_view name) const {
 bool Space::is_active(std::size_t parameter, const Params& params) const {
   const auto& condition = parameters_[parameter].condition;
   if (!condition) return true;
+  if (!is_active(condition->parent, params)) return false;  // the value may be that of another one of its name
   const Value* const value = params.find(parameters_[condition->parent].name);
-  if (value == nullptr) return false;
-  // The domain of a real also holds whole numbers, on both sides.
-  const Domain::Kind kind = parameters_[condition->parent].domain.kind;
-  const bool is_real = kind == Domain::Kind::kReal || kind == Domain::Kind::kNormal;
-  return is_real ? number_of(*value) == number_of(condition->value) : *value == condition->value;
+  return value != nullptr && is_value(condition->parent, *value, condition->value);
 }
 
 Result<void> Space::check(const Params& params) const {
@@ -333,11 +371,13 @@ Result<void> Space::check(const Params& params) const {
                                                   ml::to_string(*value) + "; its domain is: " + ml::to_string(domain)};
   }
   if (active == params.entries().size()) return {};
-  for (const Params::Entry& entry : params.entries()) {
-    const Parameter* const its = find(entry.first);
-    const bool is_there = its != nullptr && is_active(static_cast<std::size_t>(its - parameters_.data()), params);
+  for (const auto& [name, value] : params.entries()) {
+    bool is_there = false;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      is_there = is_there || (parameters_[i].name == name && is_active(i, params));
+    }
     if (is_there) continue;
-    return Error{ErrorCode::kInvalidArgument, "the space has no parameter " + in_quotes(entry.first) +
+    return Error{ErrorCode::kInvalidArgument, "the space has no parameter " + in_quotes(name) +
                                                   ", or the parameter is not active with these values"};
   }
   return {};
@@ -374,6 +414,7 @@ std::string Space::to_json() const {
     if (condition) {
       each["if"] = parameters_[condition->parent].name;
       each["is"] = json_of(condition->value);
+      if (count(parameters_[condition->parent].name) > 1) each["if_number"] = condition->parent;
     }
     json.push_back(std::move(each));
   }
@@ -441,7 +482,12 @@ Result<Space> Space::from_json(std::string_view text) {
         continue;
       }
       PHAROS_TRY(const Value value, value_of_json(each.value("is", Json{}), "what " + in_quotes(name) + " depends on"));
-      space.when(each["if"].get<std::string>(), value, Space{{name, std::move(domain)}});
+      const std::size_t number = each.value("if_number", space.parameters_.size());
+      const bool is_numbered =
+          number < space.parameters_.size() && space.parameters_[number].name == each["if"].get<std::string>();
+      const auto parent = is_numbered ? Result<std::size_t>{number} : space.parent_of(each["if"].get<std::string>());
+      if (!parent) return parent.error();
+      space.append(*parent, value, Space{{name, std::move(domain)}});
     }
   } catch (const Exception& e) {
     return e.error();
@@ -452,6 +498,13 @@ Result<Space> Space::from_json(std::string_view text) {
 }
 
 // ---- Fields
+
+bool Fields::has(std::string_view parent, const Value& value) const {
+  const Value* const its = params_->find(parent);
+  if (its == nullptr) return false;
+  const auto number = number_of(*its);
+  return *its == value || (number && number == number_of(value));
+}
 
 Params Fields::of(std::string_view name) const {
   const std::string prefix = std::string{name} + '.';

@@ -64,18 +64,23 @@ struct Group {
 class Tpe final : public Searcher {
  public:
   Tpe(const Space& space, const TpeOptions& options) : space_{space}, options_{options} {
-    for (const auto& [name, domain, condition] : space_.parameters()) number_of_parameter(name, domain);
+    for (const auto& [name, domain, condition] : space_.parameters()) {
+      if (!find(name, domain)) add(name, domain);
+    }
   }
 
   Params ask(std::uint64_t trial) override {
-    Params proposed;
+    std::map<std::size_t, Value> proposed;  // by parameter
     if (has_learned()) {
       for (auto& [members, group] : groups_) propose(trial, group, proposed);
     }
-    Params params = complete(space_, proposed,
-                             [&](std::string_view name, const Domain& domain) { return ask(trial, name, domain); });
+    Params params = complete(space_, [&](std::string_view name, const Domain& domain) {
+      const auto value = proposed.find(*find(name, domain));
+      return value == proposed.end() ? ask(trial, name, domain) : value->second;
+    });
     // The space lacks the parameters that trials ask for as they run.
-    for (const auto& [name, value] : proposed.entries()) {
+    for (const auto& [parameter, value] : proposed) {
+      const std::string& name = parameters_[parameter].name;
       if (space_.find(name) == nullptr) params.set(name, value);
     }
     return params;
@@ -97,13 +102,13 @@ class Tpe final : public Searcher {
     its.numbers.assign(parameters_.size(), kMissing);
     its.of_unknown_domain = {};
     for (const auto& [name, value] : params.entries()) {
-      const auto known = numbers_.find(name);
-      if (known == numbers_.end()) {
+      const auto known = find(name, params);
+      if (!known) {
         its.of_unknown_domain.set(name, value);
         continue;
       }
       its.numbers.resize(parameters_.size(), kMissing);
-      its.numbers[known->second] = number_of(parameters_[known->second].domain, value);
+      its.numbers[*known] = number_of(parameters_[*known].domain, value);
     }
     for (auto& [members, group] : groups_) put(group, trial, its, true);
   }
@@ -151,16 +156,39 @@ class Tpe final : public Searcher {
 
   bool has_learned() const { return good_.size() + others_.size() >= options_.startup; }
 
-  std::size_t number_of_parameter(std::string_view name, const Domain& domain) {
-    const auto [found, is_new] = numbers_.emplace(name, parameters_.size());
-    if (is_new) {
-      parameters_.push_back({std::string{name}, domain});
-      learn_from_earlier(found->second);
+  /// The parameter of this name and domain.
+  std::optional<std::size_t> find(std::string_view name, const Domain& domain) const {
+    const auto known = numbers_.find(name);
+    if (known == numbers_.end()) return std::nullopt;
+    for (const std::size_t each : known->second) {
+      if (parameters_[each].domain == domain) return each;
     }
-    if (parameters_[found->second].domain == domain) return found->second;
+    return std::nullopt;
+  }
+  /// The parameter of this name that is active in a trial.
+  std::optional<std::size_t> find(std::string_view name, const Params& params) const {
+    const auto known = numbers_.find(name);
+    if (known == numbers_.end()) return std::nullopt;
+    if (known->second.size() == 1) return known->second.front();
+    for (std::size_t i = 0; i < space_.parameters().size(); ++i) {
+      const auto& [its, domain, condition] = space_.parameters()[i];
+      if (its == name && space_.is_active(i, params)) return find(name, domain);
+    }
+    return std::nullopt;
+  }
+  void add(std::string_view name, const Domain& domain) {
+    numbers_[std::string{name}].push_back(parameters_.size());
+    parameters_.push_back({std::string{name}, domain});
+    learn_from_earlier(parameters_.size() - 1);
+  }
+  /// The same as find(), for a parameter that a trial asks for, which may be new.
+  std::size_t number_of_parameter(std::string_view name, const Domain& domain) {
+    const auto known = numbers_.find(name);
+    if (known == numbers_.end()) add(name, domain);
+    if (const auto found = find(name, domain)) return *found;
     throw_error(Error{ErrorCode::kInvalidArgument,
                       "parameter \"" + std::string{name} + "\" was asked for as " +
-                          to_string(parameters_[found->second].domain) + " before, and is asked for as " +
+                          to_string(parameters_[known->second.front()].domain) + " before, and is asked for as " +
                           to_string(domain) + " now",
                       "Give it another name."});
   }
@@ -233,12 +261,11 @@ class Tpe final : public Searcher {
     }
   }
 
-  void propose(std::uint64_t trial, Group& group, Params& proposed) {
+  void propose(std::uint64_t trial, Group& group, std::map<std::size_t, Value>& proposed) {
     Random random{options_.seed, trial, parameters_[group.members.front()].name};
     const std::vector<double> best = best_of(group, random);
     for (std::size_t i = 0; i < best.size(); ++i) {
-      const auto& [name, domain] = parameters_[group.members[i]];
-      proposed.set(name, value_of(domain, best[i]));
+      proposed.insert_or_assign(group.members[i], value_of(parameters_[group.members[i]].domain, best[i]));
     }
   }
 
@@ -258,8 +285,9 @@ class Tpe final : public Searcher {
   const Space space_;
   const TpeOptions options_;
   std::vector<Parameter> parameters_;
-  std::map<std::string, std::size_t, std::less<>> numbers_;  // by name
-  std::map<std::uint64_t, Trial> trials_;                    // running trials, and ended ones that have a value
+  /// By name. There are several only of a name that the space has several times.
+  std::map<std::string, std::vector<std::size_t>, std::less<>> numbers_;
+  std::map<std::uint64_t, Trial> trials_;  // running trials, and ended ones that have a value
   std::set<Rank> good_;
   std::set<Rank> others_;
   std::map<std::vector<std::size_t>, Group> groups_;

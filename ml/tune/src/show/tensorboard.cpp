@@ -45,6 +45,7 @@ ProtoMessage experiment_of(const Space& space, const std::string& metric, double
   ProtoMessage experiment;
   experiment.real(3, began);
   for (const Space::Parameter& parameter : space.parameters()) {
+    if (&parameter != space.find(parameter.name)) continue;  // the second one of its name
     experiment.message(4, ProtoMessage{}.text(1, parameter.name).number(4, kind_of(parameter.domain)));
   }
   experiment.message(5, ProtoMessage{}.message(1, ProtoMessage{}.text(2, metric)));

@@ -110,7 +110,11 @@ PHAROS_API Domain grid(std::vector<Value> values);
 PHAROS_API std::string to_string(const Domain& domain);
 
 /// An ordered list of parameters. A parameter may have a condition: then it is active, and has a value in a trial, only
-/// if an earlier parameter has a certain value.
+/// if an earlier parameter has a certain value. Parameters of which no two can be active at once may have one name:
+///
+///   Space space{{"optimizer", choice({"sgd", "adam"})}};
+///   space.when("optimizer", "sgd", Space{{"lr", log_uniform(1e-3, 1)}});
+///   space.when("optimizer", "adam", Space{{"lr", log_uniform(1e-5, 1e-2)}});
 class PHAROS_API Space {
  public:
   struct Condition {
@@ -128,18 +132,20 @@ class PHAROS_API Space {
   Space() = default;
   Space(std::initializer_list<std::pair<std::string, Domain>> parameters);
 
-  /// Throws InvalidArgument if the name is empty or taken, as nest() and when() do; these two may then have added some
-  /// of the parameters. `inner` must be another space than this one.
+  /// Throws InvalidArgument if the name is empty, or that of a parameter that may be active at the same time, as nest()
+  /// and when() do; these two may then have added some of the parameters. `inner` must be another space than this one.
   Space& add(std::string name, Domain domain);
   /// Adds the parameters of another space; their names get `name` and a dot in front.
   Space& nest(std::string_view name, const Space& inner);
   /// Adds the parameters of another space, which are active only if `parent` has the value `value`. Throws
-  /// InvalidArgument if there is no parameter `parent`, or if it cannot have that value.
+  /// InvalidArgument if there is no parameter `parent`, if there are several (let the parameters depend on it in the
+  /// space of its branch), or if it cannot have that value.
   Space& when(std::string_view parent, const Value& value, const Space& inner);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
   bool empty() const { return parameters_.empty(); }
-  /// Returns nullptr if there is no such parameter. The pointer is valid until a parameter is added.
+  /// Returns the first parameter of that name; nullptr if there is none. The pointer is valid until a parameter is
+  /// added.
   const Parameter* find(std::string_view name) const;
   bool operator==(const Space&) const = default;
 
@@ -159,6 +165,11 @@ class PHAROS_API Space {
 
  private:
   void append(std::string name, Domain domain, std::optional<Condition> condition);
+  void append(std::size_t parent, const Value& value, const Space& inner);
+  Result<std::size_t> parent_of(std::string_view name) const;
+  std::size_t count(std::string_view name) const;
+  bool is_value(std::size_t parameter, const Value& one, const Value& other) const;
+  bool may_both_be_active(std::size_t parameter, const std::optional<Condition>& other) const;
 
   std::vector<Parameter> parameters_;
 };
@@ -183,7 +194,7 @@ class PHAROS_API Fields {
     if (space_ != nullptr) space_->when(parent, value, Space{{std::string{name}, domain}});
     if (params_ == nullptr) return;
     field.reset();
-    if (params_->find(name) != nullptr) field = params_->get<T>(name);
+    if (has(parent, value) && params_->find(name) != nullptr) field = params_->get<T>(name);
   }
   /// A struct within the struct. The names of its fields get `name` and a dot in front.
   template <class T>
@@ -202,6 +213,7 @@ class PHAROS_API Fields {
 
  private:
   Params of(std::string_view name) const;
+  bool has(std::string_view parent, const Value& value) const;
 
   Space* space_ = nullptr;
   const Params* params_ = nullptr;
