@@ -172,6 +172,17 @@ TEST_F(ProgramFilesTest, FilesOfOneContentComeOnce) {
   EXPECT_EQ(read(fs::path{here.folder} / "data/b"), "the same");
 }
 
+TEST_F(ProgramFilesTest, OfTwoLibrariesWithOneNameTheFirstIsFound) {
+  fs::create_directory(there() / "plugins");
+  add_library("libone.so", "one");
+  add_library("plugins/libone.so", "another one");
+  fs::create_directories(hidden());
+  fs::rename(there() / "app", hidden() / "app");
+  ArrivingProgram arriving{program, open().missing};
+  EXPECT_TRUE(receive(arriving).ok());
+  EXPECT_EQ(read(fs::path{open().libraries_folder} / "libone.so"), "one");
+}
+
 TEST_F(ProgramFilesTest, LibrariesAtTheirPathAreLinkedForAnExecutableThatIsNot) {
   add_library("libone.so", "one");
   fs::rename(there() / "app", there() / "hidden");

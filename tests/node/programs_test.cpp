@@ -84,6 +84,14 @@ TEST_F(ProgramsTest, WhatIsMadeForAJobAloneIsItsFolderAndGoesWithIt) {
   EXPECT_EQ(host.removed, std::vector<std::string>{"/own"});
 }
 
+TEST_F(ProgramsTest, OfAJobThatHasEndedMeanwhileNothingIsLeft) {
+  host.opened = "/own/files";
+  host.own_folder = "/own";
+  job->life.on(JobEvent::kOver);
+  obtain({});
+  EXPECT_EQ(host.removed, std::vector<std::string>{"/own"});
+}
+
 TEST_F(ProgramsTest, WithoutAVariableForTheLoaderThereIsOneAfterwards) {
   host.opened = "/home";
   host.libraries = "/own/lib";

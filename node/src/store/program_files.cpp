@@ -64,10 +64,12 @@ class OwnFolder {
     if (!path_.empty()) fs::remove_all(path_, error);
   }
 
-  /// Puts a file at this path within the folder. `at_its_path` is empty for one that was received.
+  /// Puts a file at this path within the folder, where the first one stays. `at_its_path` is empty for a file that was
+  /// received.
   Result<void> add(const fs::path& within, const wire::BuildId& content, const std::string& at_its_path) const {
     const fs::path place = fs::path{path_} / within;
     std::error_code error;
+    if (fs::is_symlink(place, error) || fs::exists(place, error)) return {};
     fs::create_directories(place.parent_path(), error);
     if (!error && at_its_path.empty()) fs::create_hard_link(path_of_received(received_, content), place, error);
     if (!error && !at_its_path.empty()) fs::create_symlink(at_its_path, place, error);
@@ -168,7 +170,12 @@ Result<ProgramHere> open_program(const std::string& folder, const wire::Register
   Found found = look_for(folder, program);
   here.missing = std::move(found.missing);
   if (!here.missing.empty()) return here;
-  PHAROS_TRY_VOID(link_files(folder, program, found, here));
+  if (auto linked = link_files(folder, program, found, here); !linked) {
+    // Room may just have been made for another program.
+    here.missing = look_for(folder, program).missing;
+    if (here.missing.empty()) return std::move(linked).error();
+    return here;
+  }
   if (here.folder.empty()) {
     PHAROS_TRY(here.folder, folder_for(folder, program));
   }

@@ -44,6 +44,7 @@ async::Async<Result<void>> Programs::obtain(std::shared_ptr<Job> job, std::vecto
     const std::vector<wire::BuildId> missing = std::move(here.missing);
     if (missing.empty()) {
       take(*job, std::move(here));
+      if (job->ended()) forget(*job);  // nobody else does, after the end
       co_return {};
     }
     if (auto* const coming = coming_of(missing)) {
