@@ -112,8 +112,8 @@ class PHAROS_API Sharded {
     std::uint64_t number = 0;    ///< Number of steps that have been reduced so far.
     std::size_t gathers = 0;     ///< Gathers of units; 0 where all ranks read the same memory.
     std::size_t reductions = 0;  ///< Reductions of the gradients of a unit.
-    /// Time that this rank waited for gathers and reductions. Between machines a thread moves their bytes: what it takes
-    /// of the rank's CPUs is no waiting.
+    /// Time that this rank waited for gathers and reductions. Between machines a thread moves their bytes: what it
+    /// takes of the rank's CPUs is no waiting.
     Duration waited{};
   };
   const Step& last_step() const;
