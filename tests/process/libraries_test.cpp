@@ -59,5 +59,13 @@ TEST(Libraries, TheSystemsStayAndLibtorchGoesOnRequest) {
                                       "/opt/torch/lib/libtorch_cpu.so", "/opt/torch/lib/libgomp-1a2b.so.1"}));
 }
 
+TEST(Libraries, OfAPyTorchFromPipThoseOfCudaAreLibtorchs) {
+  const std::string packages = "/home/me/venv/lib/python3.11/site-packages/";
+  const std::vector<std::string> all{packages + "torch/lib/libtorch.so", packages + "nvidia/cu13/lib/libcublas.so.13",
+                                     "/home/me/venv/lib/libother.so"};
+  EXPECT_EQ(libraries_to_send(all, false), std::vector<std::string>{"/home/me/venv/lib/libother.so"});
+  EXPECT_EQ(libraries_to_send(all, true), all);
+}
+
 }  // namespace
 }  // namespace pharos::process

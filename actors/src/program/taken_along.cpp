@@ -11,6 +11,7 @@
 
 #include <pharos/base/byte_count.hpp>
 #include <pharos/base/fd.hpp>
+#include <pharos/base/log.hpp>
 #include <pharos/process/build_id.hpp>
 #include <pharos/process/libraries.hpp>
 
@@ -34,15 +35,16 @@ class Collection {
     std::error_code error;
     const std::uint64_t size = fs::file_size(place, error);
     if (error) return Error::from_errno("looking at " + place.string(), error.value());
-    bytes_ = bytes_ + ByteCount{size};
-    path_bytes_ += path.size();
-    if (files_.size() == kFilesMax || bytes_ > kBytesMax || path_bytes_ > kPathBytesMax) {
+    const ByteCount bytes = bytes_ + ByteCount{size};
+    if (files_.size() == kFilesMax || bytes > kBytesMax || path_bytes_ + path.size() > kPathBytesMax) {
       return Error{ErrorCode::kUnsupported,
                    "more goes with this program than " + std::to_string(kFilesMax) + " files, or than " +
                        to_string(kBytesMax) + "; the last file was " + place.string(),
                    "Put large data where all nodes can read it, or into the object store."};
     }
     PHAROS_TRY(const wire::BuildId content, process::build_id_of(file.get()));
+    bytes_ = bytes;
+    path_bytes_ += path.size();
     files_.push_back({std::move(path), content, size});
     return {};
   }
@@ -95,7 +97,11 @@ Result<void> add_named(Collection& files, const std::string& named) {
 Result<std::vector<wire::ProgramFile>> files_taken_along(const RuntimeOptions& options) {
   Collection files;
   for (const std::string& library : process::libraries_to_send(process::loaded_libraries(), options.with_libtorch)) {
-    PHAROS_TRY_VOID(files.add(library, library));
+    // Nodes that have it at its path do not miss it.
+    if (const auto added = files.add(library, library); !added) {
+      log(LogLevel::kWarn, "a library does not go to nodes that lack it",
+          {kv("library", library), kv("why", added.error())});
+    }
   }
   for (const std::string& named : options.with) PHAROS_TRY_VOID(add_named(files, named));
   return std::move(files).take();

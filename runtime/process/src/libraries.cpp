@@ -32,6 +32,14 @@ bool is_systems(const std::string& library) {
                      [&](std::string_view folder) { return library.starts_with(folder); });
 }
 
+/// The folder of libtorch's libraries. In a PyTorch that pip has installed, those of CUDA lie beside torch/lib, in
+/// folders of their own: so it is the folder of all packages there.
+std::string folder_of_libtorch(const fs::path& library) {
+  const fs::path folder = library.parent_path();
+  const bool is_package = folder.filename() == "lib" && folder.parent_path().filename() == "torch";
+  return (is_package ? folder.parent_path().parent_path() : folder).string() + "/";
+}
+
 /// What the loader prints about a program; empty if it refuses it.
 Result<std::string> list_of_loader(const std::string& loader, const std::string& program) {
   int ends[2];
@@ -95,15 +103,16 @@ Result<std::vector<std::string>> libraries_of(const std::string& program) {
 }
 
 std::vector<std::string> libraries_to_send(const std::vector<std::string>& libraries, bool with_libtorch) {
-  std::set<fs::path> libtorchs;  // folders
+  std::set<std::string> libtorchs;  // folders, each with a slash at its end
   for (const std::string& library : libraries) {
     if (name_of(library).starts_with("libtorch") || name_of(library).starts_with("libc10")) {
-      libtorchs.insert(fs::path{library}.parent_path());
+      libtorchs.insert(folder_of_libtorch(library));
     }
   }
   std::vector<std::string> sent;
   for (const std::string& library : libraries) {
-    const bool is_torch = libtorchs.contains(fs::path{library}.parent_path());
+    const bool is_torch = std::any_of(libtorchs.begin(), libtorchs.end(),
+                                      [&](const std::string& folder) { return library.starts_with(folder); });
     const bool is_sent = is_torch ? with_libtorch : !is_systems(library);
     if (is_sent || name_of(library).starts_with("libpharos")) sent.push_back(library);
   }

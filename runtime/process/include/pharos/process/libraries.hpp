@@ -17,7 +17,8 @@ std::vector<std::string> loaded_libraries();
 Result<std::vector<std::string>> libraries_of(const std::string& program);
 
 /// Returns those of a program's libraries that go to a node that lacks them. Left out are the system's, in /lib and
-/// /usr, except Pharos's own, and those beside libtorch unless `with_libtorch` is set.
+/// /usr, except Pharos's own; and libtorch's, CUDA's in the same installation among them, unless `with_libtorch` is
+/// set.
 std::vector<std::string> libraries_to_send(const std::vector<std::string>& libraries, bool with_libtorch);
 
 }  // namespace pharos::process
