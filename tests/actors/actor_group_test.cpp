@@ -98,6 +98,62 @@ class Mapper {
   }
 };
 
+/// Has a group that another process has made.
+class Foreman {
+ public:
+  explicit Foreman(ActorGroup<Worker> group) : group_{std::move(group)} {}
+
+  std::vector<std::size_t> sums() const { return group_.gather<&Worker::sum>(1, 2).get(); }
+  std::vector<std::size_t> sums_at(std::size_t host) const {
+    return when_all(group_.slice({{"host", host}}).call_all<&Worker::sum>(1, 2)).get();
+  }
+  Member place_of(std::size_t rank) const { return group_.call<&Worker::place>(rank).get(); }
+  void resize(std::size_t size) const { group_.resize(size).get(); }
+  void kill() const { group_.kill(); }
+  ActorGroup<Worker> group() const { return group_; }
+
+ private:
+  ActorGroup<Worker> group_;
+};
+
+ActorGroup<Worker> group_of_a_task(std::size_t size) {
+  Runtime runtime;
+  return runtime.spawn_group<Worker>({.size = size}, 3);
+}
+
+class Lodger {
+ public:
+  explicit Lodger(int number) : number_{number} {}
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+/// Has a placement group that another process has made.
+class Tenant {
+ public:
+  explicit Tenant(PlacementGroup room) : room_{std::move(room)} {}
+
+  int let_in() const {
+    Runtime runtime;
+    return runtime.spawn<Lodger>({.cpus = 1, .group = room_}, 5).call<&Lodger::number>().get();
+  }
+  std::vector<NodeId> nodes() const { return room_.nodes().get(); }
+  void remove() const { room_.remove(); }
+
+ private:
+  PlacementGroup room_;
+};
+
+std::size_t size_of(const PlacementGroup& room) {
+  return room.size();
+}
+PlacementGroup room_of_a_task() {
+  Runtime runtime;
+  return runtime.reserve({.bundles = {{.cpus = 1}}});
+}
+
 Deadline soon() {
   return Deadline::in(20s);
 }
@@ -524,6 +580,102 @@ TEST_F(ActorGroupTest, SlicesThatThereAreNotAreRefused) {
   EXPECT_SAYS(make({.dimensions = {{"host", 1 << 30}, {"gpu", std::size_t{1} << 40}}}), "too many");
   group.resize(3).get(soon());
   EXPECT_SAYS(message_of<FailedPrecondition>([&] { group.slice({{"gpu", 0}}); }), "3 members now");
+}
+
+// ---- Groups that are sent
+
+TEST_F(ActorGroupTest, AReceiverCallsTheMembersAsTheirMakerDoes) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.dimensions = {{"host", 2}, {"gpu", 2}}}, 1);
+  const auto foreman = runtime.spawn<Foreman>(group);
+  EXPECT_EQ(foreman.call<&Foreman::sums>().get(soon()), (std::vector<std::size_t>{3, 1003, 2003, 3003}));
+  EXPECT_EQ(foreman.call<&Foreman::sums_at>(1).get(soon()), (std::vector<std::size_t>{2003, 3003}));
+  EXPECT_EQ(foreman.call<&Foreman::place_of>(2).get(soon()), group.call<&Worker::place>(2).get(soon()));
+  EXPECT_SAYS(message_of<FailedPrecondition>([&] { foreman.call<&Foreman::resize>(3).get(soon()); }),
+              "this process has not made the group");
+  const auto back = foreman.call<&Foreman::group>().get(soon());
+  EXPECT_EQ(get_all(back.call_all<&Worker::process>()), get_all(group.call_all<&Worker::process>()));
+}
+
+TEST_F(ActorGroupTest, AReceiverKeepsTheMembersAndMayEndThem) {
+  Runtime runtime;
+  std::optional group{runtime.spawn_group<Worker>({.size = 2, .member = {.cpus = 1}}, 1)};
+  const auto processes = get_all(group->call_all<&Worker::process>());
+  const auto foreman = runtime.spawn<Foreman>({.cpus = 0}, *group);
+  foreman.call<&Foreman::sums>().get(soon());
+  group.reset();
+  EXPECT_EQ(foreman.call<&Foreman::sums>().get(soon()), (std::vector<std::size_t>{3, 1003}));
+  for (const int process : processes) EXPECT_TRUE(lives(process));
+  foreman.call<&Foreman::kill>().get(soon());
+  EXPECT_SAYS(message_of<ActorDied>([&] { foreman.call<&Foreman::sums>().get(soon()); }), "killed by this program");
+  for (const int process : processes) EXPECT_TRUE(eventually([&] { return !lives(process); }));
+}
+
+TEST_F(ActorGroupTest, AReceiverDoesNotHearOfLaterTerms) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.size = 2, .on_death = OnDeath::kRestart}, 1);
+  const auto foreman = runtime.spawn<Foreman>(group);
+  foreman.call<&Foreman::sums>().get(soon());
+  static_cast<void>(group.call<&Worker::crash>(1));
+  EXPECT_TRUE(eventually([&] { return group.term() == 2; }));
+  EXPECT_EQ(group.gather<&Worker::sum>(1, 2).get(soon()), (std::vector<std::size_t>{3, 1003}));
+  message_of<ActorDied>([&] { foreman.call<&Foreman::place_of>(1).get(soon()); });
+  EXPECT_SAYS(message_of<FailedPrecondition>([&] { foreman.call<&Foreman::place_of>(0).get(soon()); }), "term 2");
+  const auto again = runtime.spawn<Foreman>(group);
+  EXPECT_EQ(again.call<&Foreman::sums>().get(soon()), (std::vector<std::size_t>{3, 1003}));
+}
+
+TEST_F(ActorGroupTest, AGroupMayBeAResult) {
+  Runtime runtime;
+  const auto group = runtime.submit<&group_of_a_task>(std::size_t{3}).get(soon());
+  EXPECT_EQ(group.size(), 3U);
+  EXPECT_EQ(get_all(group.call_all<&Worker::start>()), (std::vector{3, 3, 3}));
+}
+
+TEST_F(ActorGroupTest, AFailedGroupIsSentWithItsFailure) {
+  Runtime runtime;
+  const auto group = runtime.spawn_group<Worker>({.name = "lost", .size = 2}, 1);
+  message_of<ActorDied>([&] { group.call<&Worker::crash>(0).get(soon()); });
+  EXPECT_TRUE(eventually([&] { return !group.call<&Worker::start>(1).try_get(soon()); }));
+  const auto foreman = runtime.spawn<Foreman>(group);
+  EXPECT_SAYS(message_of<ActorDied>([&] { foreman.call<&Foreman::sums>().get(soon()); }), "\"lost\" has lost member 0");
+}
+
+TEST_F(ActorGroupTest, APlacementGroupBelongsToAllWhoHaveIt) {
+  Runtime runtime{RuntimeOptions{.cpus = 2}};
+  std::optional room{runtime.reserve({.bundles = {{.cpus = 1}}})};
+  const auto tenant = runtime.spawn<Tenant>({.cpus = 0}, *room);
+  EXPECT_EQ(tenant.call<&Tenant::nodes>().get(soon()), room->nodes().get(soon()));
+  EXPECT_EQ(tenant.call<&Tenant::let_in>().get(soon()), 5);
+  room.reset();
+  EXPECT_EQ(tenant.call<&Tenant::let_in>().get(soon()), 5);
+  const auto both = runtime.reserve({.bundles = {{.cpus = 2}}});
+  EXPECT_FALSE(both.nodes().try_get(Deadline::in(200ms)));
+  tenant.call<&Tenant::remove>().get(soon());
+  both.nodes().get(soon());
+}
+
+TEST_F(ActorGroupTest, APlacementGroupTravelsWhenItHasItsPlaces) {
+  Runtime runtime{RuntimeOptions{.cpus = 2}};
+  const auto first = runtime.reserve({.bundles = {{.cpus = 2}}});
+  first.nodes().get(soon());
+  const auto second = runtime.reserve({.bundles = {{.cpus = 1}, {.cpus = 1}}});
+  const auto size = runtime.submit<&size_of>({.cpus = 0}, second);
+  EXPECT_FALSE(size.try_get(Deadline::in(200ms)));
+  first.remove();
+  EXPECT_EQ(size.get(soon()), 2U);
+  EXPECT_EQ(runtime.submit<&size_of>({.cpus = 0}, PlacementGroup{}).get(soon()), 0U);
+}
+
+TEST_F(ActorGroupTest, APlacementGroupMayBeAResult) {
+  Runtime runtime{RuntimeOptions{.cpus = 2}};
+  const PlacementGroup room = runtime.submit<&room_of_a_task>().get(soon());
+  EXPECT_EQ(room.nodes().get(soon()).size(), 1U);
+  EXPECT_EQ(runtime.spawn<Lodger>({.cpus = 1, .group = room}, 4).call<&Lodger::number>().get(soon()), 4);
+  const auto both = runtime.reserve({.bundles = {{.cpus = 2}}});
+  EXPECT_FALSE(both.nodes().try_get(Deadline::in(200ms)));
+  room.remove();
+  both.nodes().get(soon());
 }
 
 }  // namespace

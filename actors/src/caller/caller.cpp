@@ -16,8 +16,8 @@ namespace {
 
 using actors::OutgoingCalls;
 
-// All callers of this process that have not ended: a child of fork() must abandon them, and home_of_newest() looks
-// there.
+// All callers of this process that have not ended: a child of fork() must abandon them, and of() and home_of_newest()
+// look there.
 struct LiveCallers {
   std::mutex mutex;
   std::vector<Caller*> callers;
@@ -199,6 +199,14 @@ void Caller::abandon_after_fork() {
   large_values_->abandon_after_fork();
   room_->abandon();
   line_->platform().abandon_after_fork();
+}
+
+std::shared_ptr<Caller> Caller::of(const CellHandle& result) {
+  const std::lock_guard lock{live().mutex};
+  for (Caller* const each : live().callers) {
+    if (&result->room() == each->room_.get()) return each->weak_from_this().lock();
+  }
+  return nullptr;
 }
 
 std::optional<Home> Caller::home_of_newest() {

@@ -68,7 +68,10 @@ class Caller final : public std::enable_shared_from_this<Caller> {
   actors::LargeValues& large_values() { return *large_values_; }
   actors::PendingResults& pending_results() { return pending_results_; }
   actors::NodeLine& line() { return *line_; }
+  const std::shared_ptr<actors::NodeLine>& shared_line() const { return line_; }
 
+  /// Returns the Caller whose result this is; null if it has ended.
+  static std::shared_ptr<Caller> of(const CellHandle& result);
   /// Returns the job and node of the newest Caller in this process that has joined and not ended; nullopt if there is
   /// none.
   static std::optional<Home> home_of_newest();

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "caller/caller.hpp"
-#include "groups/actor_group.hpp"
+#include "groups/group_core.hpp"
 
 namespace pharos::detail {
 namespace {

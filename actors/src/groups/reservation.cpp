@@ -40,6 +40,14 @@ async::Async<void> place_group(NodeLine* line, CellHandle cell, wire::PlaceGroup
   cell->set_value(nodes, {});
 }
 
+std::shared_ptr<detail::GroupHandle> handle_of(const std::shared_ptr<NodeLine>& line, GroupId id, std::size_t size,
+                                               const CellHandle& nodes) {
+  return std::make_shared<detail::GroupHandle>(id, size, nodes, [weak = std::weak_ptr{line}, id] {
+    const auto there = weak.lock();
+    if (there != nullptr && !there->abandoned()) there->tell(wire::RemoveGroup{id});
+  });
+}
+
 }  // namespace
 
 std::shared_ptr<detail::GroupHandle> reserve(const std::shared_ptr<NodeLine>& line, const CellHandle& nodes,
@@ -57,16 +65,18 @@ std::shared_ptr<detail::GroupHandle> reserve(const std::shared_ptr<NodeLine>& li
     place.bundles.push_back(shape->to_wire());
     place.bundles.back().wait_ms = *wait;
   }
-  auto handle = std::make_shared<detail::GroupHandle>(place.group, place.bundles.size(), nodes,
-                                                      [weak = std::weak_ptr{line}, id = place.group] {
-                                                        const auto there = weak.lock();
-                                                        if (there != nullptr && !there->abandoned())
-                                                          there->tell(wire::RemoveGroup{id});
-                                                      });
+  auto handle = handle_of(line, place.group, place.bundles.size(), nodes);
   nodes->on_cancel([weak = std::weak_ptr{handle}] {
     if (const auto group = weak.lock()) group->remove();
   });
   line->spawn(place_group(line.get(), nodes, std::move(place)));
+  return handle;
+}
+
+std::shared_ptr<detail::GroupHandle> adopt(const std::shared_ptr<NodeLine>& line, GroupId id, std::size_t size,
+                                           const CellHandle& nodes) {
+  auto handle = handle_of(line, id, size, nodes);
+  handle->note_sent();
   return handle;
 }
 

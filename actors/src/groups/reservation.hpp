@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include <pharos/actors/placement_group.hpp>
@@ -16,5 +17,8 @@ namespace pharos::actors {
 /// group. Caller calls this, on any thread. The group ends with the last share of the returned handle.
 std::shared_ptr<detail::GroupHandle> reserve(const std::shared_ptr<NodeLine>& line, const detail::CellHandle& nodes,
                                              const GroupOptions& options);
+/// A placement group that another process has sent; `nodes` has the node of each bundle.
+std::shared_ptr<detail::GroupHandle> adopt(const std::shared_ptr<NodeLine>& line, GroupId id, std::size_t size,
+                                           const detail::CellHandle& nodes);
 
 }  // namespace pharos::actors

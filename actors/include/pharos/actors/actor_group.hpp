@@ -119,6 +119,10 @@ using KeptArgument = std::conditional_t<kIsRef<std::remove_cvref_t<A>>, std::rem
 /// The state of a group: its members, from term to term. Shared by the handles of the group, and ends with the last
 /// one. Any thread.
 class GroupCore;
+/// A null core fails the encoder. decode_group() returns null if the bytes are no group, or if they are decoded outside
+/// of a worker and are no result; the decoder has failed then.
+PHAROS_API void encode_group(const std::shared_ptr<GroupCore>& core, Encoder& to);
+PHAROS_API std::shared_ptr<GroupCore> decode_group(Decoder& from);
 /// Makes the members. Throws InvalidArgument if there are none, if `size` and `members` contradict each other, or if
 /// the options of a member make no sense; and otherwise as Runtime::spawn() does. Members that were made before the
 /// exception are let go.
@@ -192,6 +196,11 @@ class GroupSlice;
 /// End: by stop() or kill(), with its program, or when the last handle is gone. In the last case each member ends when
 /// its calls have been answered and nobody has a handle of it from member(); a resize() that is under way throws
 /// Cancelled.
+/// Sent: a group may be an argument or a result. The receiver's handle has the members of the term in which it was
+/// sent, keeps them, and calls them like any other; it does not hear of later terms. Calls of a member that is lost
+/// then throw ActorDied, and those of members that have heard of a later term FailedPrecondition: ask for the group
+/// again. resize() throws FailedPrecondition, stop() and kill() end those members. Spares and resources stay with the
+/// first process.
 template <class T>
 class ActorGroup {
  public:
@@ -389,5 +398,11 @@ ActorGroup<T> Runtime::spawn_group(const ActorGroupOptions& options, Args&&... a
   };
   return ActorGroup<T>{detail::make_group(caller_, options, std::move(kind))};
 }
+
+template <class T>
+struct Codec<ActorGroup<T>> {
+  static void encode(const ActorGroup<T>& group, Encoder& to) { detail::encode_group(group.core(), to); }
+  static ActorGroup<T> decode(Decoder& from) { return ActorGroup<T>{detail::decode_group(from)}; }
+};
 
 }  // namespace pharos

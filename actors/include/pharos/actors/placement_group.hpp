@@ -18,7 +18,11 @@ namespace pharos {
 
 namespace detail {
 class GroupHandle;
-}
+/// A null handle is a PlacementGroup that refers to none. decode_placement_group() also returns null if the bytes are
+/// no group, or if they are decoded outside of a worker and are no result; the decoder has failed then.
+PHAROS_API void encode_placement_group(const std::shared_ptr<GroupHandle>& handle, Encoder& to);
+PHAROS_API std::shared_ptr<GroupHandle> decode_placement_group(Decoder& from);
+}  // namespace detail
 
 /// Resources of one node, for actors that share them. A value. The fields mean the same as in ActorOptions.
 struct Bundle {
@@ -51,6 +55,9 @@ struct GroupOptions {
 /// End: by remove(); by cancel() of nodes(), as long as that Ref is not ready; with the program; or when the last copy
 /// is gone and this process has let go of the last actor that it made with the group. The resources are then free, as
 /// remove() says.
+/// Sent: a group may be an argument or a result; it travels once its bundles have places, and the receiver's nodes()
+/// are those that it had then. The group then belongs to all who have it: it ends by remove() of any of them, or with
+/// the program, and no longer with the last copy.
 class PHAROS_API PlacementGroup {
  public:
   PlacementGroup() = default;
@@ -71,6 +78,12 @@ class PHAROS_API PlacementGroup {
 
  private:
   std::shared_ptr<detail::GroupHandle> handle_;
+};
+
+template <>
+struct Codec<PlacementGroup> {
+  static void encode(const PlacementGroup& group, Encoder& to) { detail::encode_placement_group(group.handle(), to); }
+  static PlacementGroup decode(Decoder& from) { return PlacementGroup{detail::decode_placement_group(from)}; }
 };
 
 }  // namespace pharos

@@ -8,41 +8,31 @@
 #include <string>
 #include <vector>
 
-#include <pharos/actors/actor_group.hpp>
+#include "groups/group_core.hpp"
 
 namespace pharos::detail {
 
-class Caller;
-
-/// The state of an ActorGroup: its members and spares, and who replaces a member that is lost. Losses are noticed when
-/// the loss of an actor becomes ready, and whenever term() is called.
+/// A group that this process has made: its members and spares, and who replaces a member that is lost. Losses are
+/// noticed when the loss of an actor becomes ready, and whenever term() is called.
 /// Shared by the group's handles and by a running map(). Any thread; replacements are made on the thread that calls
 /// term(), or on the thread for callbacks.
-/// Failure: begin(), resize() and new_cell() throw RuntimeStopped after the Runtime has ended; begin() also throws
-/// InvalidArgument and what the making of an actor throws. A group in which a lost actor cannot be replaced fails. A
-/// group that has failed stays failed; its actors are killed.
+/// Failure: begin() and resize() throw RuntimeStopped after the Runtime has ended; begin() also throws InvalidArgument
+/// and what the making of an actor throws. A group in which a lost actor cannot be replaced fails. A group that has
+/// failed stays failed; its actors are killed.
 /// End: with the last share. The destructor kills the actors of a resize() that is under way, whose cell gets
 /// kCancelled. The other actors end when their calls have been answered, and nobody else has a handle.
-class GroupCore final : public std::enable_shared_from_this<GroupCore> {
+class OwnGroup final : public GroupCore {
  public:
-  GroupCore(std::weak_ptr<Caller> caller, const ActorGroupOptions& options, MemberKind kind);
-  GroupCore(GroupCore&&) = delete;
-  ~GroupCore();
+  OwnGroup(std::weak_ptr<Caller> caller, const ActorGroupOptions& options, MemberKind kind);
+  ~OwnGroup() override;
 
   /// Makes the members and spares. Called once, before everything else.
   void begin();
   /// Replaces the members and spares that are lost, and returns the present term. Throws no Exception: if a replacement
   /// fails, the term has the error.
-  std::shared_ptr<const GroupTerm> term();
-  /// Returns a cell that gets the failure, or an empty value when the new term has begun. It does not wait.
-  CellHandle resize(std::size_t size);
-  /// Ends all actors: as by Actor::stop(), or without a grace as by Actor::kill(). The group has failed then
-  /// (kActorDied). Does not wait.
-  void end(std::optional<Duration> grace);
-  /// Returns a pending cell that the caller completes. cancel() of the cell does nothing.
-  CellHandle new_cell() const;
-  void set_on_throw(OnThrow then);
-  void watch_for_throw(const std::shared_ptr<const GroupTerm>& term, const std::vector<CellHandle>& cells);
+  std::shared_ptr<const GroupTerm> term() override;
+  CellHandle resize(std::size_t size) override;
+  void end(std::optional<Duration> grace) override;
 
  private:
   /// A set of resources, and the actor that has them now or had them last. When the actor is lost, another one may get
@@ -71,7 +61,8 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
   void take_in(const std::vector<CellHandle>& greeted, const CellHandle& made);
   void give_up_growth(const Error& why);
 
-  const std::weak_ptr<Caller> caller_;
+  std::weak_ptr<OwnGroup> weakly();
+
   const ActorGroupOptions options_;
   const std::string label_;
   const MemberKind kind_;
@@ -91,15 +82,6 @@ class GroupCore final : public std::enable_shared_from_this<GroupCore> {
   };
   std::optional<Growth> growth_;
   std::optional<Error> failed_;
-  std::shared_ptr<const OnThrow> on_throw_;
-
-  /// A call of all members that watch_for_throw() watches.
-  struct CallOfAll;
-  void forget(const std::shared_ptr<CallOfAll>& call);
-  std::mutex watched_mutex_;
-  /// Calls whose results are not all ready. The callbacks in the results refer to these calls weakly: otherwise a
-  /// result that never becomes ready, because the program ends first, would keep itself alive.
-  std::vector<std::shared_ptr<CallOfAll>> watched_;
 };
 
 }  // namespace pharos::detail
