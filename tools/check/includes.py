@@ -30,7 +30,7 @@ MAY_INCLUDE = {
     "ml/trainer": ["base", "async", "wire", "actors", "ml/collective", "ml/data", "ml/reports", "ml/checkpoint"],
     "ml/parallel": ["base", "actors", "ml/collective", "ml/data", "ml/device", "ml/checkpoint", "ml/reports",
                  "ml/trainer"],
-    "ml/tune": ["base", "async", "wire", "actors", "ml/collective", "ml/reports"],
+    "ml/tune": ["base", "async", "wire", "actors", "ml/collective", "ml/reports", "ml/checkpoint", "ml/trainer"],
     "ml/xgboost": ["base", "wire", "actors", "ml/tune"],
     "node": [*RUNTIME, "scheduler", "object_store"],
     "testing": [*RUNTIME, "scheduler", "object_store", "actors", "node"],
@@ -49,6 +49,7 @@ DOORS = {
     r"(capnp|kj)/|.*\.capnp\.h": [],  # benchmarks compare Pharos with Cap'n Proto
     r"rocksdb/": ["runtime/storage"],
     r"(spdlog|fmt)/": ["runtime/base"],
+    r"(jpeglib|jerror|png)\.h": ["ml/data"],
     r"xxhash\.h": ["object_store", "runtime/process"],
     r"CLI/": ["console"],
     r"sodium\.h$": ["runtime/net"],

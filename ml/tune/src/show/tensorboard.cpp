@@ -96,9 +96,8 @@ void TensorBoard::add(const SweepEvent& event, const TrialResult& trial) {
   } else if (const auto* const returned = std::get_if<TrialReturned>(&event)) {
     add_metrics(trial.step, returned->seconds, returned->metrics);
   }
-  using State = TrialResult::State;
-  const bool is_over =
-      trial.state == State::kComplete || trial.state == State::kStopped || trial.state == State::kFailed;
+  using In = TrialResult::State;
+  const bool is_over = trial.state == In::kComplete || trial.state == In::kStopped || trial.state == In::kFailed;
   if (!is_over || std::holds_alternative<TrialSaved>(event)) return;
   // The parameters of the trial are complete only at its end, because it may ask for some as it runs.
   const double began = began_ + trial.began_s;
