@@ -1,22 +1,33 @@
 """Measures PyTorch's collectives (Gloo), DDP and FSDP2 on this machine's CPUs, with 2 processes of one thread each (DDP
-and FSDP2 also with 4), and PyTorch's DataLoader, with one process.
+and FSDP2 also with 4), and PyTorch's DataLoader and torchvision, with one process.
 
-torch_peer.py collective|ddp|sharding|trainer: prints a line for each figure: its name, its value and its unit.
+torch_peer.py collective|ddp|sharding: prints a line for each figure: its name, its value and its unit.
+torch_peer.py trainer PROGRAM: so, too. PROGRAM is pharos-bench-images, which reads the same images in turn with
+torchvision.
 """
 
+import itertools
 import os
+import pathlib
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 
+import numpy
+import PIL.Image
 import torch
 import torch.distributed as dist
 import torch.distributed.fsdp
 import torch.multiprocessing as mp
+import torchvision
+import torchvision.transforms.v2
 
 BLOCK_STEPS = 5  # of one side before the turn of the other side
 PAIRS = 20
 PAIRS_OF_FOUR = 8  # with more ranks than CPUs a step takes twice as long
+PHOTOGRAPHS = 1000
 BUCKETS_MB = (1, 5, 25, 100)  # PyTorch's default is 25
 
 
@@ -236,6 +247,64 @@ def measure_loader() -> None:
     print("torch_collate_samples_per_s", max(by_samples, rate_by_batches(lists)), "/s", flush=True)
 
 
+def write_photographs(folder: pathlib.Path) -> None:
+    """Writes images that are as large, as smooth and as noisy as those of ImageNet."""
+    random = numpy.random.default_rng(1)
+    for number in range(PHOTOGRAPHS):
+        size = (500, 375) if number % 3 else (375, 500)
+        image = numpy.zeros((size[1], size[0], 3))
+        for cells, height in ((4, 90), (16, 40), (64, 20)):
+            noise = random.integers(0, 256, (cells, cells, 3), dtype=numpy.uint8)
+            image += (numpy.asarray(PIL.Image.fromarray(noise).resize(size, PIL.Image.Resampling.BICUBIC)) / 128.0 - 1) * height
+        image += 128 + random.normal(0, 5, image.shape)
+        its = folder / f"class_{number % 10}"
+        its.mkdir(exist_ok=True)
+        PIL.Image.fromarray(image.clip(0, 255).astype(numpy.uint8)).save(its / f"{number:05}.jpg", quality=92)
+
+
+def open_as_tensor(path: str) -> torch.Tensor:
+    return torchvision.io.decode_image(path, torchvision.io.ImageReadMode.RGB)
+
+
+def measure_images(program: str) -> None:
+    """Measures random crops of 224 pixels, flipped and normalized, as trainings on ImageNet have them. torchvision may do
+    it with Pillow or with its own decoder and its transforms of tensors, by 0, 1 or 2 workers: the fastest counts."""
+    v1, v2 = torchvision.transforms, torchvision.transforms.v2
+    mean, deviation = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    by_pillow = v1.Compose([v1.RandomResizedCrop(224), v1.RandomHorizontalFlip(), v1.ToTensor(),
+                            v1.Normalize(mean, deviation)])
+    by_tensors = v2.Compose([v2.RandomResizedCrop(224, antialias=True), v2.RandomHorizontalFlip(),
+                             v2.ToDtype(torch.float32, scale=True), v2.Normalize(mean, deviation)])
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary) / "images"
+        folder.mkdir()
+        write_photographs(folder)
+        ways = {"pillow": torchvision.datasets.ImageFolder(folder, by_pillow),
+                "tensors": torchvision.datasets.ImageFolder(folder, by_tensors, loader=open_as_tensor)}
+
+        def rate_of_torchvision(way: str, workers: int) -> float:
+            return rate_of_one_pass(ways[way], workers, batch_size=64, shuffle=True)
+
+        def rate_of_pharos(threads: int) -> float:
+            return float(subprocess.run([program, "rate", folder, str(threads)], check=True, capture_output=True).stdout)
+
+        workers = max(itertools.product(ways, (0, 1, 2)), key=lambda each: rate_of_torchvision(*each))
+        threads = max((1, 2), key=rate_of_pharos)
+        rounds = [(rate_of_pharos(threads), rate_of_torchvision(*workers)) for _ in range(5)]
+        print("images_per_s", statistics.median(ours for ours, _ in rounds), "/s", flush=True)
+        print("torch_images_per_s", statistics.median(its for _, its in rounds), "/s", flush=True)
+        print("images_over_torchvision", statistics.median(ours / its for ours, its in rounds), "times", flush=True)
+
+        file = pathlib.Path(temporary) / "pixels.safetensors"
+        subprocess.run([program, "pixels", folder, file], check=True)
+        content = file.read_bytes()
+        ours = numpy.frombuffer(content, numpy.uint8, offset=8 + int.from_bytes(content[:8], "little"))
+        middle = v1.Compose([v1.Resize(256), v1.CenterCrop(224), v1.PILToTensor()])
+        its = torch.stack([image for image, _ in torchvision.datasets.ImageFolder(folder, middle)]).numpy()
+        difference = numpy.abs(ours.reshape(its.shape).astype(int) - its).max()
+        print("images_pixels_from_torchvision", difference, "of_255", flush=True)
+
+
 def run(rank: int, place: str, what: str, ranks: int) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=ranks)
@@ -251,8 +320,9 @@ def run(rank: int, place: str, what: str, ranks: int) -> None:
 
 
 def main() -> None:
-    if sys.argv[1:] == ["trainer"]:
-        return measure_loader()
+    if sys.argv[1:2] == ["trainer"] and len(sys.argv) == 3:
+        measure_loader()
+        return measure_images(sys.argv[2])
     if sys.argv[1:] not in (["collective"], ["ddp"], ["sharding"]):
         sys.exit(__doc__)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"

@@ -120,6 +120,8 @@ constexpr Gate kGates[] = {
     {"trainer", "recovery_kill_replace_s", Gate::kAtMost, 0.6},
     {"trainer", "loader_samples_per_s", Gate::kAtLeast, 2, "torch_loader_by_batches_samples_per_s"},
     {"trainer", "collate_samples_per_s", Gate::kAtLeast, 4.5, "torch_collate_samples_per_s"},
+    {nullptr, "images_over_torchvision", Gate::kAtLeast, 1.7},
+    {nullptr, "images_pixels_from_torchvision", Gate::kAtMost, 1},
     {"tune", "empty_trials_per_s", Gate::kAtLeast, 65'000},
     {"tune", "results_per_s_logged", Gate::kAtLeast, 370'000},
     {"tune", "ten_ms_trials_over_ideal", Gate::kAtMost, 1.03},

@@ -86,7 +86,7 @@ int run(int argc, char** argv) {
     bench::measure_collective(report);
   } else if (what == "ddp" || what == "sharding" || what == "trainer") {
     bench::measure_with_torch(report, what);
-    if (only.empty() || only.starts_with("torch_")) {
+    if (only.empty() || only.starts_with("torch_") || only.starts_with("images_")) {
       for (const auto& each : bench::figures_of_pytorch(what)) report.add(each.name, each.value, each.unit);
     }
   } else if (what == "tune") {

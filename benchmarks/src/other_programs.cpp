@@ -63,7 +63,8 @@ void measure_with_torch(Report& report, const std::string& what) {
 }
 
 std::vector<Figure> figures_of_pytorch(const std::string& what) {
-  return figures_of_peer("PyTorch", "torch", "torch_peer.py " + what, what);
+  const std::string beside = what == "trainer" ? ' ' + (self().parent_path() / "pharos-bench-images").string() : "";
+  return figures_of_peer("PyTorch", "torch", "torch_peer.py " + what + beside, what);
 }
 
 std::vector<Figure> figures_of_optuna() {

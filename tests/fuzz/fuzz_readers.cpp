@@ -17,6 +17,9 @@
 #include <pharos/base/fd.hpp>
 #include <pharos/base/whole_files.hpp>
 #include <pharos/ml/readers.hpp>
+#include <pharos/ml/shards.hpp>
+
+#include "images/image_file.hpp"
 
 namespace {
 
@@ -47,6 +50,30 @@ void use(const Tokens& tokens) {
   }
 }
 
+/// Reads all pixels, or the last one of a large image.
+void use(ImageFile& image) {
+  const Size size = image.size();
+  constexpr std::uint64_t kMany = 1 << 20;
+  const Box last{std::int64_t{size.width} - 1, std::int64_t{size.height} - 1, 1, 1};
+  const Pixels pixels = image.read(std::uint64_t{size.width} * size.height > kMany ? last : box_of(size));
+  volatile std::uint32_t sum = 0;
+  for (std::uint32_t y = 0; y < pixels.size().height; ++y) {
+    for (std::uint32_t x = 0; x < pixels.size().width; ++x) sum = sum + pixels.numbers(y)[x];
+  }
+}
+
+/// Reads all samples of an archive.
+void use(const Dataset& data) {
+  for (std::uint64_t sample = 0; sample < data.size(); ++sample) {
+    std::vector<std::vector<std::byte>> memory;
+    for (std::size_t i = 0; i < data.fields().size(); ++i) {
+      memory.emplace_back(data.fields()[i].bytes(data.length(sample, i)));
+    }
+    const std::vector<std::span<std::byte>> to{memory.begin(), memory.end()};
+    data.read(sample, 0, to);
+  }
+}
+
 using Read = void (*)(const std::filesystem::path& path);
 constexpr Read kReaders[]{
     [](const std::filesystem::path& path) { use(read_idx(path)); },
@@ -61,7 +88,12 @@ constexpr Read kReaders[]{
     [](const std::filesystem::path& path) { use(read_csv(path, {.separator = ';', .has_names = false})); },
     [](const std::filesystem::path& path) { use(read_json_lines(path)); },
     [](const std::filesystem::path& path) { use(SafeTensors::read(path).tensors()); },
-    [](const std::filesystem::path& path) { use(read_torch(path)); }};
+    [](const std::filesystem::path& path) { use(read_torch(path)); },
+    [](const std::filesystem::path& path) { use(*samples_in_tar(path)); },
+    [](const std::filesystem::path& path) {
+      const Bytes bytes = map_file(path);
+      use(*ImageFile::open(bytes.span(), path.string()));
+    }};
 
 }  // namespace
 

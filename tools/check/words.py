@@ -27,7 +27,7 @@ REFUSED |= {word + "s": why for word, why in REFUSED.items() if not word.endswit
 
 # Names of foreign libraries, and the name of a log level.
 ALLOWED = {"kInfo", "type_info", "siginfo_t", "dl_phdr_info", "Dl_info", "_Unwind_GetIPInfo", "getMemoryInfo", "cudaMemGetInfo",
-           "GetInfoLogLevel", "common_type",
+           "GetInfoLogLevel", "j_common_ptr", "png_create_info_struct", "png_read_info", "png_read_update_info", "common_type",
            "common_type_t", "common_reference", "common_reference_t", "common_with", "common_reference_with",
            "clone_impl", "TORCH_LIBRARY_IMPL", "C10_REGISTER_GUARD_IMPL"}
 # libtorch's TORCH_MODULE(Name) makes a module of a class NameImpl, and of no other name.

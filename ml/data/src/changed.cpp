@@ -32,6 +32,9 @@ class Changed final : public Dataset {
     change_({.number = sample, .chance = chance, .fields = readable}, {to});
   }
 
+  std::uint64_t ahead() const override { return from_->ahead(); }
+  void expect(std::span<const std::uint64_t> samples) const override { from_->expect(samples); }
+
  private:
   const DatasetPtr from_;
   const std::vector<Field> fields_;

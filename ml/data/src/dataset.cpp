@@ -105,6 +105,15 @@ class SideBySide final : public Dataset {
     }
   }
 
+  std::uint64_t ahead() const override {
+    std::uint64_t most = 0;
+    for (const DatasetPtr& each : all_) most = std::max(most, each->ahead());
+    return most;
+  }
+  void expect(std::span<const std::uint64_t> samples) const override {
+    for (const DatasetPtr& each : all_) each->expect(samples);
+  }
+
  private:
   const std::vector<DatasetPtr> all_;
   std::vector<Field> fields_;
@@ -152,6 +161,12 @@ class Part final : public Dataset {
   }
   std::int64_t length(std::uint64_t sample, std::size_t field) const override {
     return from_->length(begin_ + sample, field);
+  }
+  std::uint64_t ahead() const override { return from_->ahead(); }
+  void expect(std::span<const std::uint64_t> samples) const override {
+    std::vector<std::uint64_t> its{samples.begin(), samples.end()};
+    for (std::uint64_t& each : its) each += begin_;
+    from_->expect(its);
   }
 
  private:

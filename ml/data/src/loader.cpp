@@ -28,6 +28,7 @@ class Loader::Core {
     check();
     batch_ = static_cast<std::size_t>(std::min<std::uint64_t>(
         options.batch, order_.size() / options.ranks + (order_.size() % options.ranks != 0 ? 1 : 0)));
+    ahead_ = dataset_->ahead();
     ticket_ = ticket({});
   }
   ~Core() {
@@ -88,6 +89,7 @@ class Loader::Core {
   struct Ticket {
     Position at{};
     std::uint64_t end = 0;
+    bool is_first = false;  ///< after a seek, or of an epoch
   };
   using NumberedEpoch = std::pair<std::uint64_t, Order::Epoch>;
   using Key = std::pair<std::uint64_t, std::uint64_t>;
@@ -100,7 +102,7 @@ class Loader::Core {
     if (rest == 0 || options_.tail == Tail::kUneven) return samples;
     return options_.tail == Tail::kDrop ? samples - rest : samples - rest + options_.ranks;
   }
-  Ticket ticket(Position at) const { return {at, end_of(at.epoch)}; }
+  Ticket ticket(Position at) const { return {at, end_of(at.epoch), at == begin_ || at.sample == 0}; }
   /// In an epoch that another number of ranks has begun, only the rest is shared evenly among these ranks.
   std::uint64_t end_of(std::uint64_t epoch) const {
     const std::uint64_t begun = epoch == begin_.epoch ? std::min(begin_.sample, order_.size()) : 0;
@@ -150,6 +152,7 @@ class Loader::Core {
       if (ticket_.at.sample >= ticket_.end) ticket_ = ticket({ticket_.at.epoch + 1, 0});
       const Ticket own = ticket_;
       ticket_.at.sample += batch_of_all();
+      ticket_.is_first = false;
       ++making_;
       const std::uint64_t seeks = seeks_;
       lock.unlock();
@@ -182,6 +185,7 @@ class Loader::Core {
         batch.numbers.push_back(order[(at.sample + place) % order_.size()]);
       }
       batch.samples = batch.numbers.size();
+      if (ahead_ != 0) expect(ticket, order);
       if (batch.numbers.empty()) batch.numbers.push_back(order[at.sample % order_.size()]);
       batch.fields = maker_.make(batch.numbers, at.epoch);
       return {std::move(batch), nullptr};
@@ -194,12 +198,29 @@ class Loader::Core {
     }
   }
 
+  /// Says which samples this rank will read when it has read `ahead_` more. In the last ones of an epoch these are the
+  /// first ones of the next epoch, and not said.
+  void expect(const Ticket& ticket, const Order::Epoch& order) const {
+    std::vector<std::uint64_t> numbers;
+    const auto add = [&](std::uint64_t begin, std::uint64_t end) {
+      for (std::uint64_t place = begin; place < std::min(end, order_.size()); place += options_.ranks) {
+        numbers.push_back(order[place]);
+      }
+    };
+    const std::uint64_t begin = ticket.at.sample + options_.rank;
+    const std::uint64_t ahead = ahead_ * options_.ranks;
+    if (ticket.is_first) add(begin, begin + ahead);
+    add(begin + ahead, begin + ahead + batch_of_all());
+    dataset_->expect(numbers);
+  }
+
   const DatasetPtr dataset_;
   const LoaderOptions options_;
   const Order order_;
   const BatchMaker maker_;
-  std::size_t batch_ = 0;  ///< batch of one rank; at most the samples that a rank has
-  Position begin_;         ///< the position of the last seek
+  std::uint64_t ahead_ = 0;  ///< samples of one rank
+  std::size_t batch_ = 0;    ///< batch of one rank; at most the samples that a rank has
+  Position begin_;           ///< the position of the last seek
   Position position_;
   std::optional<NumberedEpoch> own_epoch_;
 

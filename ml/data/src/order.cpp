@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <random>
 #include <span>
 #include <string>
@@ -71,6 +72,55 @@ std::vector<std::uint64_t> weighted_list(std::span<const double> sums, std::uint
   return listed;
 }
 
+/// The order of one epoch in shards. A value.
+class ShardsOrder {
+ public:
+  ShardsOrder(std::span<const std::uint64_t> sizes, std::uint64_t window, std::uint64_t streams, std::uint64_t seed,
+              std::uint64_t epoch)
+      : window_{window}, streams_{streams}, seed_{mixed(seed, epoch, 0)} {
+    std::vector<std::uint64_t> begins{0};
+    for (const std::uint64_t each : sizes) begins.push_back(begins.back() + each);
+    size_ = begins.back();
+    const Order::Epoch shuffled = Order::shuffled(sizes.size(), seed).epoch(epoch);
+    std::vector<Shard> shards;
+    std::uint64_t place = 0;
+    for (std::uint64_t i = 0; i < sizes.size(); ++i) {
+      shards.push_back({place, begins[shuffled[i]]});
+      place += sizes[shuffled[i]];
+    }
+    shards_ = std::make_shared<const std::vector<Shard>>(std::move(shards));
+  }
+
+  std::uint64_t operator()(std::uint64_t place) const {
+    const std::uint64_t stream = place % streams_;
+    const std::uint64_t rest = size_ % streams_;  // so many streams have one sample more
+    const std::uint64_t begin = stream * (size_ / streams_) + std::min(stream, rest);
+    const std::uint64_t size = size_ / streams_ + (stream < rest ? 1 : 0);
+    const std::uint64_t in_row = begin + in_window(place / streams_, size, stream);
+    const auto shard = std::prev(std::ranges::upper_bound(*shards_, in_row, {}, &Shard::place));
+    return shard->first + (in_row - shard->place);
+  }
+
+ private:
+  struct Shard {
+    std::uint64_t place;  ///< of its first sample, if streams and windows are left out of account
+    std::uint64_t first;  ///< the number of its first sample
+  };
+
+  std::uint64_t in_window(std::uint64_t place, std::uint64_t size, std::uint64_t stream) const {
+    if (window_ <= 1) return place;
+    const std::uint64_t begin = place / window_ * window_;
+    const std::uint64_t count = std::min(window_, size - begin);
+    return begin + Order::shuffled(count, mixed(seed_, stream, begin)).epoch(0)[place - begin];
+  }
+
+  std::uint64_t window_;
+  std::uint64_t streams_;
+  std::uint64_t seed_;
+  std::uint64_t size_ = 0;
+  std::shared_ptr<const std::vector<Shard>> shards_;  // in the order in which they come
+};
+
 /// From this size on PyTorch draws 64 bits at a time.
 constexpr std::uint64_t kTorchSizeMax = 0xffffffff / 20;
 
@@ -92,14 +142,14 @@ Order Order::as_torch(std::uint64_t size, std::uint64_t seed) {
                       std::to_string(size) + " samples are too many for PyTorch's order here",
                       "Take Order::shuffled(), which needs no memory."});
   }
-  return {Kind::kListed, size, seed, [=](std::uint64_t epoch) { return torch_permutation(size, seed + epoch); }};
+  return listed(size, seed, [=](std::uint64_t epoch) { return torch_permutation(size, seed + epoch); });
 }
 Order Order::bucketed(std::vector<std::int64_t> lengths, std::uint64_t batch, std::uint64_t seed) {
   if (batch == 0) throw_error(Error{ErrorCode::kInvalidArgument, "an order of batches of no samples was asked for"});
   const std::uint64_t size = lengths.size();
   // The function is copied with the Order, so the lengths are shared.
   const auto kept = std::make_shared<const std::vector<std::int64_t>>(std::move(lengths));
-  return {Kind::kListed, size, seed, [=](std::uint64_t epoch) { return bucketed_list(*kept, batch, seed, epoch); }};
+  return listed(size, seed, [=](std::uint64_t epoch) { return bucketed_list(*kept, batch, seed, epoch); });
 }
 Order Order::weighted(std::vector<double> weights, std::uint64_t seed) {
   double sum = 0;
@@ -115,13 +165,36 @@ Order Order::weighted(std::vector<double> weights, std::uint64_t seed) {
   }
   const std::uint64_t size = weights.size();
   const auto kept = std::make_shared<const std::vector<double>>(std::move(weights));
-  return {Kind::kListed, size, seed, [=](std::uint64_t epoch) { return weighted_list(*kept, seed, epoch); }};
+  return listed(size, seed, [=](std::uint64_t epoch) { return weighted_list(*kept, seed, epoch); });
+}
+
+Order Order::by_shards(std::vector<std::uint64_t> sizes, std::uint64_t window, std::uint64_t streams,
+                       std::uint64_t seed) {
+  if (streams == 0) throw_error(Error{ErrorCode::kInvalidArgument, "an order of shards in no streams was asked for"});
+  std::uint64_t size = 0;
+  for (const std::uint64_t each : sizes) {
+    if (__builtin_add_overflow(size, each, &size)) {
+      throw_error(Error{ErrorCode::kInvalidArgument, "the shards have too many samples"});
+    }
+  }
+  const auto kept = std::make_shared<const std::vector<std::uint64_t>>(std::move(sizes));
+  return {Kind::kFound, size, seed, [=](std::uint64_t epoch) {
+            return ShardsOrder{*kept, window, streams, seed, epoch};
+          }};
+}
+
+Order Order::listed(std::uint64_t size, std::uint64_t seed,
+                    std::function<std::vector<std::uint64_t>(std::uint64_t epoch)> list) {
+  return {Kind::kFound, size, seed, [list = std::move(list)](std::uint64_t epoch) {
+            const auto all = std::make_shared<const std::vector<std::uint64_t>>(list(epoch));
+            return [all](std::uint64_t place) { return (*all)[place]; };
+          }};
 }
 
 Order::Epoch Order::epoch(std::uint64_t number) const {
   Epoch epoch{kind_, size_};
-  if (kind_ == Kind::kListed) {
-    epoch.listed_ = std::make_shared<const std::vector<std::uint64_t>>(list_(number));
+  if (kind_ == Kind::kFound) {
+    epoch.find_ = make_find_(number);
   } else if (kind_ == Kind::kShuffled) {
     epoch.bits_ = std::max<std::uint32_t>(2, static_cast<std::uint32_t>(std::bit_width(size_ == 0 ? 0 : size_ - 1)));
     for (std::size_t i = 0; i < Epoch::kRounds; ++i) epoch.keys_[i] = mixed(seed_, number, i);
@@ -144,7 +217,7 @@ std::uint64_t Order::Epoch::turned(std::uint64_t place) const {
 std::uint64_t Order::Epoch::operator[](std::uint64_t place) const {
   PHAROS_CHECK(place < size_, place, size_);
   if (kind_ == Kind::kInTurn) return place;
-  if (kind_ == Kind::kListed) return (*listed_)[place];
+  if (kind_ == Kind::kFound) return find_(place);
   do {
     place = turned(place);
   } while (place >= size_);

@@ -53,6 +53,11 @@ class PHAROS_API Dataset {
   /// The first length of a field that varies, in this sample: read() then gets a span of Field::bytes(length). Called
   /// often, and by several threads at the same time. A dataset without such fields need not have it.
   virtual std::int64_t length(std::uint64_t sample, std::size_t field) const;
+
+  /// How many samples ahead a Loader is to say which samples it will read; 0: not at all.
+  virtual std::uint64_t ahead() const { return 0; }
+  /// These samples will be read soon, if nothing comes in between. Called by any thread; must not wait, nor throw.
+  virtual void expect(std::span<const std::uint64_t>) const {}
 };
 using DatasetPtr = std::shared_ptr<const Dataset>;
 

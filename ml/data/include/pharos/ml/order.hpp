@@ -37,25 +37,37 @@ class PHAROS_API Order {
   /// InvalidArgument if a weight is negative or not finite, or if all are 0.
   static Order weighted(std::vector<double> weights, std::uint64_t seed);
 
+  /// A random order for a dataset in shards of these sizes, which needs only a few of them at a time. In each epoch the
+  /// shards come in another order, and `window` samples in a row are shuffled, 0: none. `streams` parts of the data go
+  /// side by side: the places p, p + streams, … have the samples of one part. Ranks whose number divides `streams`, all
+  /// up to it, thus read different shards, and the order is the same for any number of them. Takes 16 bytes for each
+  /// shard. Throws InvalidArgument if there are no streams, or too many samples.
+  static Order by_shards(std::vector<std::uint64_t> sizes, std::uint64_t window, std::uint64_t streams,
+                         std::uint64_t seed);
+
   std::uint64_t size() const { return size_; }
   std::uint64_t seed() const { return seed_; }
 
-  /// The order of one epoch: a value, which does not need the Order. With as_torch(), bucketed() and weighted() this
-  /// function makes a list, which takes time; copies of an Epoch share the list.
+  /// The order of one epoch: a value, which does not need the Order. With as_torch(), bucketed(), weighted() and
+  /// by_shards() this function makes a list, which takes time; copies of an Epoch share the list.
   class Epoch;
   Epoch epoch(std::uint64_t number) const;
 
  private:
-  enum class Kind : std::uint8_t { kInTurn, kShuffled, kListed };
-  /// Makes the list of an epoch. Any thread.
-  using List = std::function<std::vector<std::uint64_t>(std::uint64_t epoch)>;
-  Order(Kind kind, std::uint64_t size, std::uint64_t seed, List list = {})
-      : kind_{kind}, size_{size}, seed_{seed}, list_{std::move(list)} {}
+  enum class Kind : std::uint8_t { kInTurn, kShuffled, kFound };
+  /// Returns the sample at a place. Any thread.
+  using Find = std::function<std::uint64_t(std::uint64_t place)>;
+  /// Makes it for an epoch. Any thread.
+  using MakeFind = std::function<Find(std::uint64_t epoch)>;
+  Order(Kind kind, std::uint64_t size, std::uint64_t seed, MakeFind make_find = {})
+      : kind_{kind}, size_{size}, seed_{seed}, make_find_{std::move(make_find)} {}
+  static Order listed(std::uint64_t size, std::uint64_t seed,
+                      std::function<std::vector<std::uint64_t>(std::uint64_t epoch)> list);
 
   Kind kind_;
   std::uint64_t size_;
   std::uint64_t seed_;
-  List list_;
+  MakeFind make_find_;
 };
 
 class PHAROS_API Order::Epoch {
@@ -74,7 +86,7 @@ class PHAROS_API Order::Epoch {
   std::uint64_t size_;
   std::uint32_t bits_ = 0;
   std::array<std::uint64_t, kRounds> keys_{};
-  std::shared_ptr<const std::vector<std::uint64_t>> listed_{};
+  Find find_{};
 };
 
 /// Returns a number that looks random and depends only on the arguments. Any thread.
