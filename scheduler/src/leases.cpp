@@ -81,7 +81,8 @@ LeaseEffects Leases::returned(WorkerId worker, CallerId lessee, TimePoint now) {
   if (end_lease(worker, found->second)) {
     effects.push_back(EndWorker{worker});
   } else {
-    idle_.push_back({worker, found->second.lessee.job, now});
+    const Lessee& its = found->second.lessee;
+    idle_.push_back({worker, its.job, its.environment, now});
   }
   leased_.erase(found);
   grant_what_fits(effects);
@@ -160,6 +161,15 @@ LeaseEffects Leases::release(ReservationId reservation) {
   if (const auto held = reserved_.extract(reservation); !held.empty()) ledger_.give_back(held.mapped());
   LeaseEffects effects;
   grant_what_fits(effects);
+  return effects;
+}
+
+LeaseEffects Leases::end_idle_in_environments() {
+  LeaseEffects effects;
+  std::erase_if(idle_, [&](const Idle& idle) {
+    if (!idle.environment.empty()) effects.push_back(EndWorker{idle.worker});
+    return !idle.environment.empty();
+  });
   return effects;
 }
 
@@ -267,10 +277,11 @@ Error Leases::too_many() const {
 void Leases::grant(const Waiting& next, const Resources& demand, LeaseEffects& effects) {
   Leased leased{next.lessee, ledger_.take(demand), now_};
   // The worker that was idle for the shortest time has the warmest caches.
-  const auto idle = std::find_if(idle_.rbegin(), idle_.rend(),
-                                 [&](const Idle& each) { return each.job == next.lessee.job && demand.gpus() == 0; });
+  const auto idle = std::find_if(idle_.rbegin(), idle_.rend(), [&](const Idle& each) {
+    return each.job == next.lessee.job && demand.gpus() == 0 && each.environment == next.lessee.environment;
+  });
   if (idle == idle_.rend()) {
-    effects.emplace_back(StartWorker{next.request, next.lessee.job, leased.allotment.gpus});
+    effects.emplace_back(StartWorker{next.request, next.lessee.job, leased.allotment.gpus, next.lessee.environment});
     starting_[next.request] = std::move(leased);
     return;
   }

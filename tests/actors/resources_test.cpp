@@ -51,6 +51,33 @@ class Trainer {
   }
 };
 
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "unset" : value;
+}
+constexpr const char* kNoColor = "none";  // with which this program does not load
+const std::string kColorAtLoad = [] {     // when this program was loaded into this process
+  std::string color = variable("PHAROS_TEST_COLOR");
+  if (color == kNoColor) ::_exit(3);
+  return color;
+}();
+
+/// The colour when the program was loaded, and now.
+using Colors = std::pair<std::string, std::string>;
+Colors colors() {
+  return {kColorAtLoad, variable("PHAROS_TEST_COLOR")};
+}
+int process() {
+  return ::getpid();
+}
+
+class Painter {
+ public:
+  Colors colors() const { return resources::colors(); }
+  bool restarted() const { return context().restarted; }
+  void crash() const { ::raise(SIGKILL); }
+};
+
 std::string gpus_of_task() {
   return visible_gpus() + " " + (context().gpus.empty() ? "none" : context().gpus.front());
 }
@@ -341,6 +368,56 @@ TEST_F(ResourcesTest, TheContextKnowsTheNamespace) {
   EXPECT_EQ(actor.call<&Trainer::name_space>().get(), "team");
   EXPECT_EQ(runtime_->submit<&name_space_of_task>().get(), to_string(runtime_->job()));
   EXPECT_EQ(runtime_->spawn<Trainer>().call<&Trainer::name_space>().get(), to_string(runtime_->job()));
+}
+
+// ---- Environments
+
+TEST_F(ResourcesTest, ATaskHasItsEnvironmentFromTheStartOfItsProgram) {
+  start("cpu=2");
+  EXPECT_EQ(runtime_->submit<&colors>().get(), (Colors{"unset", "unset"}));
+  const TaskOptions red{.env = {{"PHAROS_TEST_COLOR", "red"}, {"PHAROS_TEST_SIZE", "9"}}};
+  EXPECT_EQ(runtime_->submit<&colors>(red).get(), (Colors{"red", "red"}));
+  EXPECT_EQ(runtime_->submit<&colors>({.env = {{"PHAROS_TEST_COLOR", "blue"}}}).get(), (Colors{"blue", "blue"}));
+  EXPECT_EQ(runtime_->submit<&colors>().get(), (Colors{"unset", "unset"}));
+  const int first = runtime_->submit<&process>(red).get();
+  EXPECT_EQ(runtime_->submit<&process>(red).get(), first) << "a worker is used again";
+}
+
+TEST_F(ResourcesTest, AnActorHasItsEnvironmentAlsoAfterARestart) {
+  start("cpu=2");
+  const auto painter = runtime_->spawn<Painter>({.env = {{"PHAROS_TEST_COLOR", "green"}}, .max_restarts = 1});
+  EXPECT_EQ(painter.call<&Painter::colors>().get(), (Colors{"green", "green"}));
+  message_of<ActorDied>([&] { painter.call<&Painter::crash>().get(); });
+  EXPECT_TRUE(painter.call<&Painter::restarted>().get());
+  EXPECT_EQ(painter.call<&Painter::colors>().get(), (Colors{"green", "green"}));
+  const auto group = runtime_->spawn_group<Painter>({.size = 2, .env = {{"PHAROS_TEST_COLOR", "grey"}}});
+  EXPECT_EQ(group.gather<&Painter::colors>().get(), (std::vector<Colors>{{"grey", "grey"}, {"grey", "grey"}}));
+}
+
+TEST_F(ResourcesTest, MoreEnvironmentsThanANodeHasTakeTurns) {
+  start("cpu=2");
+  std::vector<Ref<Colors>> refs;
+  for (int i = 0; i < 12; ++i)
+    refs.push_back(runtime_->submit<&colors>({.env = {{"PHAROS_TEST_COLOR", std::to_string(i)}}}));
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(refs[static_cast<std::size_t>(i)].get(), (Colors{std::to_string(i), std::to_string(i)}));
+  }
+}
+
+TEST_F(ResourcesTest, EnvironmentsThatMakeNoSenseAreRefused) {
+  start("cpu=2");
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { runtime_->submit<&colors>({.env = {{"", "x"}}}).get(); }), "no name");
+  EXPECT_SAYS(message_of<InvalidArgument>([&] { runtime_->spawn<Painter>({.env = {{"A=B", "x"}}}); }), "\"A=B\"");
+}
+
+TEST_F(ResourcesTest, AnEnvironmentInWhichTheProgramDoesNotLoadIsTold) {
+  start("cpu=2");
+  const std::string said = message_of<FailedPrecondition>([&] {
+    runtime_->submit<&colors>({.env = {{"PHAROS_TEST_COLOR", kNoColor}}}).get();
+  });
+  EXPECT_SAYS(said, "does not load");
+  EXPECT_SAYS(said, ".env");
+  EXPECT_EQ(runtime_->submit<&colors>().get(), (Colors{"unset", "unset"}));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class JobsFixture : public WorkersFixture, public Jobs::Owner {
     executor.run_until_idle();
     zygote = host.links.back();
     const auto added = jobs.find(JobId{1});
-    Zygotes::on_ready(*added, {});
+    Zygotes::on_ready(*added, *added->zygote.peer, {});
     executor.run_until_idle();
     take_told();
     return added;

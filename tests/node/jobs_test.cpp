@@ -23,6 +23,16 @@ class JobsTest : public JobsFixture {
     executor.run_until_idle();
     return jobs.all().empty() ? nullptr : jobs.all().begin()->second;
   }
+  /// Returns the job's zygote with this environment, once it has loaded the program.
+  std::shared_ptr<Zygote> loaded(const std::shared_ptr<Job>& job, const Names& environment) {
+    const auto zygote = jobs.zygote_of(job, environment);
+    if (!zygote) return nullptr;
+    executor.run_until_idle();
+    Zygotes::on_ready(*job, *(*zygote)->peer, {});
+    executor.run_until_idle();
+    EXPECT_TRUE((*zygote)->loaded);
+    return *zygote;
+  }
 };
 
 TEST_F(JobsTest, ANodeWithoutResourcesRegistersAJobAndNeedsNoZygote) {
@@ -69,10 +79,59 @@ TEST_F(JobsTest, AProgramOfAnotherNodeIsLoadedHere) {
 TEST_F(JobsTest, AZygoteThatEndsByItselfIsStartedAgain) {
   const auto added = add_job();
   const auto first = added->zygote.peer;
-  jobs.on_zygote_ended(added);
+  jobs.on_zygote_ended(added, *first);
   executor.run_until_idle();
   EXPECT_NE(added->zygote.peer, nullptr);
   EXPECT_NE(added->zygote.peer, first);
+}
+
+TEST_F(JobsTest, EachEnvironmentHasAZygote) {
+  const auto added = add_job();
+  EXPECT_EQ((*jobs.zygote_of(added, {})).get(), &added->zygote);
+  const auto red = loaded(added, {"COLOR=red"});
+  const auto blue = loaded(added, {"COLOR=blue"});
+  EXPECT_NE(blue->peer, red->peer);
+  EXPECT_EQ(*jobs.zygote_of(added, {"COLOR=red"}), red);
+  EXPECT_EQ(host.zygotes, (std::vector<Names>{{}, {"COLOR=red"}, {"COLOR=blue"}}));
+  const auto first = red->peer;
+  jobs.on_zygote_ended(added, *first);
+  executor.run_until_idle();
+  EXPECT_NE(red->peer, nullptr);
+  EXPECT_NE(red->peer, first);
+  EXPECT_EQ(host.zygotes.back(), (Names{"COLOR=red"}));
+  EXPECT_NE(added->zygote.peer, nullptr);
+  jobs.end(JobId{1});
+  EXPECT_EQ(red->peer, nullptr);
+}
+
+TEST_F(JobsTest, ANodeHasAFewOtherEnvironmentsAtATime) {
+  const auto added = add_job();
+  std::vector<std::shared_ptr<Zygote>> used;
+  for (std::size_t i = 0; i < Zygotes::kOthersMax; ++i) used.push_back(loaded(added, {"N=" + std::to_string(i)}));
+  const auto refused = jobs.zygote_of(added, {"N=more"});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::kOverloaded);
+  const auto peer = used[2]->peer;
+  used.erase(used.begin() + 2);
+  EXPECT_NE(loaded(added, {"N=more"}), nullptr);
+  EXPECT_FALSE(clients.contains(*peer));
+  EXPECT_FALSE(added->others.contains({"N=2"}));
+  EXPECT_EQ(added->others.size(), Zygotes::kOthersMax);
+}
+
+TEST_F(JobsTest, AnEnvironmentInWhichTheProgramDoesNotLoadIsTriedAgainByTheNextTask) {
+  const auto added = add_job();
+  const auto broken = *jobs.zygote_of(added, {"LD_PRELOAD=no.so"});
+  for (int i = 0; i <= Zygote::kRestartsMax; ++i) {
+    executor.run_until_idle();
+    jobs.on_child_ended(broken->pid, SIGSEGV);
+  }
+  executor.run_until_idle();
+  ASSERT_TRUE(broken->broken);
+  EXPECT_NE(broken->broken->remedy().find(".env"), std::string::npos) << broken->broken->to_string();
+  EXPECT_TRUE(added->loaded());
+  EXPECT_FALSE(added->broken);
+  EXPECT_FALSE(added->others.contains({"LD_PRELOAD=no.so"}));
 }
 
 TEST_F(JobsTest, AProgramThatEndsEachTimeItIsLoadedIsBroken) {

@@ -64,7 +64,10 @@ class FakeHost final : public Host {
     co_return Fd{};
   }
   std::string machine_of(int) override { return {}; }
-  Result<pid_t> start_zygote(const wire::RegisterJob&, int, Fd) override { return 7; }
+  Result<pid_t> start_zygote(const wire::RegisterJob& program, int, Fd) override {
+    zygotes.push_back(program.environment);
+    return static_cast<pid_t>(6 + zygotes.size());
+  }
   void kill_zygote(pid_t pid) override { killed.push_back(pid); }
   void open_program(const wire::RegisterJob&, async::UniqueFunction<void(Result<ProgramHere>)> done) override {
     if (!opened) return done(ProgramHere{.missing = missing});
@@ -95,6 +98,7 @@ class FakeHost final : public Host {
   Result<void> proof{};
   std::vector<std::string> reached;
   std::optional<Error> unreachable;
+  std::vector<std::vector<std::string>> zygotes;  // the environment of each that was started; their pids are 7, 8, …
   std::vector<pid_t> killed;
   std::optional<std::string> opened;         // the folder of programs that are here
   std::string own_folder;                    // of programs that are here

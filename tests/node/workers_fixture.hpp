@@ -30,11 +30,13 @@ class WorkersFixture : public PartsTest, public Workers::Owner {
   WorkersFixture() {
     job->id = JobId{1};
     job->program_life.on(ProgramEvent::kLoaded);
+    job->zygote.loaded = true;
     job->zygote.peer = new_peer();
     zygote = host.links.back();
   }
   static async::Async<void> start_into(WorkersFixture* test, std::uint64_t actor) {
-    test->started = co_await test->workers.start(test->job, ActorId{actor}, "w", 1, {});
+    const std::shared_ptr<Zygote> zygote{test->job, &test->job->zygote};
+    test->started = co_await test->workers.start(test->job, zygote, ActorId{actor}, "w", 1, {});
   }
   std::shared_ptr<Worker> start(std::uint64_t actor = 0) {
     background.spawn(start_into(this, actor));

@@ -56,6 +56,28 @@ TEST_F(LeasesTest, AnIdleWorkerServesItsOwnJobOnlyAndTheWarmestGoesFirst) {
   EXPECT_EQ(request(4, 7), (Texts{"grant 4 worker 51"}));
 }
 
+TEST_F(LeasesTest, AnIdleWorkerServesItsOwnEnvironmentOnly) {
+  const auto request_in = [&](std::uint64_t id, const Environment& environment) {
+    Lessee lessee = driver_of(7);
+    lessee.environment = environment;
+    return *leases_.request(LeaseRequestId{id}, lessee, kOneCpu, now_);
+  };
+  const LeaseEffects first = request_in(1, {"COLOR=red"});
+  EXPECT_EQ(std::get<StartWorker>(first.front()).environment, (Environment{"COLOR=red"}));
+  started(1, 50);
+  returned(50);
+  EXPECT_EQ(texts(request_in(2, {"COLOR=blue"})), (Texts{"start 2 job 7"}));
+  started(2, 51);
+  returned(51);
+  EXPECT_EQ(request(3, 7), (Texts{"start 3 job 7"}));
+  EXPECT_EQ(texts(request_in(4, {"COLOR=red"})), (Texts{"grant 4 worker 50"}));
+  started(3, 52);
+  returned(52);
+  EXPECT_EQ(leases_.idle(), 2U);
+  EXPECT_EQ(texts(leases_.end_idle_in_environments()), (Texts{"end worker 51"}));
+  EXPECT_EQ(leases_.idle(), 1U);
+}
+
 TEST_F(LeasesTest, AWorkerIsIdleForItsTimeAndThenEnds) {
   request(1, 7);
   started(1, 50);

@@ -503,6 +503,7 @@ class DriverCode {
     TaskOptions options{.max_retries = retries};
     if (lots().one_in(6)) options.cpus = 0.5;
     if (lots().one_in(8)) options.gpus = lots().one_in(2) ? 1 : 0.5;
+    if (lots().one_in(8)) options.env = {{"SHADE", std::to_string(lots().below(2))}};
     if (lots().one_in(10)) {
       options.deadline = Deadline::in(lots().between(1ms, 60ms));
       call.may_be_given_up = true;

@@ -46,7 +46,8 @@ wire::Demand Shape::to_wire() const {
                   .labels = {},
                   .near = near,
                   .spread = spread,
-                  .wait_ms = wait_ms};
+                  .wait_ms = wait_ms,
+                  .environment = environment};
   for (const auto& rule : demand.labels) to.labels.push_back({rule.name, rule.values, rule.is_not});
   return to;
 }

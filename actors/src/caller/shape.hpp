@@ -8,6 +8,7 @@
 #include <pharos/base/byte_count.hpp>
 #include <pharos/base/clock.hpp>
 #include <pharos/base/result.hpp>
+#include <pharos/scheduler/environment.hpp>
 #include <pharos/scheduler/fleet.hpp>
 #include <pharos/wire/message.hpp>
 
@@ -19,9 +20,10 @@ struct Shape {
   NodeId near{};
   bool spread = false;
   std::int64_t wait_ms = 0;  ///< wire::Demand::wait_ms
+  scheduler::Environment environment{};
 
   /// Makes the shape that options describe. kInvalidArgument if the options make no sense: a negative amount, "cpu",
-  /// "gpu" or "memory" among the other resources, a rule that cannot be read, or a negative time.
+  /// "gpu" or "memory" among the other resources, a rule or a variable that cannot be read, or a negative time.
   template <class Options>
   static Result<Shape> of(const Options& options) {
     PHAROS_TRY(scheduler::Resources amounts, amounts_of(options.cpus, options.gpus, options.memory, options.resources));
@@ -31,6 +33,7 @@ struct Shape {
       shape.near = options.near;
       shape.spread = options.spread;
       PHAROS_TRY(shape.wait_ms, wait_of(options.wait_for_nodes));
+      PHAROS_TRY(shape.environment, scheduler::environment_of(options.env));
     }
     return shape;
   }
@@ -38,7 +41,9 @@ struct Shape {
   static Shape of_cpus(std::uint32_t cpus) { return {{scheduler::Resources::of_cpus(cpus)}}; }
 
   /// Returns whether any process may run such a task, also the one that waits for its result.
-  bool fits_anywhere() const { return demand.amounts.only_cpus() && !demand.only && demand.labels.empty(); }
+  bool fits_anywhere() const {
+    return demand.amounts.only_cpus() && !demand.only && demand.labels.empty() && environment.empty();
+  }
   wire::Demand to_wire() const;
   /// Returns wire::Demand::wait_ms for an option `wait_for_nodes`. kInvalidArgument if the time is negative.
   static Result<std::int64_t> wait_of(Duration wait_for_nodes);

@@ -26,7 +26,7 @@ constexpr const char* kRunAgain = "If the task may run twice, give it max_retrie
 Result<TaskPool*> TaskPools::pool_of(const TaskOptions& options) {
   const bool says_nothing = options.cpus == 1 && options.gpus == 0 && options.memory == ByteCount{} &&
                             options.resources.empty() && options.labels.empty() && !options.node && !options.near &&
-                            !options.spread;
+                            !options.spread && options.env.empty();
   if (says_nothing) return &tasks_;
   PHAROS_TRY(Shape shape, Shape::of(options));
   if (shape == tasks_.shape()) return &tasks_;

@@ -153,6 +153,7 @@ void OwnGroup::take_seat(Seat& seat, const Member& place, const std::string& lab
                        .resources = seat.has.resources,
                        .group = seat.group,
                        .bundle = seat.group ? seat.place : -1,
+                       .env = options_.env,
                        .leave_on_drain = options_.on_death != OnDeath::kFail};
   seat.actor = kind_.make(*caller, options, label, place);
   seat.loss = seat.actor->loss();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "leases/environments.hpp"
 #include "leases/task_leases.hpp"
 #include "node/demands.hpp"
 
@@ -47,10 +48,19 @@ async::Async<void> Incarnations::start_process(scheduler::ReservationId reservat
   const std::vector<std::string> gpus = names_of(site_.settings.machine, shares_of(start.gpus));
   const auto job = jobs_.find(start.job);
   Result<std::shared_ptr<Worker>> worker = Error{ErrorCode::kRuntimeStopped, "the program has ended"};
-  if (job != nullptr) worker = co_await workers_.start(job, start.actor, start.label, start.incarnation, gpus);
+  bool is_broken = false;
+  if (job != nullptr) {
+    const auto zygote = co_await find_zygote(&site_, &book_, &jobs_, job, start.environment);
+    if (zygote) {
+      worker = co_await workers_.start(job, *zygote, start.actor, start.label, start.incarnation, gpus);
+    } else {
+      worker = zygote.error();
+    }
+    is_broken = job->broken || (zygote && (*zygote)->broken);
+  }
   const auto end_it = starting_.extract(reservation).mapped().end;
   if (!worker) {
-    if (job != nullptr && job->broken) {  // a restart would fail again
+    if (is_broken) {  // a restart would fail again
       site_.head.tell(wire::ActorConstructed{start.actor, start.incarnation, worker.error()});
     }
     note_end({start.actor, start.incarnation, worker.error().message()}, reservation);

@@ -7,6 +7,7 @@
 
 #include <pharos/async/sleep.hpp>
 
+#include "leases/environments.hpp"
 #include "node/demands.hpp"
 
 namespace pharos::node {
@@ -56,7 +57,7 @@ void TaskLeases::request(const Client& client, const wire::LeaseWorker& lease, s
   const scheduler::LeaseRequestId id{number};
   const wire::LeaseWorker question{lease.demand, {client.job->id, client.caller, number}, nested, true};
   requests_.emplace(id, Asked{client, request, lease.demand.amounts, question});
-  const scheduler::Lessee lessee{client.job->id, client.caller, nested};
+  const scheduler::Lessee lessee{client.job->id, client.caller, nested, lease.demand.environment};
   auto effects = book_.leases().request(id, lessee, demand->amounts, site_.executor.now());
   if (effects) {
     book_.apply(*effects);
@@ -91,7 +92,7 @@ void TaskLeases::request_for_far(const wire::LeaseWorker& lease) {
   }
   const scheduler::LeaseRequestId id{site_.head.next_number()};
   requests_.emplace(id, asked);
-  const scheduler::Lessee lessee{lease.asker.job, lease.asker.caller, lease.nested};
+  const scheduler::Lessee lessee{lease.asker.job, lease.asker.caller, lease.nested, lease.demand.environment};
   auto effects = book_.leases().request(id, lessee, demand->amounts, site_.executor.now());
   if (!effects) {
     requests_.erase(id);
@@ -194,13 +195,20 @@ void TaskLeases::hand_over(const std::shared_ptr<Worker>& worker, const Asked& a
 
 void TaskLeases::start(const scheduler::StartWorker& start) {
   if (const auto job = jobs_.find(start.job)) {
-    site_.background.spawn(start_worker(job, start.request, names_of(site_.settings.machine, start.gpus)));
+    site_.background.spawn(
+        start_worker(job, start.request, names_of(site_.settings.machine, start.gpus), start.environment));
   }
 }
 
 async::Async<void> TaskLeases::start_worker(std::shared_ptr<Job> job, scheduler::LeaseRequestId request,
-                                            std::vector<std::string> gpus) {
-  auto worker = co_await workers_.start(job, ActorId{}, "task worker", 0, gpus);
+                                            std::vector<std::string> gpus, scheduler::Environment environment) {
+  Result<std::shared_ptr<Worker>> worker = Error{ErrorCode::kCancelled, "not started"};
+  const auto zygote = co_await find_zygote(&site_, &book_, &jobs_, job, environment);
+  if (zygote) {
+    worker = co_await workers_.start(job, *zygote, ActorId{}, "task worker", 0, gpus);
+  } else {
+    worker = zygote.error();
+  }
   if (worker) {
     book_.apply(book_.leases().worker_started(request, (*worker)->id));
     co_return;

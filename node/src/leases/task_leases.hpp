@@ -97,7 +97,7 @@ class TaskLeases {
   bool leaves_line(scheduler::LeaseRequestId request);
   void hand_over(const std::shared_ptr<Worker>& worker, const Asked& asked);
   async::Async<void> start_worker(std::shared_ptr<Job> job, scheduler::LeaseRequestId request,
-                                  std::vector<std::string> gpus);
+                                  std::vector<std::string> gpus, scheduler::Environment environment);
   async::Async<void> end_idle_workers();
 
   Site& site_;

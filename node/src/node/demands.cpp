@@ -1,5 +1,7 @@
 #include "node/demands.hpp"
 
+#include <pharos/scheduler/environment.hpp>
+
 namespace pharos::node {
 
 Result<scheduler::Demand> checked(const wire::Demand& demand) {
@@ -7,6 +9,7 @@ Result<scheduler::Demand> checked(const wire::Demand& demand) {
   if (demand.labels.size() > scheduler::kLabelsMax) {
     return Error{ErrorCode::kInvalidArgument, "the demand has more than 64 rules about labels"};
   }
+  PHAROS_TRY_VOID(scheduler::check_environment(demand.environment));
   auto known = demand_of(demand);
   for (const scheduler::LabelRule& rule : known.labels) PHAROS_TRY_VOID(rule.check());
   return known;

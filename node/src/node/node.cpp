@@ -140,7 +140,7 @@ void Node::on_message(net::Peer& from, net::Parcel parcel, Request request) {
     from.respond(*request, Error{ErrorCode::kFailedPrecondition, "no job was registered here"});
     return;
   }
-  if (!client.caller) return on_zygote_message(*client.job, std::move(parcel));
+  if (!client.caller) return on_zygote_message(client, std::move(parcel));
   if (store_.on_message(client.peer, client.caller, parcel, request)) return;
   if (client.worker == nullptr && client.job->driver == nullptr) {  // the driver was told that its job has ended
     if (request) from.respond(*request, Error{ErrorCode::kRuntimeStopped, "the program has ended"});
@@ -200,15 +200,15 @@ bool Node::on_worker_message(const Client& client, net::Parcel& parcel) {
       });
 }
 
-void Node::on_zygote_message(Job& job, net::Parcel parcel) {
-  dispatch<FromZygote>(parcel.message, Overloaded{
-                                           [&](const wire::ZygoteReady& ready) { Zygotes::on_ready(job, ready); },
-                                           [&](const wire::WorkerForked& forked) {
-                                             workers_.on_forked(forked, std::move(parcel.descriptors.front()));
-                                           },
-                                           [&](const wire::WorkerReaped& reaped) { workers_.on_reaped(reaped); },
-                                           [&](const wire::WorkerCrashed& crashed) { workers_.on_crashed(crashed); },
-                                       });
+void Node::on_zygote_message(const Client& client, net::Parcel parcel) {
+  dispatch<FromZygote>(
+      parcel.message,
+      Overloaded{
+          [&](const wire::ZygoteReady& ready) { Zygotes::on_ready(*client.job, *client.peer, ready); },
+          [&](const wire::WorkerForked& forked) { workers_.on_forked(forked, std::move(parcel.descriptors.front())); },
+          [&](const wire::WorkerReaped& reaped) { workers_.on_reaped(reaped); },
+          [&](const wire::WorkerCrashed& crashed) { workers_.on_crashed(crashed); },
+      });
 }
 
 bool Node::on_other_message(const Client& client, net::Parcel& parcel, std::uint64_t request) {
@@ -240,8 +240,8 @@ void Node::on_peer_closed(net::Peer& peer, const Error&) {
   } else if (client.caller) {
     jobs_.end_driver(client.job);
   } else {
-    workers_.on_zygote_ended(*client.job);
-    jobs_.on_zygote_ended(client.job);
+    workers_.on_zygote_ended(*client.job, *client.peer);
+    jobs_.on_zygote_ended(client.job, *client.peer);
   }
 }
 

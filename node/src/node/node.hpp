@@ -108,7 +108,7 @@ class Node final : public net::Peer::Owner, private Workers::Owner, private Jobs
   bool on_caller_message(const Client& client, wire::Message& message, Request request);
   bool on_driver_message(const Client& client, wire::Message& message, Request request);
   bool on_worker_message(const Client& client, net::Parcel& parcel);
-  void on_zygote_message(Job& job, net::Parcel parcel);
+  void on_zygote_message(const Client& client, net::Parcel parcel);
   bool on_other_message(const Client& client, net::Parcel& parcel, std::uint64_t request);
   void on_caller_ended(const Client& caller) override;
 

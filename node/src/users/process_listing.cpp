@@ -150,7 +150,7 @@ ProcessListing::Row ProcessListing::find(const std::string& id) const {
   const auto is_its = [&](const auto& each) { return to_string(each.first) == id; };
   const auto worker = std::find_if(workers_.all().begin(), workers_.all().end(), is_its);
   if (worker != workers_.all().end()) {
-    return {worker->first, worker->second->control, worker->second->job->zygote.peer};
+    return {worker->first, worker->second->control, worker->second->zygote->peer};
   }
   const auto job = std::find_if(jobs_.all().begin(), jobs_.all().end(), is_its);
   return job == jobs_.all().end() ? Row{} : Row{{}, job->second->driver, nullptr};

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,16 +13,22 @@
 #include <pharos/base/clock.hpp>
 #include <pharos/base/fd.hpp>
 #include <pharos/net/peer.hpp>
+#include <pharos/scheduler/environment.hpp>
 #include <pharos/wire/message.hpp>
 
 #include "workers/lifecycles.hpp"
 
 namespace pharos::node {
 
-/// The zygote of a job: a process of the program, stopped before `main`, from which workers are forked. A part of Job,
-/// which Zygotes changes. Its destructor ends no process.
+/// A zygote of a job: a process of the program, stopped before `main`, from which workers are forked. A job has one,
+/// and another one for each environment of its tasks and actors. Zygotes changes it. Its destructor ends no process.
 struct Zygote {
   static constexpr int kRestartsMax = 3;  ///< in a row without a zygote that lives for long
+
+  scheduler::Environment environment{};  ///< beside the program's own; empty in the job's first zygote
+  bool loaded = false;                   ///< it has loaded the program, and is the right build
+  std::optional<Error> broken{};         ///< why it cannot be loaded
+  TimePoint used{};                      ///< when a worker was last asked for
 
   std::shared_ptr<net::Peer> peer{};  ///< null while there is no zygote
   pid_t pid = 0;
@@ -66,6 +73,7 @@ struct Job {
   std::optional<Error> broken{};  ///< why the program cannot run here
   std::string warning{};          ///< why its workers start slowly, if they do
   Zygote zygote{};
+  std::map<scheduler::Environment, std::shared_ptr<Zygote>> others{};  ///< the zygotes of other environments
   JobLife life{JobState::kRunning};
   async::Completion<void> stopped_everywhere{};
 

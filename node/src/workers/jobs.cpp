@@ -104,7 +104,7 @@ async::Async<void> Jobs::load_far(std::shared_ptr<Job> job, std::vector<NodeId> 
   log(LogLevel::kWarn, "a program cannot run here", {kv("job", job->id), kv("error", loaded.error())});
   job->program_life.on(ProgramEvent::kRefused);
   job->broken = loaded.error();
-  zygotes_.drop(*job);
+  zygotes_.break_job(*job, loaded.error());
 }
 
 // ---- Ends
@@ -162,7 +162,6 @@ void Jobs::end(JobId id) {
   const std::shared_ptr<Job> job = find(id);
   if (job == nullptr) return;
   job->life.on(JobEvent::kOver);
-  job->zygote.ready.fail(Error{ErrorCode::kRuntimeStopped, "the program has ended"});
   jobs_.erase(id);
   owner_.on_job_ended(job);
   workers_.kill_all(*job);
@@ -178,7 +177,7 @@ void Jobs::ask_again() const {
 
 void Jobs::on_child_ended(pid_t pid, int status) {
   for (const auto& [id, job] : jobs_) {
-    if (job->zygote.pid == pid) Zygotes::on_process_ended(*job, status);
+    zygotes_.on_process_ended(*job, pid, status);
   }
 }
 

@@ -78,11 +78,18 @@ class Jobs {
   /// A child of this process has ended, which may be a zygote.
   void on_child_ended(pid_t pid, int status);
   /// The connection of a zygote has ended.
-  void on_zygote_ended(const std::shared_ptr<Job>& job) { zygotes_.on_connection_ended(job); }
+  void on_zygote_ended(const std::shared_ptr<Job>& job, const net::Peer& peer) {
+    zygotes_.on_connection_ended(job, peer);
+  }
   /// Another head has taken the place of the one before. It is asked again to stop the jobs whose drivers wait for it.
   void ask_again() const;
 
   std::shared_ptr<Job> find(JobId job) const;
+  /// Returns the zygote of the job with this environment: see Zygotes::find().
+  Result<std::shared_ptr<Zygote>> zygote_of(const std::shared_ptr<Job>& job,
+                                            const scheduler::Environment& environment) {
+    return zygotes_.find(job, environment);
+  }
   const std::unordered_map<JobId, std::shared_ptr<Job>>& all() const { return jobs_; }
   /// Sends the executable of a job to another node: see Programs::serve().
   void serve_program(JobId job, Fd socket) { programs_.serve(find(job).get(), std::move(socket)); }

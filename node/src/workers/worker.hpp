@@ -77,6 +77,7 @@ struct LeasedTo {
 struct Worker {
   WorkerId id;
   std::shared_ptr<Job> job;
+  std::shared_ptr<Zygote> zygote;  ///< of which it is a fork
   std::string label;
   std::vector<std::string> gpus;  ///< the GPUs that it sees
   Incarnation incarnation{};

@@ -58,26 +58,29 @@ std::shared_ptr<Worker> Workers::find(ActorId actor, std::uint32_t incarnation) 
 
 // ---- Start
 
-async::Async<Result<std::shared_ptr<Worker>>> Workers::start(std::shared_ptr<Job> job, ActorId actor, std::string label,
+async::Async<Result<std::shared_ptr<Worker>>> Workers::start(std::shared_ptr<Job> job, std::shared_ptr<Zygote> zygote,
+                                                             ActorId actor, std::string label,
                                                              std::uint32_t incarnation, std::vector<std::string> gpus) {
+  zygote->used = site_.executor.now();
   auto deadline = async::Deadline::after(kWorkerTime, site_.executor.now());
   for (;;) {
     // A zygote that has ended is started again within this time, or not at all.
-    while (job->zygote.peer == nullptr || !job->loaded()) {
+    while (zygote->peer == nullptr || !zygote->loaded) {
       if (job->program_life.state() == ProgramState::kFetching) {
         deadline = async::Deadline::after(kWorkerTime, site_.executor.now());
       }
-      if (job->broken) co_return Error{*job->broken}.with("on node " + to_string(site_.settings.id));
-      if (job->ended() || job->zygote.restarts > Zygote::kRestartsMax || deadline.expired(site_.executor.now())) {
+      if (zygote->broken) co_return Error{*zygote->broken}.with("on node " + to_string(site_.settings.id));
+      if (job->ended() || zygote->restarts > Zygote::kRestartsMax || deadline.expired(site_.executor.now())) {
         co_return Error{ErrorCode::kUnavailable, "the program's zygote is gone, so it can have no new workers",
                         "Start the program again."};
       }
       PHAROS_CO_TRY_VOID(co_await async::sleep(5ms));
     }
-    const auto zygote = job->zygote.peer;
+    const auto peer = zygote->peer;
     auto forked = std::make_shared<Worker>();
     forked->id = WorkerId{random_u64()};
     forked->job = job;
+    forked->zygote = zygote;
     forked->label = label;
     forked->gpus = gpus;
     forked->incarnation = {.actor = actor, .number = incarnation};
@@ -85,7 +88,7 @@ async::Async<Result<std::shared_ptr<Worker>>> Workers::start(std::shared_ptr<Job
     if (worker || job->ended()) co_return worker;
     // The zygote may have ended without reading the request. Its end is known at about the same time.
     PHAROS_CO_TRY_VOID(co_await async::sleep(kZygoteEndTime));
-    if (job->zygote.peer == zygote) co_return worker;
+    if (zygote->peer == peer) co_return worker;
   }
 }
 
@@ -99,8 +102,8 @@ async::Async<Result<std::shared_ptr<Worker>>> Workers::fork(std::shared_ptr<Work
   workers_.emplace(worker->id, worker);
   logs_.begin({worker->id, worker->incarnation.actor, worker->incarnation.number, worker->label});
   owner_.on_worker_forking();
-  job->zygote.peer->send(wire::ForkWorker{worker->id, {"CUDA_VISIBLE_DEVICES=" + comma_separated(worker->gpus)}},
-                         std::move(descriptors));
+  worker->zygote->peer->send(wire::ForkWorker{worker->id, {"CUDA_VISIBLE_DEVICES=" + comma_separated(worker->gpus)}},
+                             std::move(descriptors));
 
   auto proved = co_await site_.host.prove(control.first.get(), child, deadline);
   if (!proved || job->ended()) {
@@ -220,9 +223,9 @@ void Workers::process_ended(Worker& worker, Process::End end) {
   worker.process.gone.complete();
 }
 
-void Workers::on_zygote_ended(const Job& job) {
+void Workers::on_zygote_ended(const Job& job, const net::Peer& peer) {
   for (const auto& [id, worker] : workers_) {
-    if (worker->job.get() == &job) {
+    if (worker->job.get() == &job && worker->zygote->peer.get() == &peer) {
       worker->process.crash.fail(Error{ErrorCode::kUnavailable, "its zygote has ended"});
     }
   }

@@ -50,12 +50,14 @@ class Workers {
   Workers(Site& site, Clients& clients, JobOutput& output, Logs& logs, Owner& owner)
       : site_{site}, clients_{clients}, output_{output}, logs_{logs}, owner_{owner} {}
 
-  /// Starts a worker within 30 s, which begin when the executable is here. Waits for the job's zygote if the zygote is
-  /// being loaded or started again. If the worker cannot be started, the error is kUnavailable, kWorkerDied,
-  /// kRuntimeStopped, kCancelled (the node closes), an error of the system, or the error with which the program is
-  /// broken. The owner still hears the end of a process that was forked in vain: see Owner::on_worker_ended().
-  async::Async<Result<std::shared_ptr<Worker>>> start(std::shared_ptr<Job> job, ActorId actor, std::string label,
-                                                      std::uint32_t incarnation, std::vector<std::string> gpus);
+  /// Starts a worker within 30 s, which begin when the executable is here, as a fork of this zygote of the job. Waits
+  /// for the zygote if it is being loaded or started again. If the worker cannot be started, the error is kUnavailable,
+  /// kWorkerDied, kRuntimeStopped, kCancelled (the node closes), an error of the system, or the error with which the
+  /// program is broken. The owner still hears the end of a process that was forked in vain: see
+  /// Owner::on_worker_ended().
+  async::Async<Result<std::shared_ptr<Worker>>> start(std::shared_ptr<Job> job, std::shared_ptr<Zygote> zygote,
+                                                      ActorId actor, std::string label, std::uint32_t incarnation,
+                                                      std::vector<std::string> gpus);
   /// Tells a worker to end. The running call of an actor may finish within `grace`. With a `grace`, a worker that runs
   /// tasks gives back the tasks that it has not begun, and lives on: a second end() without `grace` must follow when
   /// the worker's lease is returned. A worker that lives longer than `grace` plus kStopTime is killed. A worker that
@@ -79,8 +81,8 @@ class Workers {
   void on_crashed(const wire::WorkerCrashed& crashed);
   /// A child of this process has ended: an orphan of a zygote that is gone may be a worker.
   void on_child_ended(pid_t pid, int status);
-  /// The job's zygote has ended, so nothing more is heard of crashes.
-  void on_zygote_ended(const Job& job);
+  /// A zygote of the job has ended, so nothing more is heard of crashes of its forks. `peer` is its connection.
+  void on_zygote_ended(const Job& job, const net::Peer& peer);
   /// The worker's connection has ended.
   void on_connection_ended(std::shared_ptr<Worker> worker);
 

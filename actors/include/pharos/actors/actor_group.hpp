@@ -62,6 +62,8 @@ struct ActorGroupOptions {
   Strategy strategy = Strategy::kPack;
   /// As GroupOptions::wait_for_nodes.
   Duration wait_for_nodes{};
+  /// As ActorOptions::env, for all members.
+  std::map<std::string, std::string> env{};
   OnDeath on_death = OnDeath::kFail;
   /// Number of spares: actors that are made together with the members, and wait for a place.
   std::size_t spares = 0;

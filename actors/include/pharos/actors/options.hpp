@@ -50,6 +50,11 @@ struct TaskOptions {
   /// If no node of the cluster could ever run the task: how long it waits for a node that can and joins. With 0 the Ref
   /// throws InvalidArgument at once.
   Duration wait_for_nodes{};
+  /// Variables of the environment of the process that runs the task, beside those of the program and in their place:
+  /// {{"OMP_NUM_THREADS", "4"}}. The program is loaded anew with them, once on each node, so libraries see them from
+  /// their start. A node has at most 8 such environments at a time; a task with another one waits until none of the
+  /// processes of one of them lives.
+  std::map<std::string, std::string> env{};
   /// After this moment the Ref throws DeadlineExceeded. A task that has not begun then does not begin, and one that
   /// runs sees pharos::cancelled(). Calls that the task makes have no later deadline.
   Deadline deadline = Deadline::never();
@@ -106,6 +111,9 @@ struct ActorOptions {
   /// negative. `labels`, `node`, `near`, `spread` and `wait_for_nodes` are then ignored.
   PlacementGroup group{};
   std::int32_t bundle = -1;
+  /// Variables of the environment of the actor's process, as in TaskOptions::env. If its node has no room for another
+  /// environment, that process counts as one that has died.
+  std::map<std::string, std::string> env{};
   /// How often a new process takes over when the actor's process dies; negative for always. The new process constructs
   /// the object again, from the same arguments. Restarts that follow each other closely wait: 100 ms at first, then
   /// longer each time, up to 10 s.

@@ -91,7 +91,8 @@ void ActorPlaces::start(ActorId actor) {
                                .group = seat->group,
                                .bundle = seat->bundle,
                                .exclusive = making.exclusive,
-                               .may_restart = actors_.look_at(actor)->may_restart()};
+                               .may_restart = actors_.look_at(actor)->may_restart(),
+                               .environment = making.demand.environment};
   jobs_.show(seat->node, making.asker.job);
   events_.tell(seat->node, std::move(start));
 }

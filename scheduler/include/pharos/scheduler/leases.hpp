@@ -16,6 +16,7 @@
 #include <pharos/base/clock.hpp>
 #include <pharos/base/id.hpp>
 #include <pharos/base/result.hpp>
+#include <pharos/scheduler/environment.hpp>
 #include <pharos/scheduler/resources.hpp>
 #include <pharos/scheduler/waiting_line.hpp>
 
@@ -32,6 +33,8 @@ struct Lessee {
   /// The caller is a worker. At the limit of workers its requests for CPUs alone are refused, because it can run its
   /// tasks itself.
   bool nested = false;
+  /// What the processes of its tasks have beside the program's variables. Only a worker with the same ones will do.
+  Environment environment{};
 };
 
 /// The resources of this node that the head has given to one actor or to one bundle of a group. A reservation may have
@@ -49,6 +52,7 @@ struct StartWorker {
   LeaseRequestId request;
   JobId job;
   std::vector<GpuShare> gpus{};
+  Environment environment{};
 };
 /// The reservation has its resources.
 struct Reserved {
@@ -79,7 +83,7 @@ using LeaseEffects = std::vector<LeaseEffect>;
 /// actors hold. A lease is the right of one caller, the lessee, to send tasks to one worker.
 /// Requests are served in the order in which they came. For a request that does not fit, resources are set aside as
 /// they become free, and requests behind it may take the rest. Idle workers are kept for a while, because the next
-/// lease of the same job can use them at once. A worker runs the code of one job only.
+/// lease of the same job and environment can use them at once. A worker runs the code of one job only.
 /// A worker whose task waits for other tasks lends its CPUs to other workers, until there are `workers_max` workers.
 /// Beyond that limit only requests that ask for more than CPUs are served; their other resources limit them. A worker
 /// with GPUs ends with its lease, and what it held is free only when its process is gone, because the process uses GPU
@@ -139,6 +143,8 @@ class Leases {
   /// that still waits can be released, too.
   LeaseEffects reserve(ReservationId reservation, const Allotment& allotment, TimePoint now);
   LeaseEffects release(ReservationId reservation);
+  /// Ends the idle workers that have an environment of their own, because another one wants its place.
+  LeaseEffects end_idle_in_environments();
   /// Ends the workers that have been idle for too long.
   LeaseEffects tick(TimePoint now);
   /// Recalls leases for requests and reservations that wait, and cancels recalls that are not needed any more. To be
@@ -200,6 +206,7 @@ class Leases {
   struct Idle {
     WorkerId worker;
     JobId job;
+    Environment environment;
     TimePoint since;
   };
 

@@ -126,7 +126,8 @@ struct StartIncarnation {
   GroupId group{};  ///< if set, the amounts are a part of a bundle of this group
   std::uint32_t bundle = 0;
   bool exclusive = false;
-  bool may_restart = false;  ///< the actor may be restarted once more after this incarnation
+  bool may_restart = false;                ///< the actor may be restarted once more after this incarnation
+  std::vector<std::string> environment{};  ///< as Demand::environment
 };
 /// Head to node, which says IncarnationEnded when the process is gone.
 struct EndIncarnation {

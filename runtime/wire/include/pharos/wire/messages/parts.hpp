@@ -52,6 +52,8 @@ struct Demand {
   std::int32_t bundle = -1;         ///< index of the bundle; any bundle if negative
   /// If no node of the cluster could ever meet the demand: how long it waits for a node that joins. 0: it is refused.
   std::int64_t wait_ms = 0;
+  /// Variables of the process, beside those of the program: "NAME=VALUE", by their names. Not in bundles of groups.
+  std::vector<std::string> environment{};
   friend bool operator==(const Demand&, const Demand&) = default;
 };
 /// A share of one GPU.
