@@ -285,6 +285,20 @@ TEST_F(Shards, ThatAreNotWhatTheIndexSaysAreRefused) {
               "other fields than those of 00000.safetensors");
 }
 
+TEST_F(Shards, ADamagedOneIsFetchedAgain) {
+  write_shards(at("far"), *numbers(20), 10);
+  StreamOptions once_damaged = options();
+  int fetches = 0;
+  once_damaged.fetch = [&](const Shard& shard, const fs::path& to) {
+    fs::copy_file(at("far") / shard.name, to);
+    if (shard.name == "00001.safetensors" && ++fetches == 1) fs::resize_file(to, 5);
+  };
+  const DatasetPtr data = streamed(once_damaged);
+  EXPECT_SAYS(refused(ErrorCode::kCorrupt, [&] { number_at(*data, 12); }), "00001.safetensors");
+  EXPECT_EQ(number_at(*data, 12), 12);
+  EXPECT_EQ(fetches, 2);
+}
+
 TEST_F(Shards, OptionsThatMakeNoSenseAreRefused) {
   const auto refusal = [](StreamOptions options) {
     return refused(ErrorCode::kInvalidArgument, [&] { streamed(std::move(options)); });

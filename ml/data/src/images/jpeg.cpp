@@ -120,7 +120,7 @@ class Jpeg final : public ImageFile {
     throw_corrupt(name_, "the JPEG is cut off after " + std::to_string(file_.size()) + " bytes");
   }
 
-  /// read() needs not come to the end of the file. Whether a file is cut off must not depend on the part that is read.
+  /// read() need not come to the end of the file. Whether a file is cut off must not depend on the part that is read.
   void check_has_end() const {
     const std::size_t rest = jpeg_.src->bytes_in_buffer;
     const std::span<const std::byte> data = file_.last(rest);

@@ -89,6 +89,12 @@ fs::path ShardCache::get(const std::string& name, const Fetch& fetch) const {
   return path;
 }
 
+void ShardCache::forget(const std::string& name) const {
+  std::error_code failed;
+  fs::remove(folder_ / name, failed);
+  check(failed, "removing " + name + " from the cache");
+}
+
 /// Two processes that do this at the same time remove the same files.
 void ShardCache::make_room() const {
   std::vector<Kept> all;

@@ -18,6 +18,8 @@ class ShardCache {
   /// Returns where the shard is, after fetching it if it is not there. Notes that it was used. Another process may
   /// remove it at once, if the cache is too small. Throws what `fetch` throws, and the error of the system.
   std::filesystem::path get(const std::string& name, const Fetch& fetch) const;
+  /// Removes a shard that is of no use, so that the next get() fetches it again. Throws the error of the system.
+  void forget(const std::string& name) const;
 
  private:
   void make_room() const;

@@ -125,6 +125,7 @@ class OpenShards {
         throw_corrupt(path, "it has " + std::to_string(data->size()) + " samples, and should have " +
                                 std::to_string(shard(number).samples));
       } catch (const Exception& e) {
+        if (cache_ && e.code() == ErrorCode::kCorrupt) cache_->forget(shard(number).name);
         if (!cache_ || e.code() != ErrorCode::kNotFound || fs::exists(path) || tried == kTries) throw;
       }
     }

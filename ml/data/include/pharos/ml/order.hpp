@@ -39,9 +39,9 @@ class PHAROS_API Order {
 
   /// A random order for a dataset in shards of these sizes, which needs only a few of them at a time. In each epoch the
   /// shards come in another order, and `window` samples in a row are shuffled, 0: none. `streams` parts of the data go
-  /// side by side: the places p, p + streams, … have the samples of one part. Ranks whose number divides `streams`, all
-  /// up to it, thus read different shards, and the order is the same for any number of them. Takes 16 bytes for each
-  /// shard. Throws InvalidArgument if there are no streams, or too many samples.
+  /// side by side: the places p, p + streams, … have the samples of one part. Ranks whose number divides `streams` thus
+  /// read different shards, and the order is the same for any number of ranks. Takes 16 bytes for each shard. Throws
+  /// InvalidArgument if there are no streams, or too many samples.
   static Order by_shards(std::vector<std::uint64_t> sizes, std::uint64_t window, std::uint64_t streams,
                          std::uint64_t seed);
 

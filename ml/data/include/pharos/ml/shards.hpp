@@ -70,7 +70,8 @@ struct StreamOptions {
 /// which says what fields there are, and each other one when a sample of it is read or will be read soon. A shard that
 /// another process of this machine is fetching is waited for, and not fetched twice. Throws InvalidArgument if the
 /// options make no sense. This function and read() throw what fetching and opening throw; a shard that has other fields
-/// or another number of samples than it should is an Exception with kCorrupt. After an error read() tries again.
+/// or another number of samples than it should is an Exception with kCorrupt. After an error read() tries again, and
+/// fetches a corrupt shard again.
 PHAROS_API DatasetPtr streamed(StreamOptions options);
 
 }  // namespace pharos::ml
