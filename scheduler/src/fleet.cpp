@@ -208,6 +208,11 @@ Fleet::Node* Fleet::choose(const Demand& demand, const Preference& preference) {
   Node* const near = find(demand.only ? demand.only : preference.near);
   if (near != nullptr && fits(*near, demand)) return near;
   if (demand.only) return nullptr;
+  for (const std::vector<LabelRule>& rules : preference.labels) {
+    Demand narrower = demand;
+    narrower.labels.insert(narrower.labels.end(), rules.begin(), rules.end());
+    if (Node* const node = choose(narrower, {{}, preference.asked_at, preference.spread, {}})) return node;
+  }
   Node* const asked_at = find(preference.asked_at);
   if (!preference.spread && asked_at != nullptr && !is_half_full(*asked_at, demand) &&
       asked_at->has_gpus() == (demand.amounts.gpus() != 0) && fits(*asked_at, demand)) {

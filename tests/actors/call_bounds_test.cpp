@@ -231,6 +231,7 @@ class NoLeases final : public TaskPool::Leases {
  public:
   void request_lease(TaskPool&) override {}
   void return_lease(WorkerId) override {}
+  void kill_worker(WorkerId) override {}
   void tend_soon() override {}
   void worker_disconnected(WorkerId) override {}
   Lineage& lineage() override { std::abort(); }

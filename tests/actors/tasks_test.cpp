@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -11,9 +12,12 @@
 #include <pharos/pharos.hpp>
 
 #include "cluster_test.hpp"
+#include "temporary_folder.hpp"
 
 namespace pharos::cluster::tasks {
 namespace {
+
+using namespace std::chrono_literals;
 
 enum class Colour : std::uint8_t { kRed = 1, kGreen = 2 };
 struct Point {
@@ -48,6 +52,17 @@ void nothing() {}
 int process() {
   return ::getpid();
 }
+/// Writes its process number to a file, and never ends by itself.
+void run_for_ever(const std::string& file) {
+  std::ofstream{file} << ::getpid() << std::endl;
+  for (;;) ::usleep(1000);
+}
+int number_in(const std::string& file) {
+  int number = 0;
+  std::ifstream{file} >> number;
+  return number;
+}
+
 /// Returns whether `count` tasks run at the same time.
 bool meets(const std::string& folder, int number, int count) {
   std::ofstream{folder + "/" + std::to_string(number)} << "here";
@@ -151,6 +166,45 @@ TEST_F(TasksTest, TasksGoOnAfterTheirWorkersWereGivenBack) {
     // Idle workers are given back after 200 ms, so the test waits longer.
     std::this_thread::sleep_for(std::chrono::milliseconds{350});
   }
+}
+
+// ---- Tasks that are cancelled by force
+
+TEST_F(TasksTest, ATaskThatDoesNotEndIsEndedByForce) {
+  Runtime runtime{RuntimeOptions{.cpus = 1}};
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "number";
+  const auto endless = runtime.submit<&run_for_ever>({.max_retries = 5}, file);
+  ASSERT_TRUE(eventually([&] { return number_in(file) != 0; }));
+  const int number = number_in(file);
+  std::vector<Ref<int>> behind;
+  for (int i = 0; i < 3; ++i) behind.push_back(runtime.submit<&add>(i, 1));
+  endless.cancel();
+  EXPECT_FALSE(endless.try_get(Deadline::in(100ms)));
+  EXPECT_EQ(::kill(number, 0), 0);
+  endless.cancel({.force = true});
+  EXPECT_SAYS(message_of<Cancelled>([&] { endless.get(Deadline::in(20s)); }), "run_for_ever");
+  EXPECT_TRUE(eventually([&] { return ::kill(number, 0) != 0; }));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(behind[static_cast<std::size_t>(i)].get(Deadline::in(20s)), i + 1);
+}
+
+TEST_F(TasksTest, ByForceATaskThatHasNotBegunIsCancelledAndNothingElse) {
+  Runtime runtime{RuntimeOptions{.cpus = 1}};
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "number";
+  const auto endless = runtime.submit<&run_for_ever>(file);
+  ASSERT_TRUE(eventually([&] { return number_in(file) != 0; }));
+  const auto waits = runtime.submit<&add>(1, 2);
+  waits.cancel({.force = true});
+  message_of<Cancelled>([&] { waits.get(Deadline::in(20s)); });
+  EXPECT_FALSE(endless.try_get(Deadline::in(300ms)));
+  EXPECT_EQ(::kill(number_in(file), 0), 0);
+  endless.cancel({.force = true});
+  message_of<Cancelled>([&] { endless.get(Deadline::in(20s)); });
+  const auto there = runtime.submit<&add>(1, 2);
+  EXPECT_EQ(there.get(Deadline::in(20s)), 3);
+  there.cancel({.force = true});
+  EXPECT_EQ(there.get(), 3);
 }
 
 }  // namespace

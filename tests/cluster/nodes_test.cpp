@@ -248,7 +248,9 @@ TEST_F(NodesTest, LabelsNodesAndNearnessSayWhereActorsAndTasksGo) {
   EXPECT_EQ(end.status, 0) << end.output << end.error;
   EXPECT_EQ(end.output.find(": no\n"), std::string::npos) << end.output;
   EXPECT_SAYS(end.output,
-              "a label's actor: yes\na label's task: yes\na node's actor: yes\na node's task: yes\nnear: yes");
+              "a label's actor: yes\na label's task: yes\na node's actor: yes\na node's task: yes\n"
+              "a preferred node's actor: yes\na preferred node's task: yes\na preferred node that is full: yes\n"
+              "no preferred node: yes\nnear: yes");
   EXPECT_SAYS(end.output, "nodes: 3, seen by a task: 3\nlabels: yes\nwhat a node has: yes\nwhat is in use: yes\n");
   EXPECT_SAYS(end.output, "addresses: yes\nall together: yes\n");
   EXPECT_SAYS(end.output, "actor \"lost\" asks for nothing on a node with zone=x; there is no such node");

@@ -84,6 +84,23 @@ class PlacementTest : public testing::Test {
   Placement placement_{fleet_};
 };
 
+TEST_F(PlacementTest, NodesThatArePreferredComeInTheirOrder) {
+  add(1, "cpu=2", "zone=a");
+  add(2, "cpu=1", "zone=b,disk=ssd");
+  add(3, "cpu=1", "zone=b");
+  const auto place_preferring = [&](std::uint64_t actor, const std::string& demand) {
+    const LabelRule in_zone_b = *LabelRule::parse("zone", "b");
+    const Preference preference{.asked_at = NodeId{1},
+                                .labels = {{in_zone_b, *LabelRule::parse("disk", "ssd")}, {in_zone_b}}};
+    return texts(placement_.place(ActorId{actor}, "", Demand{of(demand)}, preference));
+  };
+  EXPECT_EQ(place_preferring(10, "cpu=1"), (Texts{"actor 10 on node 2"}));
+  EXPECT_EQ(place_preferring(11, "cpu=1"), (Texts{"actor 11 on node 3"}));
+  EXPECT_EQ(place_preferring(12, "cpu=1"), (Texts{"actor 12 on node 1"}));
+  EXPECT_EQ(place_preferring(13, "cpu=1"), (Texts{"actor 13 on node 1"}));
+  EXPECT_EQ(place_preferring(14, "cpu=1"), Texts{});
+}
+
 TEST_F(PlacementTest, AGpuActorGoesToTheNodeThatHasOne) {
   add(1, "cpu=8");
   add(2, "cpu=8,gpu=1");

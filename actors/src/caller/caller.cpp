@@ -147,7 +147,11 @@ CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& 
 }
 
 void Caller::cancel(ResultCell& cell) {
-  if (give_up(cell)) cell.set_error(actors::cancelled(cell.call().function).with_outcome(cell.call().outcome_unsent()));
+  if (give_up(cell)) {
+    cell.set_error(actors::cancelled(cell.call().function).with_outcome(cell.call().outcome_unsent()));
+  } else if (cell.call().forced()) {
+    tasks_->end_by_force(cell);
+  }
 }
 
 bool Caller::give_up(ResultCell& cell) {

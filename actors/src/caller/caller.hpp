@@ -56,7 +56,8 @@ class Caller final : public std::enable_shared_from_this<Caller> {
   /// Throws InvalidArgument if the options make no sense, and RuntimeStopped in a child of fork().
   std::shared_ptr<GroupHandle> reserve(const GroupOptions& options);
   /// Cancels the call of a pending result. If the call has not begun, the cell gets kCancelled; else its worker is
-  /// told. Does nothing if no call brings the result.
+  /// told, and if it is cancelled by force, a worker that runs the task is killed. Does nothing if no call brings the
+  /// result.
   void cancel(ResultCell& cell);
   CellHandle new_cell() const { return pending_->new_cell(); }
   /// Returns a cell with this value. Throws Exhausted or RuntimeStopped if there is no room for a large value. If the

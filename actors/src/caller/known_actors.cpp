@@ -100,7 +100,7 @@ std::shared_ptr<ActorHandle> KnownActors::spawn(const ActorOptions& options, con
   }
   const auto go_near = [here = line_->registered().node](wire::Demand& demand,
                                                          const std::vector<Placeholder>& placeholders) {
-    if (!demand.near && !demand.only && !demand.spread && !demand.group) {
+    if (!demand.near && !demand.only && !demand.spread && !demand.group && demand.prefer.empty()) {
       demand.near = PendingCalls::worth_going_to(placeholders, here);
     }
   };

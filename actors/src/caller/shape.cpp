@@ -49,6 +49,10 @@ wire::Demand Shape::to_wire() const {
                   .wait_ms = wait_ms,
                   .environment = environment};
   for (const auto& rule : demand.labels) to.labels.push_back({rule.name, rule.values, rule.is_not});
+  for (const auto& rules : prefer) {
+    auto& preferred = to.prefer.emplace_back();
+    for (const auto& rule : rules) preferred.push_back({rule.name, rule.values, rule.is_not});
+  }
   return to;
 }
 

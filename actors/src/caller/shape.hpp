@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <pharos/base/byte_count.hpp>
 #include <pharos/base/clock.hpp>
@@ -21,6 +23,7 @@ struct Shape {
   bool spread = false;
   std::int64_t wait_ms = 0;  ///< wire::Demand::wait_ms
   scheduler::Environment environment{};
+  std::vector<std::vector<scheduler::LabelRule>> prefer{};
 
   /// Makes the shape that options describe. kInvalidArgument if the options make no sense: a negative amount, "cpu",
   /// "gpu" or "memory" among the other resources, a rule or a variable that cannot be read, or a negative time.
@@ -34,6 +37,10 @@ struct Shape {
       shape.spread = options.spread;
       PHAROS_TRY(shape.wait_ms, wait_of(options.wait_for_nodes));
       PHAROS_TRY(shape.environment, scheduler::environment_of(options.env));
+      for (const auto& rules : options.prefer) {
+        PHAROS_TRY(auto parsed, rules_of(rules));
+        shape.prefer.push_back(std::move(parsed));
+      }
     }
     return shape;
   }
@@ -42,7 +49,7 @@ struct Shape {
 
   /// Returns whether any process may run such a task, also the one that waits for its result.
   bool fits_anywhere() const {
-    return demand.amounts.only_cpus() && !demand.only && demand.labels.empty() && environment.empty();
+    return demand.amounts.only_cpus() && !demand.only && demand.labels.empty() && prefer.empty() && environment.empty();
   }
   wire::Demand to_wire() const;
   /// Returns wire::Demand::wait_ms for an option `wait_for_nodes`. kInvalidArgument if the time is negative.

@@ -131,6 +131,21 @@ bool TaskPool::cancel(detail::ResultCell& cell) {
   return std::any_of(all.begin(), all.end(), [&](const auto& calls) { return calls->cancel(cell); });
 }
 
+void TaskPool::end_by_force(const detail::ResultCell& cell) {
+  std::shared_ptr<OutgoingCalls> calls;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto has_it = [&](const Worker& worker) { return worker.calls->find(cell).has_value(); };
+    const auto found = std::find_if(workers_.begin(), workers_.end(), has_it);
+    if (found == workers_.end()) return;
+    found->forced = &cell;
+    found->ends = true;
+    calls = found->calls;
+  }
+  calls->ask_back();
+  leases_.tend_soon();
+}
+
 bool TaskPool::take_back(detail::ResultCell& cell) {
   const std::lock_guard lock{mutex_};
   if (clock_.now() >= refused_until_) return false;
@@ -359,8 +374,21 @@ bool TaskPool::lose_worker(WorkerId worker, const Error& why) {
   return true;
 }
 
+/// Kills a worker that was taken out of the pool. Tasks behind the one that runs were given back before.
+void TaskPool::kill(const Worker& worker) {
+  OutgoingCalls::Unanswered unanswered = worker.calls->cut(
+      Error{ErrorCode::kCancelled, "the task was cancelled by force", "Submit it again if its result is needed."});
+  for (const auto* const cells : {&unanswered.sent, &unanswered.unsent}) {
+    for (const CellHandle& task : *cells) {
+      task->set_error(actors::cancelled(task->call().function).with_outcome(Outcome::kUnknown));
+    }
+  }
+  leases_.kill_worker(worker.id);
+}
+
 bool TaskPool::tend() {
   Done idle;
+  Done forced;
   std::vector<std::shared_ptr<OutgoingCalls>> slow;
   std::uint32_t requests = 0;
   bool left = false;
@@ -370,6 +398,10 @@ bool TaskPool::tend() {
     for (std::size_t i = 0; i < workers_.size();) {
       Worker& worker = workers_[i];
       if (worker.calls->in_flight() != 0) worker.last_used = now;
+      if (worker.forced != nullptr && worker.calls->in_flight() == 1 && worker.calls->find(*worker.forced)) {
+        take_out(worker, forced);
+        continue;
+      }
       const bool waits_behind = worker.calls->in_flight() > 1 && !worker.blocked;
       if (waits_behind && worker.silent) {
         worker.blocked = true;
@@ -388,6 +420,7 @@ bool TaskPool::tend() {
     left = !workers_.empty() || leases_requested_ != 0 || !waiting_.empty();
   }
   give_back(idle);
+  for (const Worker& each : forced) kill(each);
   for (const auto& calls : slow) calls->ask_back();
   request_leases(requests);
   return left;

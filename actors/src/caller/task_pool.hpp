@@ -37,6 +37,8 @@ class TaskPool final : public OutgoingCalls::Observer, public RunsAgain {
     /// Asks for one more worker. The caller answers with add_worker() or lease_refused().
     virtual void request_lease(TaskPool& pool) = 0;
     virtual void return_lease(WorkerId worker) = 0;
+    /// The same, and the worker is killed.
+    virtual void kill_worker(WorkerId worker) = 0;
     /// Asks for a call of tend() after a while: tasks wait, and it is too soon to ask for a worker.
     virtual void tend_soon() = 0;
     /// The worker's connection has ended. The caller calls lose_worker() when it knows the reason.
@@ -60,6 +62,9 @@ class TaskPool final : public OutgoingCalls::Observer, public RunsAgain {
   /// Gives up a task. Returns true if the task was not sent to a worker; the pool has then forgotten it. If a worker
   /// has the task, asks the worker to give it up, and returns false.
   bool cancel(detail::ResultCell& cell);
+  /// Kills the worker that runs this task, as soon as it has given back the tasks that it has not begun. The cell then
+  /// has kCancelled, unless its result comes first. Does nothing if no worker of this pool has the task.
+  void end_by_force(const detail::ResultCell& cell);
   /// Where a task is.
   struct Place {
     WorkerId worker;           ///< the worker that it was sent to; none while the task waits
@@ -109,6 +114,7 @@ class TaskPool final : public OutgoingCalls::Observer, public RunsAgain {
     bool silent = false;    // no reply has come since the last tend(), although tasks wait behind another
     bool ends = false;      // gets no more tasks, and is given back when its last task has ended
     bool recalled = false;  // named by the last recall(); `recalls_` of those are still to be given back
+    const detail::ResultCell* forced = nullptr;  // the task that is to be ended by force
     /// How many tasks may be in flight to the worker.
     std::size_t window() const;
   };
@@ -121,6 +127,7 @@ class TaskPool final : public OutgoingCalls::Observer, public RunsAgain {
   /// Workers that were taken out of the pool, and are to be given back after its lock is released.
   using Done = std::vector<Worker>;
   void take_if_done(Worker& worker, std::size_t in_flight, Done& done);
+  void kill(const Worker& worker);
   void take_out(Worker& worker, Done& done);
   void give_back(const Done& done);
   std::uint32_t leases_to_request();

@@ -26,7 +26,7 @@ constexpr const char* kRunAgain = "If the task may run twice, give it max_retrie
 Result<TaskPool*> TaskPools::pool_of(const TaskOptions& options) {
   const bool says_nothing = options.cpus == 1 && options.gpus == 0 && options.memory == ByteCount{} &&
                             options.resources.empty() && options.labels.empty() && !options.node && !options.near &&
-                            !options.spread && options.env.empty();
+                            !options.spread && options.prefer.empty() && options.env.empty();
   if (says_nothing) return &tasks_;
   PHAROS_TRY(Shape shape, Shape::of(options));
   if (shape == tasks_.shape()) return &tasks_;
@@ -61,7 +61,7 @@ bool TaskPools::take_back(ResultCell& cell) {
 }
 
 Result<TaskPool*> TaskPools::pool_near(TaskOptions options, const std::vector<Placeholder>& arguments) {
-  if (options.node || options.near || options.spread) return pool_of(options);
+  if (options.node || options.near || options.spread || !options.prefer.empty()) return pool_of(options);
   const TaskOptions anywhere = options;
   options.near = PendingCalls::worth_going_to(arguments, line_->registered().node);
   auto pool = pool_of(options);
@@ -117,6 +117,10 @@ void TaskPools::return_lease(WorkerId worker) {
   line_->send_now(wire::ReturnLease{worker});
 }
 
+void TaskPools::kill_worker(WorkerId worker) {
+  line_->send_now(wire::ReturnLease{.worker = worker, .kill = true});
+}
+
 void TaskPools::give_back(const wire::RecallLeases& recalled) {
   std::size_t left = recalled.count;
   for (TaskPool* const pool : all()) left -= pool->recall(recalled.workers, left);
@@ -148,6 +152,10 @@ void TaskPools::lose_worker(const wire::WorkerEnded& ended) {
 bool TaskPools::cancel(ResultCell& cell) {
   const auto pools = all();
   return std::any_of(pools.begin(), pools.end(), [&](TaskPool* pool) { return pool->cancel(cell); });
+}
+
+void TaskPools::end_by_force(const ResultCell& cell) {
+  for (TaskPool* const pool : all()) pool->end_by_force(cell);
 }
 
 std::optional<TaskPools::Place> TaskPools::find(const ResultCell& cell) {

@@ -42,7 +42,7 @@ class TaskPools final : public TaskPool::Leases, public std::enable_shared_from_
   /// sense, with kOverloaded beyond kShapesMax, and with the reason for which the line to the node is over.
   Result<TaskPool*> pool_of(const TaskOptions& options);
   /// The same, for a task whose arguments are known by now: prefers the node where most bytes of them lie, if the
-  /// difference is large and the options name no node.
+  /// difference is large and the options name and prefer no node.
   Result<TaskPool*> pool_near(TaskOptions options, const std::vector<detail::Placeholder>& arguments);
   /// Takes the task of this cell back, so that the thread that waits for it can run it. Returns false, and takes
   /// nothing, if the task has a worker, will have one soon, or asks for more than CPUs: for other resources, labels or
@@ -50,6 +50,8 @@ class TaskPools final : public TaskPool::Leases, public std::enable_shared_from_
   bool take_back(detail::ResultCell& cell);
   /// Gives up the task of this cell. Returns true if it was not sent; else its worker is told.
   bool cancel(detail::ResultCell& cell);
+  /// Kills the worker that runs the task of this cell: see TaskPool::end_by_force().
+  void end_by_force(const detail::ResultCell& cell);
   /// Where a task is.
   struct Place {
     TaskPool::Place in_pool;
@@ -65,6 +67,7 @@ class TaskPools final : public TaskPool::Leases, public std::enable_shared_from_
 
   void request_lease(TaskPool& pool) override;
   void return_lease(WorkerId worker) override;
+  void kill_worker(WorkerId worker) override;
   void tend_soon() override;
   void worker_disconnected(WorkerId worker) override;
   Lineage& lineage() override { return *lineage_; }

@@ -31,8 +31,8 @@ struct CallDescription {
 
 /// The call that brings the result of a cell, and what is kept for it. Owned by the cell. It stays there while the
 /// result is pending, so that it can be sent, and sent again. Used by the object that is about to send the call;
-/// cancelled(), note_cancelled() and awaits_arguments() by any thread, and let_go() by the thread that completes the
-/// cell.
+/// cancelled(), forced() and what sets them, and awaits_arguments(), by any thread, and let_go() by the thread that
+/// completes the cell.
 class CellCall final : public CallDescription {
  public:
   void set(const CallDescription& call) { static_cast<CallDescription&>(*this) = call; }
@@ -45,6 +45,9 @@ class CellCall final : public CallDescription {
   /// Marks the call as cancelled: whoever has it does not send it again.
   void note_cancelled() { cancelled_.store(true); }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+  /// Marks the call as cancelled by force. Comes before note_cancelled(), on the same thread.
+  void note_forced() { forced_.store(true, std::memory_order_relaxed); }
+  bool forced() const { return forced_.load(std::memory_order_relaxed); }
 
   /// Keeps `kept` alive until the result is ready. Only before the call is sent.
   void keep(std::shared_ptr<const void> kept) {
@@ -75,6 +78,7 @@ class CellCall final : public CallDescription {
   };
   std::atomic<bool> awaits_arguments_ = false;  // its end publishes the arguments, which another thread has set
   std::atomic<bool> cancelled_ = false;         // a hint, and relaxed: the call may also be cancelled after it was sent
+  std::atomic<bool> forced_ = false;            // relaxed: it is read by the thread that sets it
   std::unique_ptr<Kept> kept_;
 };
 

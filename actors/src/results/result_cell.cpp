@@ -335,9 +335,9 @@ std::vector<CellHandle> CellHandle::split(std::size_t parts,
   return cells;
 }
 
-void CellHandle::cancel() const {
+void CellHandle::cancel(bool force) const {
   if (cell_ == nullptr) throw_error(moved_from());
-  cell_->cancel();
+  cell_->cancel(force);
 }
 
 void CellHandle::set_value(const Encoder& value) const {

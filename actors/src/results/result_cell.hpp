@@ -169,9 +169,10 @@ class ResultCell {
   }
   /// Gives up the call that brings the result. Does nothing if the result is ready; without on_cancel(), also if no
   /// call brings the result, or after the Runtime's end.
-  void cancel() {
+  void cancel(bool force = false) {
     if (ready()) return;
     if (on_cancel_ != nullptr) return (*on_cancel_)();
+    if (force) call().note_forced();
     room_->cancel(*this);
   }
   /// Sets what cancel() does, for a cell that no call brings. Only before the cell is shared.

@@ -86,13 +86,13 @@ void LeaseBroker::note_worker_ended(const wire::WorkerEnded& ended) {
   events_.tell(found.mapped().asked_from, ended);
 }
 
-void LeaseBroker::end(WorkerId worker, bool broken) {
+void LeaseBroker::end(WorkerId worker, bool broken, bool kill) {
   borrowed_.erase(worker);  // the worker's node may not have reported this lease yet
   const auto found = leases_.extract(worker);
   if (found.empty()) return;
   const Lease& lease = found.mapped();
   tasks_.count_leases(lease.at, -1);
-  events_.tell(lease.at, wire::ReturnLease{worker, lease.asker.caller, broken});
+  events_.tell(lease.at, wire::ReturnLease{worker, lease.asker.caller, broken, kill});
 }
 
 void LeaseBroker::recall(const wire::RecallLeases& recalled) {

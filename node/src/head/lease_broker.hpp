@@ -42,7 +42,7 @@ class LeaseBroker {
   void grant(NodeId from, const wire::LeaseGranted& granted);
   void refuse(wire::Refused refused);
   /// The caller's node returns the worker.
-  void take_back(const wire::ReturnLease& returned) { end(returned.worker, returned.broken); }
+  void take_back(const wire::ReturnLease& returned) { end(returned.worker, returned.broken, returned.kill); }
   /// The worker's node says that the worker has ended.
   void note_worker_ended(const wire::WorkerEnded& ended);
   /// The worker's node wants workers back, all from one caller. If the message is lost, the node repeats it.
@@ -86,7 +86,7 @@ class LeaseBroker {
   void want(Wanting wanting, const Error& why);
   Result<NodeId> node_for(const scheduler::Demand& demand, const wire::LeaseWorker& lease, NodeId from);
   void request_again(const Lease& lease);
-  void end(WorkerId worker, bool broken);
+  void end(WorkerId worker, bool broken, bool kill = false);
 
   Events& events_;
   scheduler::TaskNodes tasks_;

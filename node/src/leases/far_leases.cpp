@@ -35,7 +35,7 @@ async::Async<void> FarLeases::reach_worker(wire::LeaseGranted granted) {
 
 bool FarLeases::take_back(const wire::ReturnLease& returned, CallerId caller) {
   if (leases_.erase(returned.worker) == 0) return false;
-  site_.head.tell(wire::ReturnLease{returned.worker, caller, returned.broken});
+  site_.head.tell(wire::ReturnLease{returned.worker, caller, returned.broken, returned.kill});
   return true;
 }
 

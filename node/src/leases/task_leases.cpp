@@ -68,13 +68,17 @@ void TaskLeases::request(const Client& client, const wire::LeaseWorker& lease, s
   }
 }
 
-/// Returns whether the demand fits this node and does not ask for another one.
+/// Returns whether the demand fits this node, and neither asks for another one nor prefers one.
 bool TaskLeases::is_for_here(const scheduler::Demand& demand, const wire::Demand& asked) const {
   const NodeId here = site_.settings.id;
+  const auto holds = [&](const std::vector<scheduler::LabelRule>& rules) {
+    return std::all_of(rules.begin(), rules.end(),
+                       [&](const scheduler::LabelRule& rule) { return rule.holds_for(site_.settings.machine.labels); });
+  };
+  const auto preferred = preference_of(asked, here).labels;
   return !drains_ && !asked.spread && (!asked.near || asked.near == here) && (!demand.only || demand.only == here) &&
-         book_.leases().could_fit(demand.amounts) &&
-         std::all_of(demand.labels.begin(), demand.labels.end(),
-                     [&](const scheduler::LabelRule& rule) { return rule.holds_for(site_.settings.machine.labels); });
+         book_.leases().could_fit(demand.amounts) && holds(demand.labels) &&
+         (preferred.empty() || holds(preferred.front()));
 }
 
 void TaskLeases::request_for_far(const wire::LeaseWorker& lease) {
@@ -111,9 +115,15 @@ void TaskLeases::request_for_far(const wire::LeaseWorker& lease) {
 // next lessee would have to wait for it. Such a worker ends instead, and so does one that was told to end.
 void TaskLeases::take_back(const wire::ReturnLease& returned, CallerId lessee) {
   const auto worker = workers_.find(returned.worker);
-  const bool ends = worker != nullptr && (returned.broken || worker->process.life.state() == WorkerState::kLastTask);
+  const bool ends =
+      worker != nullptr && (returned.broken || returned.kill || worker->process.life.state() == WorkerState::kLastTask);
   if (!ends) return book_.apply(book_.leases().returned(returned.worker, lessee, site_.executor.now()));
-  if (book_.leases().lessee_of(worker->id) == lessee) workers_.end(worker);
+  if (book_.leases().lessee_of(worker->id) != lessee) return;
+  if (returned.kill) {
+    workers_.kill(*worker);
+  } else {
+    workers_.end(worker);
+  }
 }
 
 void TaskLeases::forget_if(const std::function<bool(const Client&)>& of) {

@@ -3,6 +3,15 @@
 #include <pharos/scheduler/environment.hpp>
 
 namespace pharos::node {
+namespace {
+
+std::vector<scheduler::LabelRule> rules_of(const std::vector<wire::LabelRule>& rules) {
+  std::vector<scheduler::LabelRule> known;
+  for (const wire::LabelRule& rule : rules) known.push_back({rule.name, rule.values, rule.is_not});
+  return known;
+}
+
+}  // namespace
 
 Result<scheduler::Demand> checked(const wire::Demand& demand) {
   PHAROS_TRY_VOID(scheduler::Resources::checked(demand.amounts));
@@ -12,17 +21,26 @@ Result<scheduler::Demand> checked(const wire::Demand& demand) {
   PHAROS_TRY_VOID(scheduler::check_environment(demand.environment));
   auto known = demand_of(demand);
   for (const scheduler::LabelRule& rule : known.labels) PHAROS_TRY_VOID(rule.check());
+  if (demand.prefer.size() > scheduler::kLabelsMax) {
+    return Error{ErrorCode::kInvalidArgument, "the demand has more than 64 preferences"};
+  }
+  for (const auto& rules : demand.prefer) {
+    if (rules.size() > scheduler::kLabelsMax) {
+      return Error{ErrorCode::kInvalidArgument, "a preference of the demand has more than 64 rules about labels"};
+    }
+    for (const scheduler::LabelRule& rule : rules_of(rules)) PHAROS_TRY_VOID(rule.check());
+  }
   return known;
 }
 
 scheduler::Demand demand_of(const wire::Demand& demand) {
-  scheduler::Demand known{scheduler::Resources{demand.amounts}, demand.only, {}};
-  for (const wire::LabelRule& rule : demand.labels) known.labels.push_back({rule.name, rule.values, rule.is_not});
-  return known;
+  return {scheduler::Resources{demand.amounts}, demand.only, rules_of(demand.labels)};
 }
 
 scheduler::Preference preference_of(const wire::Demand& demand, NodeId asked_at) {
-  return {.near = demand.near, .asked_at = asked_at, .spread = demand.spread};
+  scheduler::Preference preference{.near = demand.near, .asked_at = asked_at, .spread = demand.spread};
+  for (const auto& rules : demand.prefer) preference.labels.push_back(rules_of(rules));
+  return preference;
 }
 
 std::vector<wire::GpuShare> to_wire(const std::vector<scheduler::GpuShare>& gpus) {

@@ -176,6 +176,13 @@ void run_placed(pharos::Runtime& runtime) {
   say_whether("a label's task", wait_for(runtime.submit<&node_id>({.labels = {{"disk", "ssd"}}})) == c);
   say_whether("a node's actor", node_with({.node = b}) == b);
   say_whether("a node's task", wait_for(runtime.submit<&node_id>({.node = c})) == c);
+  using Rules = std::vector<std::map<std::string, std::string>>;
+  const Rules preferred{{{"zone", "x"}}, {{"disk", "ssd"}}, {{"zone", "b"}}};
+  say_whether("a preferred node's actor", node_with({.prefer = preferred}) == c);
+  say_whether("a preferred node's task", wait_for(runtime.submit<&node_id>({.cpus = 0, .prefer = preferred})) == c);
+  say_whether("a preferred node that is full",
+              wait_for(runtime.submit<&node_id>({.cpus = 0, .resources = {{"b", 1}}, .prefer = preferred})) == b);
+  say_whether("no preferred node", node_with({.prefer = {{{"zone", "x"}}}}) != pharos::NodeId{});
   say_whether("near", node_with({.near = c}) == c && wait_for(runtime.submit<&node_id>({.near = b})) == b);
   {
     const auto actor = runtime.spawn<Counter>({.cpus = 1, .node = c});

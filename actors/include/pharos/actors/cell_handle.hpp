@@ -74,8 +74,9 @@ class PHAROS_API CellHandle {
   /// on the thread that completes the cell or calls this. An exception of `then` ends the process.
   void call_back(async::Callback then) const;
   /// Gives up the call that brings the result: one that has not begun gets kCancelled, and the worker of one that runs
-  /// is told. Does nothing if the result is ready, or if no call brings it and the cell is no offspring().
-  void cancel() const;
+  /// is told; with `force`, the worker of a task is killed. Does nothing if the result is ready, or if no call brings
+  /// it and the cell is no offspring().
+  void cancel(bool force = false) const;
   /// Returns a cell for each part. The result is cut into parts when it is ready. `find_ends` finds where the parts
   /// end; it returns false if the bytes are no result of that type; the parts then get kCorrupt. An error of the whole
   /// is the error of each part.

@@ -40,9 +40,13 @@ struct TaskOptions {
   std::map<std::string, std::string> labels{};
   /// The only node on which the task may run. If that node is gone, the Ref throws InvalidArgument.
   NodeId node{};
-  /// The preferred node, which the task gets if that node has room. If neither this nor `node` nor `spread` is set, it
-  /// is the node where most bytes of the task's large arguments lie: of Refs, and of views on stored objects.
+  /// The preferred node, which the task gets if that node has room. If neither this nor `node`, `prefer` or `spread` is
+  /// set, it is the node where most bytes of the task's large arguments lie: of Refs, and of views on stored objects.
   NodeId near{};
+  /// Rules about labels that the node should satisfy, the most important ones first. The task goes to a node that
+  /// satisfies the first rules and has room, else to one that satisfies the second ones, else to any:
+  /// {{{"gpu_type", "H200"}}, {{"zone", "a"}}}. `near` counts more.
+  std::vector<std::map<std::string, std::string>> prefer{};
   /// If true, the task goes to the node of which the least is in use. If false, nodes are filled up to one half, one
   /// after the other, beginning with the node of the caller, before any of them gets more. In both cases nodes with
   /// GPUs are used last, unless GPUs are asked for.
@@ -100,6 +104,8 @@ struct ActorOptions {
   NodeId node{};
   /// The preferred node, as in TaskOptions::near, with the arguments of the constructor.
   NodeId near{};
+  /// Rules about labels that the node should satisfy, as in TaskOptions::prefer.
+  std::vector<std::map<std::string, std::string>> prefer{};
   /// If true, the actor goes to the node of which the least is in use. If false, nodes are filled up to one half, one
   /// after the other, beginning with the node of the caller, before any of them gets more. In both cases nodes with
   /// GPUs are used last, unless GPUs are asked for.
@@ -108,7 +114,7 @@ struct ActorOptions {
   /// joins. With 0 the calls throw InvalidArgument at once.
   Duration wait_for_nodes{};
   /// The actor takes its resources from this group: from bundle number `bundle`, or from any bundle if that is
-  /// negative. `labels`, `node`, `near`, `spread` and `wait_for_nodes` are then ignored.
+  /// negative. `labels`, `node`, `near`, `prefer`, `spread` and `wait_for_nodes` are then ignored.
   PlacementGroup group{};
   std::int32_t bundle = -1;
   /// Variables of the environment of the actor's process, as in TaskOptions::env. If its node has no room for another

@@ -115,6 +115,11 @@ void complete_with(const CellHandle& cell, Make&& make) {
 
 }  // namespace detail
 
+/// How Ref::cancel() ends a call.
+struct CancelOptions {
+  bool force = false;
+};
+
 /// A result of type T that is ready or will come: submit() and call() return it. Copies share the result. Any thread
 /// may use it.
 /// Failure: get() throws the error of the call. A Ref that was moved from has the error InvalidArgument, which its
@@ -174,6 +179,10 @@ class [[nodiscard]] Ref {
   /// this ends as if nobody had asked. A Ref that this process makes from other results (then(), slice(), when_all(),
   /// …) ends with Cancelled at once. cancel() does not wait, and does nothing if the result is ready.
   void cancel() const { cell_.cancel(); }
+  /// The same with `.force = true`, and a task that runs ends with Cancelled even if it ignores that: its worker's
+  /// process is killed, after the tasks behind it were taken back. Tasks that it has submitted end with it. Calls of
+  /// actors are only asked to end; Actor::kill() ends their actor.
+  void cancel(CancelOptions options) const { cell_.cancel(options.force); }
 
   /// Calls `function` with the result, and returns a Ref of what `function` returns or throws. If the result is an
   /// error, `function` is not called, and the returned Ref has that error. `function` runs in this process, on the

@@ -36,6 +36,9 @@ struct Preference {
   NodeId asked_at{};
   /// True: the node with the lowest use is preferred. False: nodes are filled to one half first, one after the other.
   bool spread = false;
+  /// Nodes whose labels fulfil all of the first rules are preferred to those that fulfil the second ones, and so on;
+  /// all of these are preferred to other nodes than `near`.
+  std::vector<std::vector<LabelRule>> labels{};
 };
 
 /// The nodes of a cluster: the resources of each, how much of them is taken, and how much is set aside for requests

@@ -24,6 +24,7 @@ struct ReturnLease {
   WorkerId worker;
   CallerId caller{};    ///< the caller's node fills this in
   bool broken = false;  ///< the caller's connection to the worker broke, so the result of a running task is lost
+  bool kill = false;    ///< the task that runs was cancelled by force: the worker is killed
 };
 /// Node to caller, by way of the head if the caller is at another node.
 /// Other callers wait: the caller must return `count` of these workers, those whose tasks end first.

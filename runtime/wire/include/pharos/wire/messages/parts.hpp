@@ -48,8 +48,10 @@ struct Demand {
   std::vector<LabelRule> labels{};  ///< all of these conditions must hold
   NodeId near{};                    ///< if set, the preferred node, if it has room
   bool spread = false;              ///< prefer the least used node
-  GroupId group{};                  ///< if set, use the resources of a bundle of this group
-  std::int32_t bundle = -1;         ///< index of the bundle; any bundle if negative
+  /// Nodes that fulfil the first conditions are preferred to those that fulfil the second ones, and so on.
+  std::vector<std::vector<LabelRule>> prefer{};
+  GroupId group{};           ///< if set, use the resources of a bundle of this group
+  std::int32_t bundle = -1;  ///< index of the bundle; any bundle if negative
   /// If no node of the cluster could ever meet the demand: how long it waits for a node that joins. 0: it is refused.
   std::int64_t wait_ms = 0;
   /// Variables of the process, beside those of the program: "NAME=VALUE", by their names. Not in bundles of groups.
