@@ -116,9 +116,9 @@ class CallBoundsTest : public BoundsTest {
                               .side = side,
                               .numbers = std::make_shared<std::atomic<std::uint64_t>>(1),
                               .clock = clock_,
-                              .flush_queue = flush_queue_},
+                              .flush_queue = flush_queue_,
+                              .bounds = bounds},
         std::weak_ptr<OutgoingCalls::Observer>{});
-    calls_->set_bounds(bounds);
     calls_->connect(link_, {.actor = ActorId{1}}, {ErrorCode::kActorDied, "it has ended"});
   }
   CellHandle call() {

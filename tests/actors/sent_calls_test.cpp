@@ -60,6 +60,23 @@ using HeldCallsTest = CallsTest;
 
 constexpr std::uint64_t kFirst = 7;
 
+TEST_F(SentCallsTest, ACallIsThereUntilItsReplyIsTaken) {
+  SentCalls sent{kFirst};
+  const auto all = calls(3);
+  for (const CellHandle& each : all) sent.add(each);
+  for (const std::uint64_t number : {kFirst, kFirst + 1, kFirst + 2}) EXPECT_TRUE(sent.has(number));
+  EXPECT_FALSE(sent.has(kFirst - 1));
+  EXPECT_FALSE(sent.has(kFirst + 3));
+  static_cast<void>(sent.take(kFirst + 1));
+  EXPECT_FALSE(sent.has(kFirst + 1));
+  static_cast<void>(sent.by_number());  // sets the others aside
+  EXPECT_TRUE(sent.has(kFirst));
+  static_cast<void>(sent.take(kFirst));
+  EXPECT_FALSE(sent.has(kFirst));
+  EXPECT_TRUE(sent.has(kFirst + 2));
+  static_cast<void>(sent.take_all());
+}
+
 TEST_F(SentCallsTest, ARangeIsTakenWhateverItsEndsAre) {
   SentCalls sent{10};
   const auto all = calls(6);

@@ -246,6 +246,11 @@ std::optional<OutgoingCalls::Place> OutgoingCalls::find(const ResultCell& cell) 
   return unsent ? std::optional{Place{}} : std::nullopt;
 }
 
+bool OutgoingCalls::awaits(std::uint64_t number) const {
+  const std::lock_guard lock{mutex_};
+  return sent_.has(number);
+}
+
 bool OutgoingCalls::refuses() const {
   const std::lock_guard lock{mutex_};
   return (link_ != nullptr && is_full()) || held_.bytes() > net::Link::kQueuedMax;
@@ -278,11 +283,11 @@ bool OutgoingCalls::send(CellHandle cell, WhenFull when_full) {
     lock.unlock();
     return fail(why);
   }
-  if (in_flight() >= bounds_.in_flight) {
+  if (in_flight() >= sender_.bounds.in_flight) {
     lock.unlock();
     if (when_full == WhenFull::kRefuse) return false;
     return fail({ErrorCode::kOverloaded,
-                 std::to_string(bounds_.in_flight) + " calls to this actor have not been answered",
+                 std::to_string(sender_.bounds.in_flight) + " calls to this actor have not been answered",
                  "get() some of their results before calling again."});
   }
   const std::size_t before = in_flight_++;
@@ -328,7 +333,7 @@ std::optional<Error> OutgoingCalls::wait_for_room(std::unique_lock<Mutex>& lock,
       break;
     }
     if (sender_.side == Side::kWorker && reads_no_more(now)) {
-      if (held_.bytes() < bounds_.held_bytes) break;
+      if (held_.bytes() < sender_.bounds.held_bytes) break;
       why = Error{ErrorCode::kOverloaded,
                   to_string(ByteCount{held_.bytes() + link_->queued()}) +
                       " of calls wait for this actor, which has read none for " +
@@ -357,7 +362,7 @@ std::optional<Error> OutgoingCalls::wait_for_room(std::unique_lock<Mutex>& lock,
 bool OutgoingCalls::reads_no_more(TimePoint now) {
   const std::uint64_t taken = progress_.given - link_->queued();
   if (taken != std::exchange(progress_.taken, taken)) progress_.taken_at = now;
-  return now - progress_.taken_at >= (held_.bytes() < bounds_.held_bytes ? kStillTime : kStuckTime);
+  return now - progress_.taken_at >= (held_.bytes() < sender_.bounds.held_bytes ? kStillTime : kStuckTime);
 }
 
 void OutgoingCalls::flush() {

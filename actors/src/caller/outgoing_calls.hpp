@@ -115,13 +115,11 @@ class OutgoingCalls final : public net::Link::Handler,
     std::shared_ptr<FlushQueue> flush_queue;
     std::shared_ptr<LargeValues> large_values{};
     std::weak_ptr<Receiver> receiver{};
+    Bounds bounds{};  ///< a test sets some that it can reach
   };
 
   OutgoingCalls(Sender sender, std::weak_ptr<Observer> observer)
       : sender_{std::move(sender)}, observer_{std::move(observer)}, sent_{sender_.numbers->load()} {}
-
-  /// Sets lower bounds, which a test can reach. Called before the first send().
-  void set_bounds(const Bounds& bounds) { bounds_ = bounds; }
 
   /// The worker at the other end of a connection. A value.
   struct Callee {
@@ -164,6 +162,8 @@ class OutgoingCalls final : public net::Link::Handler,
   };
   /// Returns nullopt if no call of this link brings the cell's result.
   std::optional<Place> find(const detail::ResultCell& cell) const;
+  /// Returns whether the call of this number was sent and has no reply yet.
+  bool awaits(std::uint64_t number) const;
 
   /// Calls without a reply, in their order.
   struct Unanswered {
@@ -227,7 +227,6 @@ class OutgoingCalls final : public net::Link::Handler,
 
   const Sender sender_;
   const std::weak_ptr<Observer> observer_;
-  Bounds bounds_;
 
   mutable Mutex mutex_;
   std::shared_ptr<net::Link> link_;  // null while there is no connection

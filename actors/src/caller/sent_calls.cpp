@@ -39,6 +39,11 @@ std::size_t SentCalls::take_range(std::uint64_t first, std::uint64_t last, std::
   return to.size() - before;
 }
 
+bool SentCalls::has(std::uint64_t number) const {
+  if (number < first_) return slow_.contains(number);
+  return number - first_ < calls_.size() && calls_[number - first_];
+}
+
 std::optional<std::uint64_t> SentCalls::number_of(const ResultCell& cell) const {
   const auto sent =
       std::find_if(calls_.begin(), calls_.end(), [&](const auto& each) { return each && &*each == &cell; });

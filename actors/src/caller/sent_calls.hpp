@@ -28,6 +28,8 @@ class SentCalls {
   /// The numbers may be anything.
   std::size_t take_range(std::uint64_t first, std::uint64_t last, std::vector<detail::CellHandle>& to);
   std::optional<std::uint64_t> number_of(const detail::ResultCell& cell) const;
+  /// Returns whether a cell waits for the reply of this number, which may be anything.
+  bool has(std::uint64_t number) const;
   /// Returns a number below which every call has been answered.
   std::uint64_t all_answered_below() const { return slow_.empty() ? first_ : slow_.begin()->first; }
   /// Returns all calls, by number. Later calls come into this list, too, when they turn out to be slow.

@@ -135,12 +135,14 @@ void TaskPool::end_by_force(const detail::ResultCell& cell) {
   std::shared_ptr<OutgoingCalls> calls;
   {
     const std::lock_guard lock{mutex_};
-    const auto has_it = [&](const Worker& worker) { return worker.calls->find(cell).has_value(); };
-    const auto found = std::find_if(workers_.begin(), workers_.end(), has_it);
-    if (found == workers_.end()) return;
-    found->forced = &cell;
-    found->ends = true;
-    calls = found->calls;
+    for (Worker& worker : workers_) {
+      const auto place = worker.calls->find(cell);
+      if (!place || !place->sent) continue;
+      worker.forced = place->number;
+      worker.ends = true;
+      calls = worker.calls;
+    }
+    if (calls == nullptr) return;
   }
   calls->ask_back();
   leases_.tend_soon();
@@ -398,7 +400,7 @@ bool TaskPool::tend() {
     for (std::size_t i = 0; i < workers_.size();) {
       Worker& worker = workers_[i];
       if (worker.calls->in_flight() != 0) worker.last_used = now;
-      if (worker.forced != nullptr && worker.calls->in_flight() == 1 && worker.calls->find(*worker.forced)) {
+      if (worker.forced && worker.calls->in_flight() == 1 && worker.calls->awaits(*worker.forced)) {
         take_out(worker, forced);
         continue;
       }

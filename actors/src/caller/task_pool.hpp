@@ -114,7 +114,7 @@ class TaskPool final : public OutgoingCalls::Observer, public RunsAgain {
     bool silent = false;    // no reply has come since the last tend(), although tasks wait behind another
     bool ends = false;      // gets no more tasks, and is given back when its last task has ended
     bool recalled = false;  // named by the last recall(); `recalls_` of those are still to be given back
-    const detail::ResultCell* forced = nullptr;  // the task that is to be ended by force
+    std::optional<std::uint64_t> forced{};  // the call of the task that is to be ended by force
     /// How many tasks may be in flight to the worker.
     std::size_t window() const;
   };
