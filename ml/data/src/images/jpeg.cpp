@@ -1,9 +1,11 @@
+// clang-format off
+#include <cstdio>  // jpeglib.h needs it before itself
 #include <jerror.h>
 #include <jpeglib.h>
+// clang-format on
 
 #include <algorithm>
 #include <csetjmp>
-#include <cstdio>  // jpeglib.h needs it
 #include <string>
 
 #include "file_bytes.hpp"
