@@ -79,6 +79,9 @@ Bytes map_file(const std::filesystem::path& path) {
   return bytes_of_file(path, Keep::kMapped);
 }
 
+void throw_if(const std::error_code& failed, const std::string& what) {
+  if (failed) throw_error(Error::from_errno(what, failed.value()));
+}
 void throw_corrupt(const std::filesystem::path& path, const std::string& why) {
   throw_error(Error{ErrorCode::kCorrupt, path.string() + ": " + why});
 }

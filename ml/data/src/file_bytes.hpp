@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <pharos/ml/readers.hpp>
@@ -14,6 +15,8 @@ namespace pharos::ml {
 /// no regular file. A mapping lasts as long as a copy of the Bytes.
 Bytes bytes_of_file(const std::filesystem::path& path, Keep keep);
 
+/// Throws the error of the system if there is one. `what` names the attempt.
+void throw_if(const std::error_code& failed, const std::string& what);
 /// These throw an Exception with kCorrupt or kUnsupported. `why` says what is wrong and where.
 [[noreturn]] void throw_corrupt(const std::filesystem::path& path, const std::string& why);
 [[noreturn]] void throw_unsupported(const std::filesystem::path& path, const std::string& why);

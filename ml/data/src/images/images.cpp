@@ -127,9 +127,6 @@ class ImagesInField final : public Dataset {
 
 // ---- Folders
 
-[[noreturn]] void refuse_folder(const fs::path& folder, const std::error_code& why) {
-  throw_error(Error::from_errno("reading the folder " + folder.string(), why.value()));
-}
 bool is_hidden(const fs::path& path) {
   return path.filename().native().starts_with('.');
 }
@@ -145,9 +142,10 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   std::error_code failed;
   for (fs::directory_iterator entries{folder, failed}; !failed && entries != fs::directory_iterator{};
        entries.increment(failed)) {
-    if (entries->is_directory(failed) && !is_hidden(entries->path())) found.push_back(entries->path());
+    std::error_code gone;  // what a link names
+    if (entries->is_directory(gone) && !is_hidden(entries->path())) found.push_back(entries->path());
   }
-  if (failed) refuse_folder(folder, failed);
+  throw_if(failed, "reading the folder " + folder.string());
   std::ranges::sort(found);
   return found;
 }
@@ -157,13 +155,15 @@ std::vector<fs::path> images_below(const fs::path& folder) {
   constexpr auto kFollow = fs::directory_options::follow_directory_symlink;
   for (fs::recursive_directory_iterator entries{folder, kFollow, failed};
        !failed && entries != fs::recursive_directory_iterator{}; entries.increment(failed)) {
+    std::error_code unknown;
     if (is_hidden(entries->path())) {
       entries.disable_recursion_pending();
-    } else if (is_image(entries->path()) && entries->is_regular_file(failed)) {
+    } else if (is_image(entries->path()) && (entries->is_regular_file(unknown) || unknown)) {
+      // What is not known, such as a link to nothing, is found out and refused by the first read.
       found.push_back(entries->path());
     }
   }
-  if (failed) refuse_folder(folder, failed);
+  throw_if(failed, "reading the folder " + folder.string());
   std::ranges::sort(found);
   return found;
 }

@@ -16,6 +16,8 @@
 #include <pharos/base/fd.hpp>
 #include <pharos/base/random.hpp>
 
+#include "file_bytes.hpp"
+
 namespace pharos::ml {
 namespace {
 
@@ -26,10 +28,6 @@ constexpr const char* kLock = ".lock";        // of a shard; empty
 constexpr const char* kFetched = ".fetched";  // a shard that is being fetched
 
 constexpr auto kAbandoned = std::chrono::hours{1};  // nothing was written for so long
-
-void check(const std::error_code& failed, const std::string& what) {
-  if (failed) throw_error(Error::from_errno(what, failed.value()));
-}
 
 /// A lock between processes, which ends with the process. It is released by the destructor.
 class FileLock {
@@ -65,7 +63,7 @@ struct Kept {
 ShardCache::ShardCache(fs::path folder, std::uint64_t bytes_max) : folder_{std::move(folder)}, bytes_max_{bytes_max} {
   std::error_code failed;
   fs::create_directories(folder_, failed);
-  check(failed, "making the cache " + folder_.string());
+  throw_if(failed, "making the cache " + folder_.string());
 }
 
 fs::path ShardCache::get(const std::string& name, const Fetch& fetch) const {
@@ -73,7 +71,7 @@ fs::path ShardCache::get(const std::string& name, const Fetch& fetch) const {
   if (touch(path)) return path;
   std::error_code failed;
   fs::create_directories(path.parent_path(), failed);
-  check(failed, "making the folder " + path.parent_path().string());
+  throw_if(failed, "making the folder " + path.parent_path().string());
   const FileLock lock{path.string() + kLock};
   if (touch(path)) return path;
   make_room();
@@ -81,7 +79,7 @@ fs::path ShardCache::get(const std::string& name, const Fetch& fetch) const {
   try {
     fetch(fetched);
     fs::rename(fetched, path, failed);
-    check(failed, "putting " + name + " into the cache");
+    throw_if(failed, "putting " + name + " into the cache");
   } catch (...) {
     fs::remove(fetched, failed);
     throw;
@@ -92,7 +90,7 @@ fs::path ShardCache::get(const std::string& name, const Fetch& fetch) const {
 void ShardCache::forget(const std::string& name) const {
   std::error_code failed;
   fs::remove(folder_ / name, failed);
-  check(failed, "removing " + name + " from the cache");
+  throw_if(failed, "removing " + name + " from the cache");
 }
 
 /// Two processes that do this at the same time remove the same files.
@@ -117,11 +115,11 @@ void ShardCache::make_room() const {
       fs::remove(file.path, gone);
     }
   }
-  check(failed, "reading the cache " + folder_.string());
+  throw_if(failed, "reading the cache " + folder_.string());
   std::ranges::sort(all, {}, &Kept::used);
   for (auto file = all.begin(); file != all.end() && bytes > bytes_max_; ++file) {
     fs::remove(file->path, failed);
-    check(failed, "removing " + file->path.string() + " from the cache");
+    throw_if(failed, "removing " + file->path.string() + " from the cache");
     bytes -= file->bytes;
   }
 }

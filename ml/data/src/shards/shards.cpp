@@ -80,7 +80,7 @@ void write_shards(const fs::path& folder, const Dataset& dataset, std::uint64_t 
   }
   std::error_code failed;
   fs::create_directories(folder, failed);
-  if (failed) throw_error(Error::from_errno("making the folder " + folder.string(), failed.value()));
+  throw_if(failed, "making the folder " + folder.string());
   nlohmann::json shards = nlohmann::json::array();
   for (std::uint64_t begin = 0; begin < dataset.size(); begin += samples) {
     const std::uint64_t count = std::min(samples, dataset.size() - begin);

@@ -44,9 +44,7 @@ class OpenShards {
       options_.fetch = [folder = options_.folder](const Shard& shard, const fs::path& to) {
         std::error_code failed;
         fs::copy_file(folder / shard.name, to, failed);
-        if (failed)
-          throw_error(
-              Error::from_errno("copying " + (folder / shard.name).string() + " to " + to.string(), failed.value()));
+        throw_if(failed, "copying " + (folder / shard.name).string() + " to " + to.string());
       };
     }
   }
