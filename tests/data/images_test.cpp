@@ -337,7 +337,8 @@ TEST(ImageChanges, ColorsChangeAsTheirNamesSay) {
     }
     ASSERT_NE(factor, 0);
     for (std::size_t i = 0; i < plain.size(); ++i) ASSERT_NEAR(bright[i], std::min(plain[i] * factor, 255.0), 2.5);
-    EXPECT_NEAR(mean / static_cast<double>(plain.size() / 3), mean_before / static_cast<double>(plain.size() / 3), 4);
+    const double pixels = static_cast<double>(plain.size()) / 3;
+    EXPECT_NEAR(mean / pixels, mean_before / pixels, 4);
   }
   EXPECT_GT(differ, 100);
   const Values grey = changed_image("rgb.png", {all, RandomGrayscale{1}});

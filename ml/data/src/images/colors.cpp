@@ -8,7 +8,8 @@ namespace pharos::ml {
 namespace {
 
 std::uint8_t byte_of(float value) {
-  return static_cast<std::uint8_t>(std::clamp(value, 0.F, 255.F) + 0.5F);
+  // The value is not negative; lround() would be a call for each value of each pixel.
+  return static_cast<std::uint8_t>(std::clamp(value, 0.F, 255.F) + 0.5F);  // NOLINT(bugprone-incorrect-roundings)
 }
 /// How bright a pixel is: ITU-R BT.601, in the whole numbers of Pillow.
 std::uint8_t gray_of(const std::uint8_t* pixel) {

@@ -29,8 +29,8 @@ class Weights {
     weights_.resize(static_cast<std::size_t>(count) * taps_);
     for (std::int64_t i = 0; i < count; ++i) {
       const double center = (static_cast<double>(begin + i) + 0.5) * scale;
-      const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(center - half_ + 0.5), 0);
-      const auto last = std::min<std::int64_t>(static_cast<std::int64_t>(center + half_ + 0.5), from);
+      const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(std::floor(center - half_ + 0.5)), 0);
+      const auto last = std::min<std::int64_t>(static_cast<std::int64_t>(std::floor(center + half_ + 0.5)), from);
       if (i == 0) first_ = first;
       firsts_.push_back(static_cast<std::uint32_t>(first - first_));
       counts_.push_back(static_cast<std::size_t>(last - first));

@@ -67,7 +67,7 @@ ShardCache::ShardCache(fs::path folder, std::uint64_t bytes_max) : folder_{std::
 }
 
 fs::path ShardCache::get(const std::string& name, const Fetch& fetch) const {
-  const fs::path path = folder_ / name;
+  fs::path path = folder_ / name;
   if (touch(path)) return path;
   std::error_code failed;
   fs::create_directories(path.parent_path(), failed);
