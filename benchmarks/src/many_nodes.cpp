@@ -114,6 +114,7 @@ class ManyNodes::Host final : public node::Host {
   async::Async<Result<Fd>> reach(std::string, node::Introduction, async::Deadline) override {
     co_return nothing_of_that();
   }
+  void take_token(const wire::RotateToken&) override {}
   std::string machine_of(int) override { return {}; }
   Result<pid_t> start_zygote(const wire::RegisterJob&, int, Fd) override { return nothing_of_that(); }
   void kill_zygote(pid_t) override {}

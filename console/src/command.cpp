@@ -30,6 +30,11 @@ CLI::App& Commands::add_below(CLI::App& family, const std::string& name, const s
   return *command;
 }
 
+void Commands::act_alone(CLI::App& family, std::function<int()> act) {
+  family.require_subcommand(0, 1);
+  acts_.emplace_back(&family, std::move(act));
+}
+
 int Commands::run(int argc, char** argv) {
   leave_out_text(app_);
   try {

@@ -28,6 +28,8 @@ class Commands {
   /// Adds a command that only has commands of its own: `pharos tune show`.
   CLI::App& add_family(const std::string& name, const std::string& what);
   CLI::App& add_below(CLI::App& family, const std::string& name, const std::string& what, std::function<int()> act);
+  /// The family's name alone is a command, too. To be called when its other commands have been added.
+  void act_alone(CLI::App& family, std::function<int()> act);
 
   /// All commands and options, as they have been added.
   const CLI::App& app() const { return app_; }

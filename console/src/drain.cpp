@@ -43,7 +43,7 @@ void add_drain(Commands& commands) {
       ->check(CLI::Range(0, 4'000'000).description(""));
   add_place_options(command, options->place);
   command.footer(
-      "Large values that are on that node alone are lost with it, or made again if their tasks may run again.\n"
+      "Large values that other nodes need move to those nodes first.\n"
       "Examples:\n"
       "  pharos drain 7c5e5ebdca88fe48\n"
       "  pharos drain 7c5e5ebdca88fe48 --limit 600");

@@ -40,15 +40,15 @@ struct StartOptions {
   node::DaemonOptions daemon;
 };
 
-/// Returns the token from the token file. A head creates the file if it does not exist: with a state folder the default
-/// place is that folder, else the token is only in its run folder. A node must be given a token file unless its cluster
-/// is on this machine.
-Result<net::Key> token_of(StartOptions& options) {
+/// Returns the tokens from the token file. A head creates the file if it does not exist: with a state folder the
+/// default place is that folder, else the token is only in its run folder. A node must be given a token file unless its
+/// cluster is on this machine.
+Result<net::TokenRing> tokens_of(StartOptions& options) {
   node::DaemonOptions& daemon = options.daemon;
   if (!options.head) {
-    if (!daemon.token_file.empty()) return process::read_token(daemon.token_file);
+    if (!daemon.token_file.empty()) return process::read_token_ring(daemon.token_file);
     PHAROS_TRY(const std::string here, token_of_cluster_here());
-    return process::read_token(here);
+    return process::read_token_ring(here);
   }
   if (daemon.token_file.empty() && !daemon.state.empty()) {
     std::error_code failed;
@@ -56,18 +56,20 @@ Result<net::Key> token_of(StartOptions& options) {
     if (failed) return Error{ErrorCode::kPermissionDenied, "making " + daemon.state + ": " + failed.message()};
     daemon.token_file = daemon.state + "/token";
   }
-  if (!daemon.token_file.empty() && fs::exists(daemon.token_file)) return process::read_token(daemon.token_file);
+  if (!daemon.token_file.empty() && fs::exists(daemon.token_file)) return process::read_token_ring(daemon.token_file);
   net::Key token;
   fill_random(token);
   if (!daemon.token_file.empty()) PHAROS_TRY_VOID(process::write_token(daemon.token_file, token));
-  return token;
+  return net::TokenRing{token};
 }
 
-int keep(const std::string& base, const StartOptions& options, const net::Key& token) {
+// The node may have written a new token to its file before it was given up.
+int keep(const std::string& base, StartOptions& options, net::TokenRing tokens) {
   for (;;) {
     const int status = process::run_keeper(
-        base, [&](process::Kept kept) { return node::run_daemon(std::move(kept), token, options.daemon); });
+        base, [&](process::Kept kept) { return node::run_daemon(std::move(kept), tokens, options.daemon); });
     if (status != node::kExitToRestartAsNewNode) return status;
+    if (auto newest = tokens_of(options)) tokens = *std::move(newest);
   }
 }
 
@@ -85,7 +87,7 @@ bool show_until_zero(int from) {
 }
 
 // The child process gets a session of its own. It prints how to go on, then a zero byte, and nothing more.
-Result<int> keep_in_background(const std::string& base, StartOptions& options, const net::Key& token) {
+Result<int> keep_in_background(const std::string& base, StartOptions& options, const net::TokenRing& tokens) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("making a pipe", errno);
   const Fd reading{ends[0]};
@@ -102,7 +104,7 @@ Result<int> keep_in_background(const std::string& base, StartOptions& options, c
     ::dup2(writing.get(), STDOUT_FILENO);
     if (lines) ::dup2(lines.get(), STDERR_FILENO);
     options.daemon.ends_words_with_zero = true;
-    const int status = keep(base, options, token);
+    const int status = keep(base, options, tokens);
     if (status == 0) ::unlink(log.c_str());  // nothing went wrong
     ::_exit(status);
   }
@@ -148,9 +150,9 @@ Result<int> start_node(StartOptions options) {
   }
   if (!options.base_folder.empty()) ::setenv("PHAROS_FOLDER", options.base_folder.c_str(), 1);
   PHAROS_TRY(const std::string base, process::ensure_base_folder());
-  PHAROS_TRY(const net::Key token, token_of(options));
-  if (options.block) return keep(base, options, token);
-  return keep_in_background(base, options, token);
+  PHAROS_TRY(const net::TokenRing tokens, tokens_of(options));
+  if (options.block) return keep(base, options, tokens);
+  return keep_in_background(base, options, tokens);
 }
 
 }  // namespace

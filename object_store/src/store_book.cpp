@@ -82,6 +82,19 @@ void StoreBook::end_unclaimed(const std::vector<Unclaimed>& results) {
   reclaim();
 }
 
+bool StoreBook::has_unclaimed() const {
+  return std::ranges::any_of(slabs_, [this](const auto& entry) {
+    const Slab& slab = entry.second.slab;
+    for (std::uint32_t slot = entry.first; slot < entry.first + slab.slots; ++slot) {
+      const SlotHeader& header = ledger_.slot(slot);
+      const SlotWord word = ledger_.word_of(slot);
+      const std::uint64_t heir = header.heir.load();
+      if (word.has_object() && !word.let_go && heir != 0 && heir != header.holder.load()) return true;
+    }
+    return false;
+  });
+}
+
 bool StoreBook::has_process(CallerId process) const {
   return std::find(processes_.begin(), processes_.end(), process) != processes_.end();
 }

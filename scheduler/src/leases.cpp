@@ -78,7 +78,8 @@ LeaseEffects Leases::returned(WorkerId worker, CallerId lessee, TimePoint now) {
   now_ = now;
   note_returned(found->second);
   LeaseEffects effects;
-  if (end_lease(worker, found->second)) {
+  const bool ends = end_lease(worker, found->second) || closed_;
+  if (ends) {
     effects.push_back(EndWorker{worker});
   } else {
     const Lessee& its = found->second.lessee;
@@ -161,6 +162,19 @@ LeaseEffects Leases::release(ReservationId reservation) {
   if (const auto held = reserved_.extract(reservation); !held.empty()) ledger_.give_back(held.mapped());
   LeaseEffects effects;
   grant_what_fits(effects);
+  return effects;
+}
+
+LeaseEffects Leases::close(TimePoint now) {
+  closed_ = true;
+  now_ = now;
+  LeaseEffects effects;
+  for (const Idle& idle : std::exchange(idle_, {})) effects.push_back(EndWorker{idle.worker});
+  waiting_.erase_if([&](const Resources&, const Waiting& waiting) {
+    effects.push_back(Refuse{waiting.request, Error{ErrorCode::kOverloaded, "its bundle was given up"}});
+    return true;
+  });
+  std::ranges::move(recall(now), std::back_inserter(effects));
   return effects;
 }
 

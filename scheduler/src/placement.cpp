@@ -257,12 +257,9 @@ std::optional<Placement::Seat> Placement::seat_of(ActorId actor) const {
   return Seat{place.node, &place.allotment, place.group, place.bundle};
 }
 
-std::vector<Placement::BundlePlace> Placement::places_of(GroupId id) const {
-  std::vector<BundlePlace> places;
+const GroupState* Placement::find_group(GroupId id) const {
   const auto group = groups_.find(id);
-  if (group == groups_.end()) return places;
-  for (const Group::Bundle& bundle : group->second.bundles) places.push_back({bundle.node, bundle.allotment});
-  return places;
+  return group == groups_.end() ? nullptr : &group->second;
 }
 
 // ---- Other

@@ -40,6 +40,7 @@ class Leases::Recalling {
   void look_at(const Reserving& reserving);
   /// Returns true if leases are recalled for this request and it must move to the front of the queue.
   bool look_at(const Resources& demand, const Waiting& waiting);
+  void recall_all();
   LeaseEffects effects();
 
  private:
@@ -151,6 +152,14 @@ bool Leases::Recalling::look_at(const Resources& demand, const Waiting& waiting)
   return !recalled.empty() && !waiting.first;
 }
 
+void Leases::Recalling::recall_all() {
+  for (auto& [kind, alike] : all_) {
+    if (alike.recalled == alike.leases.size()) continue;
+    alike.recalled = alike.leases.size();
+    alike.is_told = true;
+  }
+}
+
 // Sets aside from the requests behind only as much as is left.
 void Leases::Recalling::set_aside(const Resources& demand) {
   Resources::Amounts amounts;
@@ -208,7 +217,7 @@ void Leases::Recalling::take_back(Alike& from) {
 /// Returns whether a reservation or a request of another caller still waits.
 bool Leases::Recalling::is_needed(const Kind& kind) const {
   const auto is_other = [&](const Waiting& waiting) { return waiting.lessee.caller != kind.first; };
-  return !leases_.reserving_.empty() || leases_.waiting_.any_of(is_other);
+  return leases_.closed_ || !leases_.reserving_.empty() || leases_.waiting_.any_of(is_other);
 }
 
 LeaseEffects Leases::Recalling::effects() {
@@ -241,11 +250,12 @@ LeaseEffects Leases::recall(TimePoint now) {
     waiting.first = waiting.first || goes_first;
     return goes_first;
   });
+  if (closed_) recalling.recall_all();
   return recalling.effects();
 }
 
 bool Leases::others_wait() const {
-  if (!reserving_.empty()) return true;
+  if (!reserving_.empty() || (closed_ && !leased_.empty())) return true;
   if (waiting_.empty() || leased_.empty()) return false;
   const CallerId some = leased_.begin()->second.lessee.caller;
   const auto is_other = [some](const auto& each) { return each.lessee.caller != some; };

@@ -102,7 +102,7 @@ TEST_F(TaskPoolsTest, WithoutLargeArgumentsThePoolIsThatOfTheOptions) {
                                      TaskOptions{.near = NodeId{1}}, TaskOptions{.spread = true}}) {
     const auto near = pools_->pool_near(options, arguments);
     ASSERT_TRUE(near.ok());
-    EXPECT_EQ(*near, &pool(options));
+    EXPECT_EQ(near->get(), &pool(options));
   }
 }
 
@@ -122,7 +122,7 @@ TEST_F(TaskPoolsTest, AWorkerThatIsLeasedGetsTheTaskAndFindSaysWhereItIs) {
   auto place = pools_->find(*task);
   ASSERT_TRUE(place);
   EXPECT_EQ(place->in_pool.worker, WorkerId{});
-  EXPECT_EQ(place->shape, &pool({.cpus = 2}).shape());
+  EXPECT_EQ(place->shape, pool({.cpus = 2}).shape());
   const auto worker = grant(kWorker);
   const auto frame = worker.next();
   EXPECT_EQ(frame.header.kind, wire::FrameKind::kCall);

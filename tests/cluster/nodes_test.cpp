@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include <pharos/node/failpoints.hpp>
+
 #include "child_program.hpp"
 #include "seed.hpp"
 #include "several_nodes.hpp"
@@ -190,6 +192,44 @@ TEST_F(NodesTest, ANodeThatDrainsIsEmptySoonHoweverManyTasksWaitAndLosesNone) {
   EXPECT_SAYS(ended.output, "0 wrong\n");
 }
 
+TEST_F(NodesTest, ObjectsThatExistOnlyOnANodeThatDrainsMoveToTheNodesThatNeedThem) {
+  start_head();
+  start_node("cpu=1,b=1");
+  start_node("cpu=1,c=1");
+  const std::string go = folder() / "go";
+  const auto driver = start_driver("objects", {go});
+  const std::string b = read_until(*driver, "b is ").substr(5);
+  read_until(*driver, "ready");
+  EXPECT_EQ(drain(b).status, 0);
+  const auto left = nodes_.front()->wait(20s);
+  EXPECT_EQ(left.status, 0) << left.error;
+  nodes_.erase(nodes_.begin());
+  std::ofstream{go} << "go";
+  const auto end = driver->wait();
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_SAYS(end.output, "the driver has it: yes\nthe driver has it: yes\nc has them: yes\n");
+}
+
+TEST_F(NodesTest, IfANodeDiesThatTakesObjectsOfOneThatDrainsTheOthersStillGetThem) {
+  start_head();
+  start_node("cpu=1,b=1");
+  ChildProgram& c =
+      start_node("cpu=1,c=1", {{"PHAROS_FAILPOINT", std::string{node::failpoints::kObjectTaken.name()} + ":kill:0"}});
+  const std::string go = folder() / "go";
+  const auto driver = start_driver("objects", {go});
+  const std::string b = read_until(*driver, "b is ").substr(5);
+  read_until(*driver, "ready");
+  EXPECT_EQ(drain(b).status, 0);
+  EXPECT_EQ(c.wait(20s).status, (128 + SIGKILL) << 8) << "its keeper says so";
+  const auto left = nodes_.front()->wait(60s);
+  EXPECT_EQ(left.status, 0) << left.error;
+  nodes_.clear();
+  std::ofstream{go} << "go";
+  const auto end = driver->wait(60s);
+  EXPECT_EQ(end.status, 0) << end.output << end.error;
+  EXPECT_SAYS(end.output, "the driver has it: yes\nthe driver has it: yes\nc is gone\n");
+}
+
 TEST_F(NodesTest, WhatCannotMoveEndsWhenTheTimeOfADrainIsOverAndSaysSo) {
   must_end_within(60s);
   start_head();
@@ -274,7 +314,9 @@ TEST_F(NodesTest, AGroupHasAllItsBundlesOrNoneAndItsActorsHaveThose) {
   const auto end = start_driver("groups")->wait();
   EXPECT_EQ(end.status, 0) << end.output << end.error;
   EXPECT_EQ(end.output.find(": no\n"), std::string::npos) << end.output;
-  EXPECT_SAYS(end.output, "spread over 3\neach in its bundle: yes\nanother waits: yes\nand has its turn: yes\n");
+  EXPECT_SAYS(end.output,
+              "spread over 3\neach in its bundle: yes\na task waits: yes\nand runs in its bundle: yes\nwhere an actor "
+              "follows it: yes\nanother waits: yes\nand has its turn: yes\n");
   EXPECT_SAYS(end.output, "asks for 2 CPUs; no bundle of group \"\" has more; the first has 1 CPU");
   EXPECT_SAYS(end.output, "group \"tight\" asks for 2 CPUs; the node that comes nearest has 1 CPU");
   EXPECT_SAYS(end.output, "a second group waits: yes\nthen has 2\n");
@@ -291,7 +333,7 @@ TEST_F(NodesTest, AGroupWhoseNodeIsLostGetsAnotherAndItsActorsMoveThere) {
   start_node("cpu=1,both=1");
   const auto end = driver->wait();
   EXPECT_EQ(end.status, 0) << end.output << end.error;
-  EXPECT_SAYS(end.output, "it moved with its bundle: yes");
+  EXPECT_SAYS(end.output, "it moved with its bundle: yes\nand so do tasks: yes\n");
 }
 
 TEST_F(NodesTest, LargeValuesReachAnotherNode) {

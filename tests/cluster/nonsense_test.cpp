@@ -57,7 +57,7 @@ const Names kNeverToHead{
     "HoldBundle",     "ReleaseBundle", "Rows",          "Confirmed",      "ActorLife",        "GroupPlaces",
     "EndNode",        "ReadLog",       "LogPart",       "Explain",        "Explained",        "ReadStacks",
     "Stacks",         "NodesListed",   "ValueRead",     "ValueWritten",   "KeysListed",       "StoredValue",
-    "WriteOutcome"};
+    "WriteOutcome",   "TakeObject",    "ObjectMoved"};
 
 async::Deadline soon() {
   return async::Deadline::after(10s, std::chrono::steady_clock::now());

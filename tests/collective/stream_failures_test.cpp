@@ -213,7 +213,7 @@ TEST(StreamForming, WhoGivesUpTellsThoseItHasFoundWhy) {
   ASSERT_EQ(::poll(&comes, 1, 5000), 1);
   const Fd guest{::accept4(four.listener->get(), nullptr, nullptr, SOCK_CLOEXEC)};
   ASSERT_TRUE(net::accept(
-      guest.get(), {net::Role::kWorker, 0}, [&](net::Identity) { return four.key; }, Deadline::in(5s)));
+      guest.get(), {net::Role::kWorker, 0}, [&](net::Identity, std::uint64_t) { return four.key; }, Deadline::in(5s)));
   ASSERT_TRUE(net::send_all(guest.get(), std::as_bytes(std::span{&message, 1}), Deadline::in(5s)));
   ASSERT_TRUE(net::send_all(guest.get(), std::as_bytes(std::span{text}), Deadline::in(5s)));
   ::shutdown(guest.get(), SHUT_WR);

@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   Acceptor acceptor{Identity{Role::kNode, 1}};
   const auto hello = next<kHelloBytes>(input);
-  acceptor.answer(hello, [&](Identity who) {
+  acceptor.answer(hello, [&](Identity who, std::uint64_t) {
     PHAROS_CHECK(who.role >= Role::kNode && who.role <= Role::kWorker);
     return who.role == Role::kDriver ? std::optional{key} : std::nullopt;
   });

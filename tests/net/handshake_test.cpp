@@ -32,7 +32,7 @@ Key some_key() {
 }
 
 Acceptor::KeyFor expecting(Key key) {
-  return [key](Identity) { return std::optional{key}; };
+  return [key](Identity, std::uint64_t) { return std::optional{key}; };
 }
 
 using Hello = std::array<std::byte, kHelloBytes>;
@@ -51,7 +51,8 @@ TEST(Handshake, BothSidesLearnWhoTheOtherIs) {
   const Key key = some_key();
   Initiator initiator{key, kDriver};
   Acceptor acceptor{kNode};
-  const Answer answer = acceptor.answer(initiator.hello(), [&](Identity who) {
+  const Answer answer = acceptor.answer(initiator.hello(), [&](Identity who, std::uint64_t name) {
+    EXPECT_EQ(name, name_of(key));
     EXPECT_EQ(who.role, kDriver.role);
     EXPECT_EQ(who.id, kDriver.id);
     return std::optional{key};
@@ -180,7 +181,8 @@ TEST(Handshake, AnotherVersionIsNamedWithOursByBothSides) {
 TEST(Handshake, AnInitiatorThatIsNotExpectedGetsNoProof) {
   Initiator initiator{some_key(), kDriver};
   Acceptor acceptor{kNode};
-  const Answer answer = acceptor.answer(initiator.hello(), [](Identity) { return std::optional<Key>{}; });
+  const Answer answer =
+      acceptor.answer(initiator.hello(), [](Identity, std::uint64_t) { return std::optional<Key>{}; });
   EXPECT_EQ(acceptor.refused()->code(), ErrorCode::kPermissionDenied);
   EXPECT_TRUE(std::all_of(answer.begin() + kHelloBytes, answer.end(), [](std::byte b) { return b == std::byte{0}; }));
   EXPECT_EQ(initiator.answer(answer).error().code(), ErrorCode::kPermissionDenied);
@@ -192,7 +194,7 @@ TEST(Handshake, ARoleThatDoesNotExistIsRefusedBeforeAnyKeyIsLookedFor) {
     Hello hello = hello_of(initiator);
     hello[12] = static_cast<std::byte>(role);
     Acceptor acceptor{kNode};
-    acceptor.answer(hello, [](Identity) -> std::optional<Key> {
+    acceptor.answer(hello, [](Identity, std::uint64_t) -> std::optional<Key> {
       ADD_FAILURE() << "asked for a key";
       return std::nullopt;
     });
@@ -389,7 +391,7 @@ TEST_P(AcceptingTest, AnInitiatorThatIsNotExpectedIsRefused) {
   const Key key = some_key();
   std::optional<Result<Identity>> seen;
   const auto peer = accept_from([&](int socket) { seen = initiate(socket, key, kDriver, soon()); },
-                                [&](Identity who) -> std::optional<Key> {
+                                [&](Identity who, std::uint64_t) -> std::optional<Key> {
                                   if (who.role == Role::kZygote) return key;
                                   return std::nullopt;
                                 });

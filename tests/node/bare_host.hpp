@@ -79,6 +79,7 @@ class BareHost final : public Host {
     return wires.back();
   }
   async::Async<Result<Fd>> reach(std::string, Introduction, async::Deadline) override { return reaches(reachable); }
+  void take_token(const wire::RotateToken&) override {}
   std::string machine_of(int) override { return machine; }
 
   Result<pid_t> start_zygote(const wire::RegisterJob&, int, Fd) override { return none(); }

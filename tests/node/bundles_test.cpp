@@ -23,17 +23,16 @@ class BundlesTest : public PartsTest {
     for (const ReservationId each : bundles.on_reserved(reserved->reservation)) begun.insert(each);
   }
 
-  std::set<BundleKey> used;
   std::set<ReservationId> begun;
   LeaseBook book{scheduler::Leases{Resources{wire::Amounts{{"cpu", Resources::kWhole}}}, 8, 10s},
                  [this](const auto& effect) { carry_out(effect); }, [] {}};
-  Bundles bundles{site, book, [this](const BundleKey& key) { return used.contains(key); }};
+  Bundles bundles{site, book};
 };
 
 TEST_F(BundlesTest, TheHeadIsToldWhenABundleHasItsResources) {
   hold(kFirst);
   EXPECT_EQ(take_told(), (Names{"BundleHeld"}));
-  EXPECT_TRUE(bundles.has_resources(kFirst));
+  EXPECT_NE(book.find(kFirst), nullptr);
   EXPECT_EQ(bundles.start_in(kFirst, ReservationId{90}), Bundles::Turn::kNow);
 }
 
@@ -53,11 +52,14 @@ TEST_F(BundlesTest, NoActorStartsInABundleThatIsNotHere) {
 
 TEST_F(BundlesTest, AReleasedBundleIsGivenBackWhenNoProcessUsesItAnyMore) {
   hold(kFirst);
-  used.insert(kFirst);
+  const ReservationId actor{90};
+  book.apply(
+      book.find(kFirst)->reserve(actor, {Resources{wire::Amounts{{"cpu", Resources::kWhole}}}, {}}, executor.now()));
   bundles.release(kFirst);
   EXPECT_EQ(book.leases().reservations(), 1U);
-  EXPECT_TRUE(bundles.has_resources(kFirst));
-  used.clear();
+  EXPECT_TRUE(book.holds(actor));
+  EXPECT_EQ(book.find(kFirst), nullptr) << "nothing new begins there";
+  book.tell_all([&](scheduler::Leases& leases) { return leases.release(actor); });
   bundles.release_unused();
   EXPECT_EQ(book.leases().reservations(), 0U);
   EXPECT_EQ(book.leases().left(), book.leases().total());

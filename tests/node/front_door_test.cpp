@@ -21,10 +21,11 @@ using namespace std::chrono_literals;
 TEST(FrontDoorWithoutDescriptors, AConnectionThatCameWhileThereWereNoDescriptorsIsAcceptedAfterwards) {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "node.sock";
-  const net::Key token{};
+  const net::TokenRing tokens{net::Key{}};
+  const net::Key& token = tokens.present();
   net::Reactor reactor;
   bool came = false;
-  FrontDoor door{reactor, {net::Role::kNode, 1}, token, {.driver = [&](Fd) { came = true; }, .node = {}}};
+  FrontDoor door{reactor, {net::Role::kNode, 1}, tokens, {.driver = [&](Fd) { came = true; }, .node = {}}};
   ASSERT_TRUE(door.listen_at("unix:" + path).ok());
 
   const Fd driver{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};

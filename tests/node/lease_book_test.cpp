@@ -26,7 +26,7 @@ class LeaseBookTest : public PartsTest {
   void carry_out(const scheduler::LeaseEffect& effect) {
     if (const auto* const start = std::get_if<scheduler::StartWorker>(&effect)) {
       seen.push_back("start " + std::to_string(start->request.value()));
-      book.apply(book.leases().worker_started(start->request, WorkerId{start->request.value()}));
+      book.apply(book.starting(start->request).worker_started(start->request, WorkerId{start->request.value()}));
       seen.push_back("started");
     } else if (const auto* const granted = std::get_if<scheduler::Grant>(&effect)) {
       seen.push_back("grant " + std::to_string(granted->request.value()));
@@ -93,6 +93,31 @@ TEST_F(LeaseBookTest, NoTimerRunsWhileOneCallerHasAllLeases) {
   request(1, CallerId{1});
   recalls.note_change();
   EXPECT_FALSE(executor.next_timer().has_value());
+}
+
+TEST_F(LeaseBookTest, WhatABundleHasIsGivenOutByItsOwnLeases) {
+  const BundleKey key{GroupId{3}, 1};
+  EXPECT_EQ(book.find(key), nullptr);
+  book.apply(book.leases().reserve(scheduler::ReservationId{9}, {cpus(1), {}}, executor.now()));
+  book.open(scheduler::ReservationId{9}, key, {cpus(1), {}});
+  ASSERT_NE(book.find(key), nullptr);
+  EXPECT_EQ(book.find({}), &book.leases());
+  book.apply(*book.find(key)->request(LeaseRequestId{1}, {JobId{1}, CallerId{1}}, cpus(1), executor.now()));
+  EXPECT_EQ(book.lessee_of(WorkerId{1}), CallerId{1});
+  EXPECT_EQ(book.held_by(WorkerId{1}), cpus(1));
+  request(2, CallerId{2});
+  EXPECT_EQ(book.waiting(), 1U) << "the node has given all it has to the bundle";
+  EXPECT_EQ(book.check(), "");
+
+  seen.clear();
+  book.close(scheduler::ReservationId{9}, executor.now());
+  EXPECT_EQ(seen, (Names{"recall", "settled"}));
+  EXPECT_EQ(book.find(key), nullptr);
+  EXPECT_FALSE(book.drop_if_unused(scheduler::ReservationId{9}));
+  book.tell_all([&](scheduler::Leases& leases) { return leases.returned(WorkerId{1}, CallerId{1}, executor.now()); });
+  EXPECT_TRUE(book.drop_if_unused(scheduler::ReservationId{9}));
+  book.apply(book.leases().release(scheduler::ReservationId{9}));
+  EXPECT_EQ(book.lessee_of(WorkerId{2}), CallerId{2});
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ class LeasesTest : public JobsFixture {
   HandOverLine hand_overs{site, [this](WorkerId id) { return workers.find(id); }};
   TaskLeases leases{site, book, clients, questions, jobs, workers, hand_overs};
   FarLeases far_leases{site, far_nodes, questions,
-                       [this](const wire::LeaseGranted& granted) { return leases.take_from_elsewhere(granted); }};
+                       [this](const wire::LeaseGranted& granted) { return leases.take_from_elsewhere(granted); },
+                       [this](WorkerId worker, const Asked& asked) { return leases.hand_over(worker, asked); }};
 };
 
 TEST_F(LeasesTest, ACallerGetsAWorkerOfItsJob) {

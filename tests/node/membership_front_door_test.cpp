@@ -68,9 +68,10 @@ class FrontDoorTest : public testing::Test {
   std::vector<Fd> drivers_;
   std::vector<Introduction> nodes_;
   std::vector<Fd> sockets_;
+  net::TokenRing tokens_{key_of(7)};
   FrontDoor door_{reactor_,
                   kSelf,
-                  key_of(7),
+                  tokens_,
                   {.driver = [this](Fd socket) { drivers_.push_back(std::move(socket)); },
                    .node = [this](const Introduction& introduction, Fd) { nodes_.push_back(introduction); }}};
 };
@@ -112,6 +113,18 @@ TEST_F(FrontDoorTest, ANodeSaysAtTheTcpPortWhatItsConnectionIsFor) {
   ASSERT_EQ(nodes_.size(), 1u);
   EXPECT_EQ(nodes_.front().purpose, Introduction::Purpose::kClaims);
   EXPECT_EQ(nodes_.front().caller, 5u);
+}
+
+TEST_F(FrontDoorTest, WhoKnowsAnEarlierTokenThatIsStillValidIsLetIn) {
+  const auto address = door_.listen_at("unix:" + (folder_.path() / "door").string());
+  ASSERT_TRUE(address);
+  const std::uint64_t now = net::seconds_now();
+  ASSERT_TRUE(tokens_.take(net::seal(key_of(8), key_of(7)), now + 1000, now));
+  EXPECT_TRUE(visit(*address, key_of(8), {net::Role::kDriver, 2}));
+  EXPECT_TRUE(visit(*address, key_of(7), {net::Role::kDriver, 2}));
+  ASSERT_TRUE(tokens_.take(net::seal(key_of(9), key_of(8)), now, now));
+  EXPECT_TRUE(visit(*address, key_of(9), {net::Role::kDriver, 2}));
+  EXPECT_FALSE(visit(*address, key_of(8), {net::Role::kDriver, 2}));
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ class FakeHost final : public Host {
     if (unreachable) co_return *unreachable;
     co_return Fd{};
   }
+  void take_token(const wire::RotateToken&) override {}
   std::string machine_of(int) override { return {}; }
   Result<pid_t> start_zygote(const wire::RegisterJob& program, int, Fd) override {
     zygotes.push_back(program.environment);

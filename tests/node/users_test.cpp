@@ -127,9 +127,10 @@ TEST_F(UsersTest, ACallerIsAnsweredThoughNeitherWorkersNorTheHeadAnswer) {
   add_job();
   job = jobs.find(JobId{1});
   start();
-  LeaseBook book{scheduler::Leases{{}, 8, 10s}, [](const auto&) {}, [] {}};
+  LeaseBook book{scheduler::Leases{scheduler::Resources{}, 8, 10s}, [](const auto&) {}, [] {}};
   Incarnations incarnations{site, book, jobs, workers};
-  FarLeases far_leases{site, far_nodes, questions, [](const auto&) { return true; }};
+  FarLeases far_leases{site, far_nodes, questions, [](const auto&) { return true; },
+                       [](WorkerId, const auto&) { return true; }};
   Inspections inspections{site, book, workers, incarnations, far_leases};
   inspections.answer(client(), 1);
   executor.run_until_idle();

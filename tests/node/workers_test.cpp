@@ -110,7 +110,7 @@ class MemoryGuardTest : public WorkersFixture {
     book.apply(book.leases().worker_started(request, worker.id));
   }
 
-  LeaseBook book{scheduler::Leases{{}, 8, 10s}, [](const auto&) {}, [] {}};
+  LeaseBook book{scheduler::Leases{scheduler::Resources{}, 8, 10s}, [](const auto&) {}, [] {}};
   MemoryGuard guard{site, book, workers};
 };
 

@@ -218,6 +218,47 @@ TEST_F(LeasesTest, OnlyItsLesseeReturnsAWorker) {
   EXPECT_EQ(in_use(leases_), 1u);
 }
 
+TEST_F(LeasesTest, WhenABundleIsGivenUpItsTasksEndAndNothingNewBegins) {
+  request(1, 7);
+  request(2, 7);
+  request(3, 7);
+  started(1, 50);
+  started(2, 51);
+  EXPECT_EQ(texts(leases_.close(now_)), (Texts{"refuse 3", "recall 2 of 50 51"}));
+  EXPECT_FALSE(leases_.is_unused());
+  EXPECT_TRUE(leases_.has_to_recall()) << "the recall is said again if it has no effect";
+  EXPECT_EQ(texts(leases_.recall(now_ + 1ms)), Texts{});
+  EXPECT_EQ(texts(leases_.recall(now_ + Leases::kSayAgainTime)), (Texts{"recall 2 of 50 51"}));
+  EXPECT_EQ(returned(50), (Texts{"end worker 50"})) << "it is not kept for others";
+  EXPECT_EQ(texts(leases_.worker_ended(WorkerId{51})), Texts{});
+  EXPECT_TRUE(leases_.is_unused());
+  EXPECT_FALSE(leases_.has_to_recall());
+  EXPECT_EQ(leases_.check(), "");
+}
+
+TEST_F(LeasesTest, ABundleThatIsGivenUpEndsItsIdleWorkersAndThoseThatStart) {
+  request(1, 7);
+  request(2, 7);
+  started(1, 50);
+  returned(50);
+  EXPECT_EQ(texts(leases_.close(now_)), (Texts{"end worker 50"}));
+  EXPECT_EQ(started(2, 51), (Texts{"grant 2 worker 51"}));
+  EXPECT_TRUE(leases_.has_to_recall());
+  EXPECT_EQ(texts(leases_.recall(now_)), (Texts{"recall 1 of 51"}));
+}
+
+TEST_F(LeasesTest, ABundlesGpusAreThoseThatItHas) {
+  Leases bundle{Allotment{*Resources::parse("cpu=1,gpu=1.5"), {{2, Resources::kWhole}, {5, Resources::kWhole / 2}}},
+                kWorkersMax, kIdleTime};
+  const auto half = bundle.request(LeaseRequestId{1}, driver_of(7), *Resources::parse("gpu=0.5"), now_);
+  ASSERT_TRUE(half);
+  EXPECT_EQ(std::get<StartWorker>(half->front()).gpus, (std::vector{GpuShare{5, Resources::kWhole / 2}}));
+  const auto whole = bundle.request(LeaseRequestId{2}, driver_of(7), *Resources::parse("gpu=1"), now_);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(std::get<StartWorker>(whole->front()).gpus, (std::vector{GpuShare{2, Resources::kWhole}}));
+  EXPECT_EQ(bundle.check(), "");
+}
+
 TEST_F(LeasesTest, TooManyThatWaitAreRefused) {
   request(1, 7);
   request(2, 7);

@@ -17,8 +17,9 @@ struct Row {
   const char* reply_lost;
   const char* in_flight;
   const char* twice;
-  const char* tested;  ///< the tests; "Rows" is rows_test.cpp, which injects each of these faults
-  bool asked = false;  ///< the message is sent only when people ask, so Rows lets a program ask
+  const char* tested;   ///< the tests; "Rows" is rows_test.cpp, which injects each of these faults
+  bool asked = false;   ///< the message is sent only when people ask, so Rows lets a program ask
+  bool drains = false;  ///< the message is sent only when a node drains, so Rows drains one
 };
 
 inline constexpr const char* kTakenOnce = "the peer takes each number once";
@@ -67,6 +68,24 @@ inline constexpr Row kOfGoing{
     "is "
     "gone, or says again what it was asked; the head knows from its records who is to go",
     "the same", "the same, for the end that lives", kTakenOnce, "Rows; real nodes in tests/cluster/nodes_test.cpp"};
+
+inline constexpr Row kOfDrains{
+    "as for every message on that connection: what was to move is tried again, or stays until the time limit of the "
+    "drain; a node that is empty says so again",
+    "the same",
+    "the same: what a node has taken is lost with it, as what it has made itself",
+    kTakenOnce,
+    "Rows; real nodes in tests/cluster/nodes_test.cpp",
+    false,
+    true};
+inline constexpr Row kOfTokens{
+    "between user and node as for every message on that connection; a node whose connection to the head ends hears of "
+    "all new tokens when it is back",
+    "the same",
+    "the same, for the end that lives",
+    kTakenOnce,
+    "Rows; tests/cluster/token_rotation_test.cpp",
+    true};
 
 inline constexpr Row kOfProcesses{"what the process would have said is missing, and the answer says so",
                                   "the same",
@@ -154,6 +173,10 @@ template <> struct RowOf<wire::ObjectImported> { static constexpr Row kRow = kOf
 template <> struct RowOf<wire::ClaimObject> { static constexpr Row kRow = kOfStores; };
 template <> struct RowOf<wire::ObjectClaimed> { static constexpr Row kRow = kOfStores; };
 template <> struct RowOf<wire::ReleaseObject> { static constexpr Row kRow = kOfStores; };
+template <> struct RowOf<wire::TakeObject> { static constexpr Row kRow = kOfDrains; };
+template <> struct RowOf<wire::ObjectMoved> { static constexpr Row kRow = kOfDrains; };
+template <> struct RowOf<wire::NodeEmpty> { static constexpr Row kRow = kOfDrains; };
+template <> struct RowOf<wire::RotateToken> { static constexpr Row kRow = kOfTokens; };
 template <> struct RowOf<wire::FindNode> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::NodeFound> { static constexpr Row kRow = kOfHead; };
 template <> struct RowOf<wire::PlaceGroup> { static constexpr Row kRow = kOfCaller; };

@@ -488,7 +488,25 @@ class DriverCode {
     pending_.push_back(std::move(pending));
   }
 
+  // The group ends with its last task.
+  void task_in_group() {
+    const PlacementGroup group =
+        runtime_.reserve({.bundles = {{.resources = {{"seat", 1}}}, {.resources = {{"seat", 1}}}}});
+    const TaskOptions options{.cpus = 0,
+                              .resources = {{"seat", 1}},
+                              .group = group,
+                              .bundle = static_cast<std::int32_t>(lots().between(0, 2)) - 1,
+                              .max_retries = kManyRetries};
+    for (std::uint64_t i = lots().between(1, 4); i > 0; --i) {
+      const auto n = static_cast<std::int32_t>(lots().below(1000));
+      const std::uint64_t place =
+          the_history->begin({.caller = number_, .ordered = false, .retries = kManyRetries, .expected = n + 1});
+      tasks_.push_back({place, runtime_.submit<&work>(options, place, n)});
+    }
+  }
+
   void one_task() {
+    if (lots().one_in(10)) return task_in_group();
     const std::int32_t retries = lots().one_in(3) ? 0 : kManyRetries;
     History::Call call{.caller = number_, .ordered = false, .retries = retries};
     if (lots().one_in(3)) {
@@ -692,6 +710,9 @@ SeedRun run_workload(std::uint64_t seed, Plan plan) {
                            });
     }
     if (plan.asks) ask_again_and_again(cluster);
+    if (plan.drains && cluster.nodes() > 1) {
+      cluster.world().after(draw.between(1ms, 60ms), [&cluster] { cluster.drain(1, Duration{0}); });
+    }
     std::optional<FaultInjector> faults;
     if (plan.faults) {
       testing::Faults drawn = draw_faults(cluster);

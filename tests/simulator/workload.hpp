@@ -17,6 +17,7 @@ struct Plan {
   std::optional<bool> durable{};  ///< whether the head keeps records; nullopt lets the seed decide
   bool disk_lies = false;         ///< writes are acknowledged before they are durable
   bool asks = false;              ///< meanwhile a program asks what people ask; see Cluster::ask_as_people_do()
+  bool drains = false;            ///< a node drains meanwhile, without a time limit
   /// Choose faults for control messages and for frames of calls; may be empty.
   Network::Choose choose{};
   Network::ChooseFrame choose_frame{};

@@ -127,6 +127,10 @@ CellHandle Caller::submit(const TaskOptions& options, const RegisteredFunction& 
   const auto call = actors::PendingCalls::describe(function, options);
   const auto incomplete = pending_->prepare(cell, call, arguments);
   if (cell->ready()) return cell;
+  if (auto group = options.group.handle()) {
+    cell->call().keep(std::move(group));
+    cell->call().keep(*pool);
+  }
   if (!call.deadline.is_never()) pending_->give_up_at(call.deadline, cell);
   if (incomplete == nullptr) {
     const auto best = arguments.placeholders().empty() ? pool : tasks_->pool_near(options, arguments.placeholders());

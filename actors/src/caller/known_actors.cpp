@@ -92,8 +92,6 @@ std::shared_ptr<ActorHandle> KnownActors::spawn(const ActorOptions& options, con
                          .trace = InheritedContext::of_new_call().trace,
                          .exclusive = options.exclusive,
                          .leaves = options.leave_on_drain};
-  start.demand.group = options.group.id();
-  start.demand.bundle = options.bundle;
   if (refused) {
     lose_actor(*actor, *refused);
     return shared;

@@ -47,10 +47,10 @@ std::shared_ptr<Recipe> Lineage::find(const ObjectId& result) {
   return found == recipes_.end() ? nullptr : found->second.lock();
 }
 
-Remakable Lineage::note(RunsAgain& pool, const ResultCell& cell, const ObjectId& result) {
+Remakable Lineage::note(std::shared_ptr<RunsAgain> pool, const ResultCell& cell, const ObjectId& result) {
   if (cell.call().max_retries == 0) return {};
   const auto recipe = std::make_shared<Recipe>();
-  recipe->pool = &pool;
+  recipe->pool = std::move(pool);
   recipe->result = result;
   recipe->call = static_cast<const detail::CallDescription&>(cell.call());
   recipe->call.deadline = async::Deadline::never();
@@ -102,17 +102,17 @@ async::Async<void> Lineage::make(CellHandle cell, std::shared_ptr<Recipe> recipe
   recipe->pool->submit(std::move(cell));
 }
 
-void Lineage::repair(RunsAgain& pool, CellHandle cell, const Error& why) {
+void Lineage::repair(std::shared_ptr<RunsAgain> pool, CellHandle cell, const Error& why) {
   {
     const std::lock_guard lock{mutex_};
     if (!ended_ && (cell->call().flags & wire::kInPieces) != 0) {
-      return background_.spawn(repair(&pool, std::move(cell), why));
+      return background_.spawn(repair_call(std::move(pool), std::move(cell), why));
     }
   }
   cell->set_error(why);
 }
 
-async::Async<void> Lineage::repair(RunsAgain* pool, CellHandle cell, Error why) {
+async::Async<void> Lineage::repair_call(std::shared_ptr<RunsAgain> pool, CellHandle cell, Error why) {
   const auto sent = cell->arguments();
   auto restored = co_await restore(cell, {sent.begin(), sent.end()});
   if (!restored || !restored->changed)

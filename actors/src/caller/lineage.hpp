@@ -21,8 +21,8 @@ namespace pharos::actors {
 class LargeValues;
 class Lineage;
 
-/// Runs tasks of one kind again. Outlives the Lineage that uses it, or the Lineage's end.
-class RunsAgain {
+/// Runs tasks of one kind again. A Recipe keeps it alive; but it is used only until the Lineage's end.
+class RunsAgain : public std::enable_shared_from_this<RunsAgain> {
  public:
   virtual ~RunsAgain() = default;
   /// Takes a task, whose arguments are complete. If it cannot be taken, its cell fails. Any thread.
@@ -38,7 +38,7 @@ struct Recipe final : detail::Remake, std::enable_shared_from_this<Recipe> {
   detail::CellHandle make_again(const Error& why) override;
 
   std::weak_ptr<Lineage> lineage;
-  RunsAgain* pool = nullptr;  // valid until the Lineage ends
+  std::shared_ptr<RunsAgain> pool;
   ObjectId result;
   std::vector<std::byte> arguments;
   std::vector<std::shared_ptr<Recipe>> of_arguments;  // in the order of the arguments; keeps these recipes alive
@@ -63,7 +63,7 @@ class Lineage final : public std::enable_shared_from_this<Lineage> {
 
   /// Makes a recipe for the result of the cell's call, which lies in this object. Returns an empty Remakable if the
   /// task has no max_retries, or after end().
-  detail::Remakable note(RunsAgain& pool, const detail::ResultCell& cell, const ObjectId& result);
+  detail::Remakable note(std::shared_ptr<RunsAgain> pool, const detail::ResultCell& cell, const ObjectId& result);
   /// Makes the result again, and returns its cell, pending or ready. If it is being made again already, or has been,
   /// returns that cell. If the call has no retries left, or after end(), returns a cell with the error `why`. Each time
   /// counts as a retry of the call. If an argument cannot be brought or made again, the cell gets that error.
@@ -71,7 +71,7 @@ class Lineage final : public std::enable_shared_from_this<Lineage> {
   /// Repairs a call that did not begin because an argument was lost: makes the lost arguments again, and submits the
   /// call again. If a lost argument cannot be made again, the cell gets that error; if none is lost, or after end(), it
   /// gets `why`.
-  void repair(RunsAgain& pool, detail::CellHandle cell, const Error& why);
+  void repair(std::shared_ptr<RunsAgain> pool, detail::CellHandle cell, const Error& why);
   void end();
 
  private:
@@ -82,7 +82,7 @@ class Lineage final : public std::enable_shared_from_this<Lineage> {
   };
   std::shared_ptr<Recipe> find(const ObjectId& result);
   async::Async<void> make(detail::CellHandle cell, std::shared_ptr<Recipe> recipe);
-  async::Async<void> repair(RunsAgain* pool, detail::CellHandle cell, Error why);
+  async::Async<void> repair_call(std::shared_ptr<RunsAgain> pool, detail::CellHandle cell, Error why);
   /// Returns the arguments of the cell's call, with the locations of objects that exist. The cell keeps these objects.
   async::Async<Result<Restored>> restore(detail::CellHandle cell, std::vector<std::byte> arguments);
   static void complete(const detail::CellHandle& cell, std::span<const std::byte> arguments);

@@ -41,7 +41,7 @@ void PendingResults::add(const detail::CellHandle& cell, std::int32_t argument_o
   if (const auto task = tasks_.find(*cell)) {
     take(static_cast<bool>(task->in_pool.worker), task->in_pool.number);
     result.worker = task->in_pool.worker;
-    result.amounts = task->shape->demand.amounts.amounts();
+    result.amounts = task->shape.demand.amounts.amounts();
   }
   for (const auto& actor : actors_.all()) {
     const auto call = actor->calls()->find(*cell);

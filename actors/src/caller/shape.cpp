@@ -46,6 +46,8 @@ wire::Demand Shape::to_wire() const {
                   .labels = {},
                   .near = near,
                   .spread = spread,
+                  .group = demand.group,
+                  .bundle = bundle,
                   .wait_ms = wait_ms,
                   .environment = environment};
   for (const auto& rule : demand.labels) to.labels.push_back({rule.name, rule.values, rule.is_not});

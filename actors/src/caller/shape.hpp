@@ -24,6 +24,7 @@ struct Shape {
   std::int64_t wait_ms = 0;  ///< wire::Demand::wait_ms
   scheduler::Environment environment{};
   std::vector<std::vector<scheduler::LabelRule>> prefer{};
+  std::int32_t bundle = -1;  ///< wire::Demand::bundle, if the demand has a group
 
   /// Makes the shape that options describe. kInvalidArgument if the options make no sense: a negative amount, "cpu",
   /// "gpu" or "memory" among the other resources, a rule or a variable that cannot be read, or a negative time.
@@ -42,12 +43,17 @@ struct Shape {
         shape.prefer.push_back(std::move(parsed));
       }
     }
+    if constexpr (requires { options.group; }) {
+      shape.demand.group = options.group.id();
+      shape.bundle = options.group.id() ? options.bundle : -1;
+    }
     return shape;
   }
   /// Makes the shape of tasks that ask for CPUs alone.
   static Shape of_cpus(std::uint32_t cpus) { return {{scheduler::Resources::of_cpus(cpus)}}; }
 
-  /// Returns whether any process may run such a task, also the one that waits for its result.
+  /// Returns whether any process may run such a task, also the one that waits for its result. So it is with the CPUs of
+  /// a group, because tasks that wait for tasks of their group could else fill its bundles for ever.
   bool fits_anywhere() const {
     return demand.amounts.only_cpus() && !demand.only && demand.labels.empty() && prefer.empty() && environment.empty();
   }

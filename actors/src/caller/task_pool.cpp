@@ -320,12 +320,12 @@ void TaskPool::give_back(const Done& done) {
 
 void TaskPool::on_large_result(CellHandle cell, std::shared_ptr<object_store::Object> object,
                                detail::ActorHandles actors) {
-  auto remakable = leases_.lineage().note(*this, *cell, object->location().id);
+  auto remakable = leases_.lineage().note(shared_from_this(), *cell, object->location().id);
   cell->set_object(std::move(object), std::move(actors), std::move(remakable));
 }
 
 void TaskPool::on_argument_lost(CellHandle cell, const Error& why) {
-  leases_.lineage().repair(*this, std::move(cell), why);
+  leases_.lineage().repair(shared_from_this(), std::move(cell), why);
 }
 
 void TaskPool::on_result_lost(CellHandle cell, const Error& why) {

@@ -22,10 +22,10 @@ namespace pharos::actors {
 /// runs a task gets further ones only while tasks are short: the next task is then there when the worker is done. If
 /// tasks are long, another worker might run the next one sooner; and if one task turns out to be long, the tasks behind
 /// it are taken back.
-/// Owned by TaskPools. Any thread. Bounds: when `kWaitingMax` tasks wait, the next one that is submitted fails with
-/// kOverloaded.
-/// End: close() ends the pool and fails its tasks: those that were sent as "unknown", the others as "not started"
-/// unless an earlier attempt was sent. `leases` and `clock` must outlive the pool.
+/// Shared by TaskPools, the connections to its workers, and the recipes of its results. Any thread. Bounds: when
+/// `kWaitingMax` tasks wait, the next one that is submitted fails with kOverloaded. End: close() ends the pool and
+/// fails its tasks: those that were sent as "unknown", the others as "not started" unless an earlier attempt was sent.
+/// `leases` and `clock` must outlive its use.
 class TaskPool final : public OutgoingCalls::Observer, public RunsAgain {
  public:
   static constexpr std::size_t kWaitingMax = std::size_t{1} << 22;

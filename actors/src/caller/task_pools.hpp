@@ -22,28 +22,28 @@ namespace pharos::actors {
 /// The tasks of one caller: a TaskPool for each combination of resources, labels and nodes that its tasks ask for, and
 /// the leases of workers that the pools ask the node for.
 /// Owned by the Caller. Any thread, unless a function says otherwise. Bounds: kShapesMax combinations; a task with
-/// another one fails with kOverloaded. End: close() fails the tasks. The pools live as long as this object, and its
-/// coroutines use it, so NodeLine::end() comes before the destructor.
+/// another one fails with kOverloaded. A pool of a placement group is forgotten when it has no tasks and nobody has it.
+/// End: close() fails the tasks. Its coroutines use this object, so NodeLine::end() comes before the destructor.
 class TaskPools final : public TaskPool::Leases, public std::enable_shared_from_this<TaskPools> {
  public:
-  static constexpr std::size_t kShapesMax = 256;  ///< different shapes of tasks, besides the default
+  static constexpr std::size_t kShapesMax = 256;  ///< different shapes of tasks, besides the default and groups
 
   TaskPools(std::shared_ptr<NodeLine> line, std::shared_ptr<Connector> connector, std::shared_ptr<Lineage> lineage)
       : line_{std::move(line)},
         connector_{std::move(connector)},
         lineage_{std::move(lineage)},
-        tasks_{*this, line_->executor(), Shape::of_cpus(1)} {}
+        tasks_{std::make_shared<TaskPool>(*this, line_->executor(), Shape::of_cpus(1))} {}
 
   /// Called once, when the node has registered the caller.
-  void join() { tasks_.set_requests_max(line_->registered().cpus); }
+  void join() { tasks_->set_requests_max(line_->registered().cpus); }
 
   /// Returns the pool of the tasks that ask for these resources and nodes; makes the pool if there is none. The pool of
   /// tasks that ask for one CPU is always there. For others it fails with kInvalidArgument if the options make no
   /// sense, with kOverloaded beyond kShapesMax, and with the reason for which the line to the node is over.
-  Result<TaskPool*> pool_of(const TaskOptions& options);
+  Result<std::shared_ptr<TaskPool>> pool_of(const TaskOptions& options);
   /// The same, for a task whose arguments are known by now: prefers the node where most bytes of them lie, if the
   /// difference is large and the options name and prefer no node.
-  Result<TaskPool*> pool_near(TaskOptions options, const std::vector<detail::Placeholder>& arguments);
+  Result<std::shared_ptr<TaskPool>> pool_near(TaskOptions options, const std::vector<detail::Placeholder>& arguments);
   /// Takes the task of this cell back, so that the thread that waits for it can run it. Returns false, and takes
   /// nothing, if the task has a worker, will have one soon, or asks for more than CPUs: for other resources, labels or
   /// a node.
@@ -55,7 +55,7 @@ class TaskPools final : public TaskPool::Leases, public std::enable_shared_from_
   /// Where a task is.
   struct Place {
     TaskPool::Place in_pool;
-    const Shape* shape;  ///< what the task asks for
+    Shape shape;  ///< what the task asks for
   };
   std::optional<Place> find(const detail::ResultCell& cell);
 
@@ -73,19 +73,23 @@ class TaskPools final : public TaskPool::Leases, public std::enable_shared_from_
   Lineage& lineage() override { return *lineage_; }
 
  private:
-  std::vector<TaskPool*> all();
+  std::vector<std::shared_ptr<TaskPool>> all();
+  void forget_ended_groups();
+  std::shared_ptr<OutgoingCalls::Observer> observer_of(const std::shared_ptr<TaskPool>& pool);
   void begin_to_tend();
-  async::Async<void> lease_worker(TaskPool* pool);
+  async::Async<void> lease_worker(std::shared_ptr<TaskPool> pool);
   async::Async<void> tend_tasks();
   async::Async<void> give_up_on_worker(WorkerId worker);
 
   const std::shared_ptr<NodeLine> line_;
   const std::shared_ptr<Connector> connector_;
   const std::shared_ptr<Lineage> lineage_;
-  TaskPool tasks_;  // tasks with default options
+  const std::shared_ptr<TaskPool> tasks_;  // tasks with default options
   std::mutex mutex_;
-  std::map<Shape, std::unique_ptr<TaskPool>> others_;  // tasks with other options, by shape
-  bool tends_tasks_ = false;                           // used on the strand alone
+  std::map<Shape, std::shared_ptr<TaskPool>> others_;  // tasks with other options, by shape
+  // The observers of the pools of groups, which keep this object until close().
+  std::map<const TaskPool*, std::shared_ptr<OutgoingCalls::Observer>> observers_;
+  bool tends_tasks_ = false;  // used on the strand alone
 };
 
 }  // namespace pharos::actors

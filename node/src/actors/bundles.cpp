@@ -12,17 +12,20 @@ scheduler::Allotment allotment_of(const wire::Amounts& amounts, const std::vecto
 
 void Bundles::hold(const wire::HoldBundle& hold) {
   const scheduler::ReservationId reservation{site_.head.next_number()};
-  bundles_.emplace(BundleKey{hold.group, hold.bundle}, Bundle{reservation});
-  book_.apply(book_.leases().reserve(reservation, allotment_of(hold.amounts, hold.gpus), site_.executor.now()));
+  const auto allotment = allotment_of(hold.amounts, hold.gpus);
+  bundles_.emplace(BundleKey{hold.group, hold.bundle}, Bundle{reservation, allotment});
+  book_.apply(book_.leases().reserve(reservation, allotment, site_.executor.now()));
 }
 
 std::vector<scheduler::ReservationId> Bundles::on_reserved(scheduler::ReservationId reservation) {
   const auto found = std::find_if(bundles_.begin(), bundles_.end(),
                                   [&](const auto& entry) { return entry.second.reservation == reservation; });
   if (found == bundles_.end()) return {};
-  found->second.held = true;
+  Bundle& bundle = found->second;
+  bundle.held = true;
+  book_.open(reservation, found->first, bundle.allotment);
   site_.head.tell(wire::BundleHeld{found->first.first, found->first.second});
-  return std::exchange(found->second.starting, {});
+  return std::exchange(bundle.starting, {});
 }
 
 Bundles::Turn Bundles::start_in(const BundleKey& key, scheduler::ReservationId reservation) {
@@ -36,23 +39,20 @@ Bundles::Turn Bundles::start_in(const BundleKey& key, scheduler::ReservationId r
 void Bundles::release(const BundleKey& key) {
   const auto released = bundles_.extract(key);
   if (released.empty()) return;
-  leaving_.emplace(key, released.mapped().reservation);
+  const scheduler::ReservationId reservation = released.mapped().reservation;
+  leaving_.push_back(reservation);
+  book_.close(reservation, site_.executor.now());
   release_unused();
 }
 
 void Bundles::release_unused() {
   std::vector<scheduler::ReservationId> unused;
-  std::erase_if(leaving_, [&](const auto& entry) {
-    const bool is_used = is_used_(entry.first);
-    if (!is_used) unused.push_back(entry.second);
-    return !is_used;
+  std::erase_if(leaving_, [&](scheduler::ReservationId bundle) {
+    const bool is_unused = book_.drop_if_unused(bundle);
+    if (is_unused) unused.push_back(bundle);
+    return is_unused;
   });
   for (const auto reservation : unused) book_.apply(book_.leases().release(reservation));
-}
-
-bool Bundles::has_resources(const BundleKey& key) const {
-  const auto bundle = bundles_.find(key);
-  return (bundle != bundles_.end() && bundle->second.held) || leaving_.contains(key);
 }
 
 }  // namespace pharos::node

@@ -12,18 +12,15 @@
 namespace pharos::node {
 
 Incarnations::Incarnations(Site& site, LeaseBook& book, Jobs& jobs, Workers& workers)
-    : site_{site}, book_{book}, jobs_{jobs}, workers_{workers}, bundles_{site, book, [this](const BundleKey& key) {
-                                                                           return is_used(key);
-                                                                         }} {}
+    : site_{site}, book_{book}, jobs_{jobs}, workers_{workers}, bundles_{site, book} {}
 
 void Incarnations::start(wire::StartIncarnation start) {
   const scheduler::ReservationId reservation{site_.head.next_number()};
   const BundleKey key{start.group, start.bundle};
-  const scheduler::Allotment allotment = allotment_of(start.amounts, start.gpus);
   starting_.emplace(reservation, Starting{std::move(start)});
-  if (!key.first) return book_.apply(book_.leases().reserve(reservation, allotment, site_.executor.now()));
+  if (!key.first) return reserve(reservation);
   switch (bundles_.start_in(key, reservation)) {
-    case Bundles::Turn::kNow: return begin(reservation);
+    case Bundles::Turn::kNow: return reserve(reservation);
     case Bundles::Turn::kLater: return;
     case Bundles::Turn::kNever: break;
   }
@@ -31,10 +28,19 @@ void Incarnations::start(wire::StartIncarnation start) {
   note_end({lost.actor, lost.incarnation, "its group was removed"}, reservation);
 }
 
+/// Asks for the resources of an incarnation: those of the node, or of its bundle, which is held.
+void Incarnations::reserve(scheduler::ReservationId reservation) {
+  Starting& starting = starting_.at(reservation);
+  starting.asked = true;
+  const wire::StartIncarnation& start = starting.start;
+  scheduler::Leases& leases = *book_.find({start.group, start.bundle});
+  book_.apply(leases.reserve(reservation, allotment_of(start.amounts, start.gpus), site_.executor.now()));
+}
+
 void Incarnations::on_reserved(scheduler::ReservationId reservation) {
   if (starting_.contains(reservation)) return begin(reservation);
   for (const auto each : bundles_.on_reserved(reservation)) {
-    if (starting_.contains(each)) begin(each);
+    if (starting_.contains(each)) reserve(each);
   }
 }
 
@@ -74,7 +80,6 @@ void Incarnations::construct(Worker& worker, const wire::StartIncarnation& start
                              std::vector<std::string> gpus) {
   Incarnation& runs = worker.incarnation;
   runs.reservation = reservation;
-  runs.bundle = {start.group, start.bundle};
   runs.exclusive = start.exclusive && !site_.settings.head_address.empty();
   runs.may_restart = start.may_restart;
   // The last beat goes first. If the head's order has come too late, the worker finds that beat too old, and ends
@@ -134,22 +139,8 @@ void Incarnations::on_worker_ended(const Worker& worker, const std::string& reas
 }
 
 void Incarnations::note_end(const wire::IncarnationEnded& ended, scheduler::ReservationId reservation) {
-  book_.apply(book_.leases().release(reservation));
-  bundles_.release_unused();
+  book_.tell_all([&](scheduler::Leases& leases) { return leases.release(reservation); });
   site_.head.tell(ended);
-}
-
-bool Incarnations::is_used(const BundleKey& key) const {
-  const auto& workers = workers_.all();
-  return std::any_of(workers.begin(), workers.end(),
-                     [&](const auto& each) {
-                       const Incarnation& runs = each.second->incarnation;
-                       return runs.reservation && runs.bundle == key;
-                     }) ||
-         std::any_of(starting_.begin(), starting_.end(), [&](const auto& each) {
-           const wire::StartIncarnation& start = each.second.start;
-           return each.second.begun && BundleKey{start.group, start.bundle} == key;
-         });
 }
 
 void Incarnations::pass_on_beat(const wire::Beat& beat) {
@@ -162,16 +153,18 @@ void Incarnations::pass_on_beat(const wire::Beat& beat) {
 std::string Incarnations::check() const {
   std::string wrong;
   std::size_t expected = bundles_.size() + bundles_.leaving();
-  for (const auto& [reservation, starting] : starting_) expected += starting.start.group ? 0 : 1;
+  for (const auto& [reservation, starting] : starting_) {
+    expected += starting.asked ? 1 : 0;
+  }
   for (const auto& [id, worker] : workers_.all()) {
     const Incarnation& runs = worker->incarnation;
     if (!runs.reservation) continue;
-    const bool has_its_part =
-        runs.bundle.first ? bundles_.has_resources(runs.bundle) : book_.leases().holds(runs.reservation);
-    if (!has_its_part) wrong += "a process of actor " + to_string(runs.actor) + " has what is not its own\n";
-    expected += runs.bundle.first ? 0 : 1;
+    if (!book_.holds(runs.reservation)) {
+      wrong += "a process of actor " + to_string(runs.actor) + " has what is not its own\n";
+    }
+    ++expected;
   }
-  const std::size_t there = book_.leases().reservations();
+  const std::size_t there = book_.reservations();
   if (there == expected) return wrong;
   return wrong + std::to_string(there) + " reservations are there, and " + std::to_string(expected) + " should be\n";
 }

@@ -31,7 +31,8 @@ class Incarnations {
   struct Starting {
     wire::StartIncarnation start;
     std::optional<wire::EndIncarnation> end{};  ///< set if it is to end as soon as it has started
-    bool begun = false;                         ///< it has its resources
+    bool asked = false;                         ///< it has asked for its resources: its bundle is held
+    bool begun = false;                         ///< it has them
   };
 
   Incarnations(Site& site, LeaseBook& book, Jobs& jobs, Workers& workers);
@@ -44,6 +45,8 @@ class Incarnations {
   void end_unbegun(JobId job);
   void hold(const wire::HoldBundle& hold) { bundles_.hold(hold); }
   void release(const wire::ReleaseBundle& release) { bundles_.release({release.group, release.bundle}); }
+  /// Gives back the bundles that were released and that nothing uses any more.
+  void release_unused() { bundles_.release_unused(); }
   /// The head elsewhere has answered a beat, which is passed on to exclusive actors: they end when they hear no beat
   /// for too long.
   void pass_on_beat(const wire::Beat& beat);
@@ -64,11 +67,11 @@ class Incarnations {
   std::string check() const;
 
  private:
+  void reserve(scheduler::ReservationId reservation);
   void begin(scheduler::ReservationId reservation);
   async::Async<void> start_process(scheduler::ReservationId reservation);
   void construct(Worker& worker, const wire::StartIncarnation& start, scheduler::ReservationId reservation,
                  std::vector<std::string> gpus);
-  bool is_used(const BundleKey& key) const;
   void note_end(const wire::IncarnationEnded& ended, scheduler::ReservationId reservation);
 
   Site& site_;

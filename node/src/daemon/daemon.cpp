@@ -24,6 +24,7 @@
 #include <pharos/net/address.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/reactor.hpp>
+#include <pharos/net/token_ring.hpp>
 #include <pharos/node/daemon.hpp>
 #include <pharos/node/failpoints.hpp>
 #include <pharos/node/introduction.hpp>
@@ -64,8 +65,8 @@ std::string own_log() {
 /// processes. Everything runs on the one thread that polls the reactor.
 class Daemon final {
  public:
-  Daemon(process::Kept kept, const net::Key& token, const DaemonOptions& options)
-      : kept_{std::move(kept)}, options_{options}, token_{token} {}
+  Daemon(process::Kept kept, net::TokenRing tokens, const DaemonOptions& options)
+      : kept_{std::move(kept)}, options_{options}, tokens_{std::move(tokens)} {}
 
   /// Serves until the driver or the keeper is gone, and returns the exit status.
   int serve_driver(Fd driver) {
@@ -208,7 +209,10 @@ class Daemon final {
 
   void compose() {
     host_ = std::make_unique<ReactorHost>(
-        reactor_, ReactorHost::Settings{.node = identity(), .token = token_, .programs_folder = programs_folder()});
+        reactor_, ReactorHost::Settings{.node = identity(),
+                                        .tokens = &tokens_,
+                                        .take_token = [this](const auto& rotated) { take_token(rotated); },
+                                        .programs_folder = programs_folder()});
     const Node::Settings settings{
         .id = id_,
         .address = "unix:" + kept_.run_folder + "/node.sock",
@@ -258,8 +262,21 @@ class Daemon final {
     process::sweep_run_folders(kept_.run_folder.substr(0, kept_.run_folder.rfind('/')));
     PHAROS_TRY_VOID(process::make_run_folder(kept_.run_folder));
     remove_own_folders(programs_folder());
-    PHAROS_TRY_VOID(process::write_token(kept_.run_folder + "/token", token_));
+    PHAROS_TRY_VOID(process::replace_token_ring(kept_.run_folder + "/token", tokens_));
     return listen_at("unix:" + kept_.run_folder + "/node.sock");
+  }
+
+  /// The cluster has a new token. The files from which others, and a later start, have it are written anew.
+  void take_token(const wire::RotateToken& rotated) {
+    if (!tokens_.take(rotated.sealed, rotated.until, net::seconds_now())) return;
+    log(LogLevel::kInfo, "the cluster has a new token", {kv("file", token_file())});
+    std::set<std::string> files{kept_.run_folder + "/token", token_file()};
+    for (const std::string& file : files) {
+      if (auto written = process::replace_token_ring(file, tokens_); !written) {
+        log(LogLevel::kError, "the cluster's new token cannot be kept; a restart from this file will fail later",
+            {kv("error", written.error())});
+      }
+    }
   }
 
   Result<void> listen_at(const std::string& text) {
@@ -348,7 +365,7 @@ class Daemon final {
 
   const process::Kept kept_;
   const DaemonOptions options_;
-  const net::Key token_;
+  net::TokenRing tokens_;
   const NodeId id_{random_u64()};
   Machine machine_;
   bool serves_one_driver_ = false;
@@ -358,7 +375,7 @@ class Daemon final {
 
   net::Reactor reactor_;
   Fd signals_;
-  FrontDoor front_door_{reactor_, identity(), token_,
+  FrontDoor front_door_{reactor_, identity(), tokens_,
                         FrontDoor::Guests{.driver = [this](Fd socket) { membership_->add_driver(std::move(socket)); },
                                           .node = [this](const Introduction& introduction,
                                                          Fd socket) { serve_node(introduction, std::move(socket)); }}};
@@ -406,14 +423,14 @@ int run_daemon(process::Kept kept, Fd driver, const DaemonOptions& options) {
   const auto deadline = async::Deadline::after(kHandshakeTime, std::chrono::steady_clock::now());
   const auto preamble = process::receive_preamble(driver.get(), deadline);
   if (!preamble) return 1;
-  Daemon daemon{std::move(kept), preamble->key, options};
+  Daemon daemon{std::move(kept), net::TokenRing{preamble->key}, options};
   return daemon.serve_driver(std::move(driver));
 }
 
-int run_daemon(process::Kept kept, const net::Key& token, const DaemonOptions& options) {
+int run_daemon(process::Kept kept, const net::TokenRing& tokens, const DaemonOptions& options) {
   name_process(options);
   if (!take_failpoint_order()) return 1;
-  Daemon daemon{std::move(kept), token, options};
+  Daemon daemon{std::move(kept), tokens, options};
   return daemon.serve_all();
 }
 

@@ -36,8 +36,8 @@ class FrontDoor::Unproven {
   std::size_t& count_;
 };
 
-FrontDoor::FrontDoor(net::Reactor& reactor, net::Identity self, const net::Key& token, Guests guests)
-    : reactor_{reactor}, self_{self}, token_{token}, guests_{std::move(guests)}, background_{reactor} {}
+FrontDoor::FrontDoor(net::Reactor& reactor, net::Identity self, const net::TokenRing& tokens, Guests guests)
+    : reactor_{reactor}, self_{self}, tokens_{tokens}, guests_{std::move(guests)}, background_{reactor} {}
 
 FrontDoor::~FrontDoor() {
   for (const Fd& socket : listening_) reactor_.unwatch(socket.get());
@@ -88,8 +88,8 @@ async::Async<void> FrontDoor::accept_later(int listening, bool is_unix) {
 
 async::Async<Result<void>> FrontDoor::greet(int socket, net::Role expected) {
   const auto deadline = async::Deadline::after(kGreetTime, reactor_.now());
-  net::Acceptor::KeyFor key_for = [this, expected](net::Identity peer) {
-    return peer.role == expected ? std::optional{token_} : std::nullopt;
+  net::Acceptor::KeyFor key_for = [this, expected](net::Identity peer, std::uint64_t name) {
+    return peer.role == expected ? tokens_.find(name, net::seconds_now()) : std::nullopt;
   };
   const auto identity = co_await net::accept(&reactor_, socket, self_, std::move(key_for), deadline);
   if (identity) co_return {};

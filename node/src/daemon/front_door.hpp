@@ -13,6 +13,7 @@
 #include <pharos/net/address.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/reactor.hpp>
+#include <pharos/net/token_ring.hpp>
 #include <pharos/node/introduction.hpp>
 
 namespace pharos::node {
@@ -20,13 +21,13 @@ namespace pharos::node {
 /// The listening sockets of a daemon, and the handshakes of the processes that connect there. Drivers connect to the
 /// Unix socket, because they and their node pass descriptors to each other. Nodes connect over TCP. Zygotes and workers
 /// never connect: they inherit a socket.
-/// Owned by the daemon; on the thread that polls the reactor, which outlives it. Bounds: kUnprovenMax connections are
-/// in their handshake on this machine, and as many from others, so that strangers on the network cannot keep out
-/// drivers of this machine. The next connection is closed, and the peer may try again.
-/// Failure: a connection is closed, with a line in the log, if it has not proved itself within 5 s; and without one, if
-/// it comes from another user of this machine or does not say within 5 s more what it is for.
-/// End: close() ends the handshakes, whose connections are closed; then the reactor has to be polled until closed() is
-/// true. The destructor closes the listening sockets.
+/// Owned by the daemon; on the thread that polls the reactor, which outlives it, as the tokens do. Bounds: kUnprovenMax
+/// connections are in their handshake on this machine, and as many from others, so that strangers on the network cannot
+/// keep out drivers of this machine. The next connection is closed, and the peer may try again. Failure: a connection
+/// is closed, with a line in the log, if it has not proved itself within 5 s; and without one, if it comes from another
+/// user of this machine or does not say within 5 s more what it is for. End: close() ends the handshakes, whose
+/// connections are closed; then the reactor has to be polled until closed() is true. The destructor closes the
+/// listening sockets.
 class FrontDoor {
  public:
   /// Callbacks that take processes which have proved that they know the token. They run on the reactor's thread, until
@@ -36,7 +37,7 @@ class FrontDoor {
     std::function<void(const Introduction& introduction, Fd socket)> node;
   };
 
-  FrontDoor(net::Reactor& reactor, net::Identity self, const net::Key& token, Guests guests);
+  FrontDoor(net::Reactor& reactor, net::Identity self, const net::TokenRing& tokens, Guests guests);
   ~FrontDoor();
 
   /// Listens at an address, and returns it with the port that was taken. Fails with kInvalidArgument, kAlreadyExists if
@@ -64,7 +65,7 @@ class FrontDoor {
 
   net::Reactor& reactor_;
   const net::Identity self_;
-  const net::Key token_;
+  const net::TokenRing& tokens_;
   const Guests guests_;
   std::vector<Fd> listening_;
   std::string listening_at_;

@@ -35,7 +35,7 @@ const std::string kNodeHost = "PHAROS_NODE_HOST=";
 }  // namespace
 
 ReactorHost::ReactorHost(net::Reactor& reactor, const Settings& settings)
-    : reactor_{reactor}, settings_{settings}, background_{reactor} {}
+    : reactor_{reactor}, settings_{settings}, for_children_{settings.tokens->present()}, background_{reactor} {}
 
 // ---- Connections
 
@@ -46,7 +46,7 @@ Result<net::SocketPair> ReactorHost::make_connection() {
 Result<net::SocketPair> ReactorHost::make_inheritance(net::Identity child, std::string_view name) {
   PHAROS_TRY(net::SocketPair pair, net::socket_pair());
   process::Preamble preamble;
-  preamble.key = net::derive_key(settings_.token, child.role, child.id);
+  preamble.key = net::derive_key(for_children_, child.role, child.id);
   preamble.id = child.id;
   preamble.set_name(name);
   PHAROS_TRY_VOID(process::send_preamble(pair.first.get(), preamble));
@@ -58,8 +58,8 @@ async::Async<Result<void>> ReactorHost::prove(int inheritance, net::Identity chi
 }
 
 async::Async<Result<void>> ReactorHost::prove_to(int socket, net::Identity child, async::Deadline deadline) {
-  net::Acceptor::KeyFor key_for = [child,
-                                   key = net::derive_key(settings_.token, child.role, child.id)](net::Identity peer) {
+  net::Acceptor::KeyFor key_for = [child, key = net::derive_key(for_children_, child.role, child.id)](
+                                      net::Identity peer, std::uint64_t) {
     return peer.role == child.role && peer.id == child.id ? std::optional{key} : std::nullopt;
   };
   const auto identity = co_await net::accept(&reactor_, socket, settings_.node, std::move(key_for), deadline);
@@ -78,10 +78,22 @@ async::Async<Result<Fd>> ReactorHost::reach(std::string address, Introduction in
 async::Async<Result<Fd>> ReactorHost::connect(std::string address, Introduction introduction,
                                               async::Deadline deadline) {
   PHAROS_CO_TRY(const net::Address place, net::parse_address(address));
+  Result<Fd> socket = Error{ErrorCode::kInternal, "there is no token"};
+  // A node that has not heard of the newest token yet knows the one before it.
+  for (const net::Key& token : settings_.tokens->valid(net::seconds_now())) {
+    socket = co_await connect_with(token, place, introduction, deadline);
+    const bool is_unknown_there = !socket && socket.error().code() == ErrorCode::kPermissionDenied;
+    if (!is_unknown_there) break;
+  }
+  co_return socket;
+}
+
+async::Async<Result<Fd>> ReactorHost::connect_with(net::Key token, net::Address place, Introduction introduction,
+                                                   async::Deadline deadline) {
   PHAROS_CO_TRY(Fd socket, co_await net::connect_to(&reactor_, place, deadline));
   PHAROS_CO_TRY_VOID(net::set_up_far_socket(socket.get()));
   if (introduction.leads_to_leased_worker()) PHAROS_CO_TRY_VOID(net::make_patient(socket.get()));
-  const auto greeted = co_await net::initiate(&reactor_, socket.get(), settings_.token, settings_.node, deadline);
+  const auto greeted = co_await net::initiate(&reactor_, socket.get(), token, settings_.node, deadline);
   if (!greeted) co_return greeted.error();
   PHAROS_CO_TRY_VOID(net::send_all(socket.get(), std::as_bytes(std::span{&introduction, 1}), deadline));
   co_return std::move(socket);

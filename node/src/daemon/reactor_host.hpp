@@ -6,8 +6,10 @@
 
 #include <pharos/async/async_group.hpp>
 #include <pharos/async/blocking_pool.hpp>
+#include <pharos/net/address.hpp>
 #include <pharos/net/handshake.hpp>
 #include <pharos/net/reactor.hpp>
+#include <pharos/net/token_ring.hpp>
 
 #include "node/host.hpp"
 #include "store/transfers.hpp"
@@ -24,7 +26,10 @@ class ReactorHost final : public Host {
  public:
   struct Settings {
     net::Identity node;
-    net::Key token{};               ///< the cluster's token
+    /// The cluster's tokens, which outlive the host.
+    const net::TokenRing* tokens = nullptr;
+    /// Takes the token of a RotateToken.
+    std::function<void(const wire::RotateToken& rotated)> take_token{};
     std::string programs_folder{};  ///< folder for files of programs that come from other nodes
   };
   ReactorHost(net::Reactor& reactor, const Settings& settings);
@@ -38,6 +43,7 @@ class ReactorHost final : public Host {
   async::Async<Result<Fd>> reach(std::string address, Introduction introduction, async::Deadline deadline) override;
 
   std::string machine_of(int socket) override;
+  void take_token(const wire::RotateToken& rotated) override { settings_.take_token(rotated); }
 
   Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) override;
   void kill_zygote(pid_t pid) override;
@@ -67,6 +73,8 @@ class ReactorHost final : public Host {
  private:
   async::Async<Result<void>> prove_to(int socket, net::Identity child, async::Deadline deadline);
   async::Async<Result<Fd>> connect(std::string address, Introduction introduction, async::Deadline deadline);
+  async::Async<Result<Fd>> connect_with(net::Key token, net::Address place, Introduction introduction,
+                                        async::Deadline deadline);
 
   async::Async<void> connect_and_fetch(std::string address, JobId job, std::shared_ptr<ArrivingProgram> into,
                                        async::UniqueFunction<void(Result<void>)> done);
@@ -76,6 +84,7 @@ class ReactorHost final : public Host {
 
   net::Reactor& reactor_;
   const Settings settings_;
+  const net::Key for_children_;  // from which the keys of this daemon's zygotes and workers are derived
   const MachineLimits limits_;
   std::string place_;
   std::unique_ptr<async::BlockingPool> blocking_;  // null until first needed

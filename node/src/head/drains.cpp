@@ -68,10 +68,19 @@ void Drains::go_on(NodeId node, TimePoint limit) {
   const bool over = events_.now() >= limit;
   const bool has_actors = places_.leave(node, over);
   effects_.apply(placement_.vacate(node));
-  const auto* const known = placement_.fleet().find(node);
-  const bool busy = has_actors || (known != nullptr && !known->tasks.empty()) || places_.may_need_program_of(node);
-  if (busy && !over) return events_.tell(node, wire::DrainNode{node});
+  if (!over) return events_.tell(node, wire::DrainNode{node});
   if (!has_actors) events_.tell(node, wire::EndNode{});
+}
+
+// What made the head think that the node is busy may have ended just now: the node has said that first.
+void Drains::note_empty(NodeId node) {
+  if (contains(node) && !is_busy(node)) events_.tell(node, wire::EndNode{});
+}
+
+bool Drains::is_busy(NodeId node) const {
+  const auto* const known = placement_.fleet().find(node);
+  return !places_.running().at(node).empty() || (known != nullptr && !known->tasks.empty()) ||
+         places_.may_need_program_of(node);
 }
 
 }  // namespace pharos::node::head

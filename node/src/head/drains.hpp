@@ -21,9 +21,10 @@ namespace pharos::node::head {
 /// calls that they run, those of a group together with its bundles, once none of the group's actors runs on the node.
 /// Actors whose place others may take
 /// (StartActor::leaves) are stopped, with notice. The remaining actors and the tasks end by themselves or when the time
-/// limit is over. Then the node is told to end. It also has to stay while other nodes may fetch a program from it. Each
-/// node is looked at every 200 ms.
-/// Owned by Head; on its strand. A drain that is under way continues with the next head (restore()).
+/// limit is over. Each node is looked at every 200 ms, and is told that it drains. It moves its objects that other
+/// nodes need to those nodes, and says when it is empty. Then it is told to end, unless other nodes may still fetch a
+/// program from it. When the time limit is over, it is told to end as it is. Owned by Head; on its strand. A drain that
+/// is under way continues with the next head (restore()).
 class Drains {
  public:
   Drains(Events& events, scheduler::Placement& placement, const NodeTable& nodes, const Recovery& recovery,
@@ -42,6 +43,9 @@ class Drains {
   /// Continues the drain of an earlier head. The node has the whole time limit once more. Returns false if the node is
   /// not expected.
   bool restore(const wire::DrainNode& drain);
+  /// The node says that nothing is left on it: no worker, and no object that another node needs. It is told to end,
+  /// unless the head knows better.
+  void note_empty(NodeId node);
   /// The node is gone. Returns whether it drained.
   bool end(NodeId node);
   bool contains(NodeId node) const { return limits_.contains(node); }
@@ -53,6 +57,7 @@ class Drains {
   void add(const wire::DrainNode& drain);
   void look_later();
   void go_on(NodeId node, TimePoint limit);
+  bool is_busy(NodeId node) const;
 
   Events& events_;
   scheduler::Placement& placement_;

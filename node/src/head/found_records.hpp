@@ -31,6 +31,7 @@ struct FoundRecords {
 
   std::vector<std::pair<const wire::JoinCluster*, const Record*>> nodes{};
   std::vector<std::pair<const wire::DrainNode*, const Record*>> drains{};
+  std::vector<std::pair<const wire::RotateToken*, const Record*>> rotations{};
   std::vector<const wire::AddJob*> jobs{};
   std::vector<std::pair<const wire::StoredValue*, const Record*>> values{};
   std::vector<const wire::WriteOutcome*> outcomes{};
@@ -50,6 +51,7 @@ struct FoundRecords {
     std::visit(Overloaded{
                    [&](const wire::JoinCluster& join) { nodes.emplace_back(&join, &record); },
                    [&](const wire::DrainNode& drain) { drains.emplace_back(&drain, &record); },
+                   [&](const wire::RotateToken& rotated) { rotations.emplace_back(&rotated, &record); },
                    [&](const wire::AddJob& job) { jobs.push_back(&job); },
                    [&](const wire::StoredValue& value) { values.emplace_back(&value, &record); },
                    [&](const wire::WriteOutcome& outcome) { outcomes.push_back(&outcome); },

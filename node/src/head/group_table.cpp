@@ -22,6 +22,15 @@ Result<scheduler::GroupSpec> spec_of_group(const wire::PlaceGroup& place) {
   return spec;
 }
 
+/// Returns the place of each bundle; empty if nothing is left of the group.
+std::vector<scheduler::Placement::BundlePlace> places_in(const scheduler::Placement& placement, GroupId id) {
+  std::vector<scheduler::Placement::BundlePlace> places;
+  const scheduler::GroupState* const group = placement.find_group(id);
+  if (group == nullptr) return places;
+  for (const auto& bundle : group->bundles) places.push_back({bundle.node, bundle.allotment});
+  return places;
+}
+
 }  // namespace
 
 bool GroupTable::Group::has_places() const {
@@ -174,6 +183,48 @@ bool GroupTable::may_use(const wire::Demand& demand, JobId job) const {
   return group != nullptr && group->asker.job == job;
 }
 
+Result<std::optional<GroupTable::Spot>> GroupTable::find_spot(const wire::Demand& demand, JobId job,
+                                                              std::optional<std::uint32_t> but_not) {
+  const auto found = groups_.find(demand.group);
+  if (found == groups_.end() || found->second.asker.job != job) {
+    return Error{ErrorCode::kNotFound, "a task asks for a group that was removed"};
+  }
+  Group& group = found->second;
+  const auto bundles = static_cast<std::uint32_t>(group.bundles.size());
+  if (demand.bundle >= 0 && static_cast<std::uint32_t>(demand.bundle) >= bundles) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "a task asks for bundle " + std::to_string(demand.bundle) + " of group \"" + group.label +
+                     "\", which has " + std::to_string(bundles),
+                 "Bundles are counted from 0."};
+  }
+  const scheduler::Resources amounts{demand.amounts};
+  const scheduler::GroupState* const state = placement_.find_group(demand.group);
+  bool could_fit = false;
+  std::optional<Spot> spot;
+  for (std::uint32_t i = 1; i <= bundles; ++i) {
+    const std::uint32_t bundle =
+        demand.bundle >= 0 ? static_cast<std::uint32_t>(demand.bundle) : (group.last_spot + i) % bundles;
+    if (!amounts.fits_in(group.bundles[bundle].amounts)) continue;
+    could_fit = true;
+    const bool is_here = group.nodes[bundle] && !group.unheld.contains(bundle);
+    if (!is_here || bundle == but_not) continue;
+    const bool has_room =
+        state != nullptr && state->bundles[bundle].ledger && state->bundles[bundle].ledger->fits(amounts);
+    if (!spot || has_room) spot = Spot{group.nodes[bundle], bundle};
+    if (has_room) break;
+  }
+  if (!could_fit) {
+    const std::string whose = demand.bundle >= 0
+                                  ? "bundle " + std::to_string(demand.bundle) + " of group \"" + group.label + "\""
+                                  : "no bundle of group \"" + group.label + "\" has more; the first";
+    const auto& all = group.bundles[demand.bundle >= 0 ? static_cast<std::size_t>(demand.bundle) : 0].amounts;
+    return Error{ErrorCode::kInvalidArgument, "a task asks for " + amounts.shortage(all, whose),
+                 "Ask for less, or give the group larger bundles."};
+  }
+  if (spot) group.last_spot = spot->bundle;
+  return spot;
+}
+
 const GroupTable::Group* GroupTable::find(GroupId group) const {
   const auto found = groups_.find(group);
   return found == groups_.end() ? nullptr : &found->second;
@@ -198,7 +249,7 @@ void GroupTable::write_changes() {
 
 /// Returns nullopt if nothing is left of the group.
 std::optional<wire::GroupPlaces> GroupTable::places_record(GroupId group) const {
-  const auto places = placement_.places_of(group);
+  const auto places = places_in(placement_, group);
   if (places.empty()) return std::nullopt;
   wire::GroupPlaces record{.group = group, .places = {}, .removed = !groups_.contains(group)};
   for (const auto& place : places) record.places.push_back(share_of(place.node, place.allotment));
@@ -240,7 +291,7 @@ bool GroupTable::restore(const wire::PlaceGroup* place, const wire::GroupPlaces*
   if (!placement_.restore_group(place->group, *std::move(spec), found)) return false;
   if (places->removed) return true;
   std::uint32_t index = 0;
-  for (const auto& bundle : placement_.places_of(place->group)) {
+  for (const auto& bundle : places_in(placement_, place->group)) {
     group.nodes.push_back(bundle.node);
     group.unheld.insert(index);
     if (bundle.node) group.restored.insert(index);
@@ -270,7 +321,7 @@ void GroupTable::take_report(NodeId from, const wire::Report& report) {
   std::vector<scheduler::Placement::BundlePlace> places;
   GroupId last;  // the bundles are reported group by group
   for (const auto& each : report.bundles) {
-    if (std::exchange(last, each.group) != each.group) places = placement_.places_of(each.group);
+    if (std::exchange(last, each.group) != each.group) places = places_in(placement_, each.group);
     if (each.bundle >= places.size() || places[each.bundle].node != from) {
       events_.tell(from, wire::ReleaseBundle{each.group, each.bundle});
       continue;
@@ -282,7 +333,7 @@ void GroupTable::take_report(NodeId from, const wire::Report& report) {
   }
   for (auto& [id, group] : groups_) {
     if (group.restored.empty()) continue;
-    places = placement_.places_of(id);
+    places = places_in(placement_, id);
     std::erase_if(group.restored, [&, id = id](std::uint32_t index) {
       if (places[index].node != from) return false;
       hold(id, index, from, places[index].allotment);

@@ -38,6 +38,7 @@ class GroupTable {
     std::unordered_set<std::uint32_t> unheld;  ///< bundles that their nodes have not set aside yet
     bool answered = false;
     std::unordered_set<std::uint32_t> restored{};  ///< bundles of the records that their nodes have not reported yet
+    std::uint32_t last_spot = 0;                   ///< the bundle that find_spot() has found last
     Duration patience{};  ///< how long it waits for nodes that join, if the nodes could never hold it
     bool has_places() const;
   };
@@ -71,7 +72,16 @@ class GroupTable {
 
   /// Returns whether an actor or a task of this job may use the group that it asks for, if any.
   bool may_use(const wire::Demand& demand, JobId job) const;
-  /// Returns nullptr if the group is unknown or removed.
+  /// Where a task of a group may run.
+  struct Spot {
+    NodeId node;
+    std::uint32_t bundle = 0;
+  };
+  /// Finds a bundle for a task, whose demand checked() has accepted: the one that it asks for, or each of those in turn
+  /// that are large enough, first of all those where actors leave it room. nullopt if none has a place at the moment.
+  /// kNotFound if the group is not one of this job, and kInvalidArgument if it has no such bundle, or none that is
+  /// large enough. `but_not` is a bundle that will not do.
+  Result<std::optional<Spot>> find_spot(const wire::Demand& demand, JobId job, std::optional<std::uint32_t> but_not);
   const Group* find(GroupId group) const;
   const std::unordered_map<GroupId, Group>& all() const { return groups_; }
 

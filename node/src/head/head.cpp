@@ -33,7 +33,7 @@ concept NotForTheHead =
           wire::HoldBundle, wire::ReleaseBundle, wire::Rows, wire::Beat, wire::Confirmed, wire::ActorLife,
           wire::GroupPlaces, wire::EndNode, wire::ReadLog, wire::LogPart, wire::Explain, wire::Explained,
           wire::ReadStacks, wire::Stacks, wire::NodesListed, wire::ValueRead, wire::ValueWritten, wire::KeysListed,
-          wire::StoredValue, wire::WriteOutcome>;
+          wire::StoredValue, wire::WriteOutcome, wire::TakeObject, wire::ObjectMoved>;
 
 }  // namespace
 
@@ -45,7 +45,7 @@ Head::Head(async::Executor& executor, NodeId own, Records* records)
       jobs_{events_},
       callers_{jobs_},
       groups_{events_, placement_, recovery_, *this},
-      leases_{events_, fleet_, jobs_, nodes_, recovery_, numbers_},
+      leases_{events_, fleet_, jobs_, nodes_, groups_, recovery_, numbers_},
       places_{events_,
               actors_,
               placement_,
@@ -188,8 +188,14 @@ void Head::handle(NodeId from, wire::Message any) {
           [&](const wire::FindActor& find) { handles_.find_for(from, find); },
 
           [&](wire::PlaceGroup& place) { place_group(from, std::move(place)); },
-          [&](const wire::RemoveGroup& remove) { groups_.remove(from, remove); },
-          [&](const wire::BundleHeld& held) { groups_.note_held(from, held); },
+          [&](const wire::RemoveGroup& remove) {
+            groups_.remove(from, remove);
+            leases_.request_wanting();
+          },
+          [&](const wire::BundleHeld& held) {
+            groups_.note_held(from, held);
+            leases_.request_wanting();
+          },
 
           [&](const wire::LeaseWorker& lease) { leases_.request(from, lease); },
           [&](const wire::LeaseGranted& granted) { leases_.grant(from, granted); },
@@ -201,6 +207,8 @@ void Head::handle(NodeId from, wire::Message any) {
           [&](const wire::FindNode& find) { nodes_.find_for(from, find); },
           [&](wire::NodeLoad& load) { note_load(from, std::move(load)); },
           [&](const wire::DrainNode& drain) { drains_.begin_for(from, drain); },
+          [&](const wire::NodeEmpty&) { drains_.note_empty(from); },
+          [&](wire::RotateToken& rotate) { nodes_.rotate_token(from, std::move(rotate)); },
           [&](const wire::ListRows& asked) { list_for(from, asked); },
           [&](const wire::ReadValue& asked) { values_.read(from, asked); },
           [&](const wire::WriteValue& asked) { write_value(from, asked); },
@@ -376,6 +384,7 @@ std::optional<std::map<std::string, std::optional<wire::Message>>> Head::recorde
   std::map<std::string, std::optional<wire::Message>> all;
   for (const auto& [id, node] : nodes_.all()) all.emplace(node_key(id), std::nullopt);
   for (const auto& [id, limit] : drains_.all()) all.emplace(drain_key(id), std::nullopt);
+  for (const auto& [number, rotated] : nodes_.rotations().all()) all.emplace(rotation_key(number), rotated);
   for (const auto& [id, job] : jobs_.all()) all.emplace(job_key(id), wire::AddJob{id, job.program, job.node, {}});
   actor_records_.add_records(all);
   groups_.add_records(all);

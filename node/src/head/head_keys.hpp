@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include <pharos/base/id.hpp>
@@ -44,6 +45,11 @@ inline std::string value_key(const std::string& name_space, const std::string& k
 /// The outcome of one of the last writes to that store (WriteOutcome).
 inline std::string outcome_key(std::size_t slot) {
   return "write/" + std::to_string(slot);
+}
+
+/// A new token of the cluster (RotateToken).
+inline std::string rotation_key(std::uint64_t number) {
+  return "token/" + std::to_string(number);
 }
 
 }  // namespace pharos::node

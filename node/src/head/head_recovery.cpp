@@ -25,6 +25,9 @@ void Head::restore(Records::Found found) {
   for (const auto& [join, record] : sorted.nodes) {
     if (!restore_node(*join)) sorted.give_up({record});
   }
+  for (const auto& [rotated, record] : sorted.rotations) {
+    if (!nodes_.rotations().restore(*rotated)) sorted.give_up({record});
+  }
   for (const wire::AddJob* const job : sorted.jobs) jobs_.restore(*job);
   for (const auto& [drain, record] : sorted.drains) {
     if (!drains_.restore(*drain)) sorted.give_up({record});

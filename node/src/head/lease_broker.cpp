@@ -19,15 +19,18 @@ void LeaseBroker::request(const Wanting& wanting) {
   if (!jobs_.admit(from, lease.asker)) return;
   const auto demand = checked(lease.demand);
   if (!demand) return events_.tell(from, wire::Refused{lease.asker.number, demand.error()});
-  const auto node = node_for(*demand, lease, from);
-  if (!node && recovery_.is_under_way() && !lease.only_now) return recovery_.put_off(from, lease);
-  if (!node) return want(wanting, node.error());
-  jobs_.show(*node, lease.asker.job);
+  const auto spot = spot_for(*demand, lease, from);
+  if (!spot && recovery_.is_under_way() && !lease.only_now) return recovery_.put_off(from, lease);
+  if (!spot) return want(wanting, spot.error());
+  if (!*spot) return wanting_.push_back(wanting);
+  const auto [node, bundle] = **spot;
+  jobs_.show(node, lease.asker.job);
   const std::uint64_t number = numbers_.next();
-  requests_.emplace(number, Lease{*node, from, lease.asker, lease.demand, lease.nested, lease.only_now});
-  tasks_.count_leases(*node, 1);
-  events_.tell(*node, wire::LeaseWorker{
-                          lease.demand, {lease.asker.job, lease.asker.caller, number}, lease.nested, lease.only_now});
+  requests_.emplace(number, Lease{node, from, lease.asker, lease.demand, lease.nested, lease.only_now});
+  tasks_.count_leases(node, 1);
+  events_.tell(node,
+               wire::LeaseWorker{
+                   lease.demand, {lease.asker.job, lease.asker.caller, number}, lease.nested, lease.only_now, bundle});
 }
 
 /// Keeps the request until a node joins, or refuses it.
@@ -45,11 +48,21 @@ void LeaseBroker::request_wanting() {
   for (const Wanting& each : std::exchange(wanting_, {})) request(each);
 }
 
-Result<NodeId> LeaseBroker::node_for(const scheduler::Demand& demand, const wire::LeaseWorker& lease, NodeId from) {
-  if (!lease.only_now) return tasks_.find_node(demand, preference_of(lease.demand, from), "a task");
+Result<std::optional<GroupTable::Spot>> LeaseBroker::spot_for(const scheduler::Demand& demand,
+                                                              const wire::LeaseWorker& lease, NodeId from) {
+  if (lease.demand.group) {
+    const auto but_not = lease.only_now ? std::optional{lease.bundle} : std::nullopt;
+    PHAROS_TRY(const auto spot, groups_.find_spot(lease.demand, lease.asker.job, but_not));
+    if (!spot && lease.only_now) return Error{ErrorCode::kOverloaded, "no other bundle has room for it now"};
+    return spot;
+  }
+  if (!lease.only_now) {
+    PHAROS_TRY(const NodeId node, tasks_.find_node(demand, preference_of(lease.demand, from), "a task"));
+    return std::optional{GroupTable::Spot{node}};
+  }
   const auto node = tasks_.take_room(demand, lease.demand.near, from);
   if (!node) return Error{ErrorCode::kOverloaded, "no other node has room for it now"};
-  return *node;
+  return std::optional{GroupTable::Spot{*node}};
 }
 
 // A request that is not known here any more has been ended at the worker's node, so nothing is left to do.

@@ -11,6 +11,7 @@
 #include <pharos/wire/message.hpp>
 
 #include "head/events.hpp"
+#include "head/group_table.hpp"
 #include "head/job_table.hpp"
 #include "head/node_table.hpp"
 #include "head/recovery.hpp"
@@ -25,18 +26,24 @@ namespace pharos::node::head {
 /// Messages about unknown requests and workers are ignored. Owned by Head; on its strand. The destructor tells nobody.
 class LeaseBroker {
  public:
-  LeaseBroker(Events& events, scheduler::Fleet& fleet, JobTable& jobs, const NodeTable& nodes, Recovery& recovery,
-              RequestNumbers& numbers)
-      : events_{events}, tasks_{fleet}, jobs_{jobs}, nodes_{nodes}, recovery_{recovery}, numbers_{numbers} {}
+  LeaseBroker(Events& events, scheduler::Fleet& fleet, JobTable& jobs, const NodeTable& nodes, GroupTable& groups,
+              Recovery& recovery, RequestNumbers& numbers)
+      : events_{events},
+        tasks_{fleet},
+        jobs_{jobs},
+        nodes_{nodes},
+        groups_{groups},
+        recovery_{recovery},
+        numbers_{numbers} {}
 
   /// The node says what it has given to tasks.
   void note_tasks(NodeId node, const wire::Amounts& tasks) { tasks_.note_tasks(node, scheduler::Resources{tasks}); }
   /// The caller's node asks for a worker at another node. The answer comes without a time limit: LeaseGranted, or
   /// Refused by the other node, or by the head: kRuntimeStopped, kInvalidArgument if no node could run it, kOverloaded
   /// if it has to be had now and no other node has room. In a recovery a request that finds no node is put off; else it
-  /// waits for nodes that join, as its demand says.
+  /// waits for nodes that join, as its demand says. A task of a group waits until a bundle of the group has a place.
   void request(NodeId from, const wire::LeaseWorker& lease);
-  /// A node has joined: asks again for the requests that wait for one.
+  /// A node has joined, or a group has changed: asks again for the requests that wait for one.
   void request_wanting();
   /// The worker's node answers a request.
   void grant(NodeId from, const wire::LeaseGranted& granted);
@@ -84,7 +91,9 @@ class LeaseBroker {
 
   void request(const Wanting& wanting);
   void want(Wanting wanting, const Error& why);
-  Result<NodeId> node_for(const scheduler::Demand& demand, const wire::LeaseWorker& lease, NodeId from);
+  /// Where a worker may run; nullopt: in a bundle that has no place at the moment.
+  Result<std::optional<GroupTable::Spot>> spot_for(const scheduler::Demand& demand, const wire::LeaseWorker& lease,
+                                                   NodeId from);
   void request_again(const Lease& lease);
   void end(WorkerId worker, bool broken, bool kill = false);
 
@@ -92,6 +101,7 @@ class LeaseBroker {
   scheduler::TaskNodes tasks_;
   JobTable& jobs_;
   const NodeTable& nodes_;
+  GroupTable& groups_;
   Recovery& recovery_;
   RequestNumbers& numbers_;
   std::unordered_map<std::uint64_t, Lease> requests_;  // by the number of the request to the worker's node

@@ -12,6 +12,16 @@ constexpr Duration kConfirmTime = std::chrono::milliseconds{100};
 void NodeTable::add(NodeId node, std::string address, Events::Tell tell) {
   nodes_.emplace(node, Node{.address = std::move(address)});
   events_.connect(node, std::move(tell));
+  for (const auto& [number, rotated] : rotations_.all()) events_.tell(node, rotated);
+}
+
+void NodeTable::rotate_token(NodeId from, wire::RotateToken rotated) {
+  const std::uint64_t question = rotated.number;
+  if (auto added = rotations_.add(std::move(rotated)); !added) {
+    return events_.tell(from, wire::Refused{question, std::move(added).error()});
+  }
+  for (const auto& [id, node] : nodes_) events_.tell(id, rotations_.all().rbegin()->second);
+  events_.tell(from, wire::Rows{{"nodes"}, {{std::to_string(nodes_.size())}}, 1, question});
 }
 
 std::optional<std::string> NodeTable::remove(NodeId node) {

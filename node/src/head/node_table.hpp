@@ -14,6 +14,7 @@
 
 #include "head/events.hpp"
 #include "head/recovery.hpp"
+#include "head/rotations.hpp"
 
 namespace pharos::node::head {
 
@@ -34,10 +35,15 @@ class NodeTable {
 
   /// `own`: the node in the head's own process; unset if there is none.
   NodeTable(Events& events, const Recovery& recovery, NodeId own = {})
-      : events_{events}, recovery_{recovery}, own_{own} {}
+      : events_{events}, recovery_{recovery}, own_{own}, rotations_{events} {}
   NodeId own() const { return own_; }
 
-  /// The node must not be connected.
+  /// A user gives the cluster a new token, which all nodes are told. Answers the user.
+  void rotate_token(NodeId from, wire::RotateToken rotated);
+  Rotations& rotations() { return rotations_; }
+  const Rotations& rotations() const { return rotations_; }
+
+  /// The node must not be connected. It is told the last new tokens of the cluster.
   void add(NodeId node, std::string address, Events::Tell tell);
   /// Removes the node; messages that are still to be sent to it are dropped. Returns its address; nullopt if the node
   /// is not connected.
@@ -71,6 +77,7 @@ class NodeTable {
   Events& events_;
   const Recovery& recovery_;
   const NodeId own_;
+  Rotations rotations_;
   std::unordered_map<NodeId, Node> nodes_;
   std::set<NodeId> silent_;
   // Questions for silent nodes, by the node that is looked for: the asking node and its question.

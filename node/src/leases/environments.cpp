@@ -23,7 +23,7 @@ async::Async<Result<std::shared_ptr<Zygote>>> find_zygote(Site* site, LeaseBook*
     auto found = jobs->zygote_of(job, environment);
     const bool has_no_room = !found && found.error().code() == ErrorCode::kOverloaded;
     if (!has_no_room || job->ended() || deadline.expired(site->executor.now())) co_return found;
-    book->apply(book->leases().end_idle_in_environments());
+    book->tell_all([](scheduler::Leases& leases) { return leases.end_idle_in_environments(); });
     PHAROS_CO_TRY_VOID(co_await async::sleep(kLookTime));
   }
 }

@@ -11,6 +11,12 @@ async::Async<void> FarLeases::reach_worker(wire::LeaseGranted granted) {
     co_return;
   }
   if (found->waits_here && !take_(granted)) co_return;
+  if (granted.node == site_.settings.id) {
+    const auto asked = questions_.take(granted.number);
+    leases_.emplace(granted.worker, Lease{asked->client, granted.node, {}, asked->amounts});
+    if (!hand_over_(granted.worker, *asked)) take_back({granted.worker}, asked->client.caller);
+    co_return;
+  }
   found->reaching = true;
   found->granted = granted.worker;
   const Client client = found->client;

@@ -1,7 +1,9 @@
 #include "leases/recall_timer.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 
 namespace pharos::node {
 namespace {
@@ -21,8 +23,8 @@ void RecallTimer::note_change() {
 }
 
 void RecallTimer::look_later() {
-  if (!book_.leases().has_to_recall()) return;
-  const auto waiting = static_cast<std::int64_t>(book_.leases().waiting());
+  if (!book_.has_to_recall()) return;
+  const auto waiting = static_cast<std::int64_t>(book_.waiting());
   const Duration pause = quiet_looks_ < kQuietLooksMax ? kRecallTime : kQuietRecallTime;
   const TimePoint when = executor_.now() + pause + waiting * kRecallTimeOfEach;
   if (looks_at_ && *looks_at_ <= when) return;
@@ -30,7 +32,10 @@ void RecallTimer::look_later() {
   executor_.run_at(when, [this, when] {
     if (looks_at_ != when) return;
     looks_at_.reset();
-    const auto effects = book_.leases().recall(executor_.now());
+    scheduler::LeaseEffects effects;
+    book_.for_each([&](scheduler::Leases& leases) {
+      std::ranges::move(leases.recall(executor_.now()), std::back_inserter(effects));
+    });
     if (!effects.empty()) return book_.apply(effects);
     ++quiet_looks_;
     look_later();

@@ -35,10 +35,9 @@ TaskLeases::TaskLeases(Site& site, LeaseBook& book, Clients& clients, Questions&
       jobs_{jobs},
       workers_{workers},
       hand_overs_{hand_overs},
-      elsewhere_{
-          site.executor,
-          [this](scheduler::LeaseRequestId each) { return requests_.contains(each) && !book_.leases().starts(each); },
-          [this](scheduler::LeaseRequestId each) { ask_elsewhere(each); }},
+      elsewhere_{site.executor,
+                 [this](scheduler::LeaseRequestId each) { return requests_.contains(each) && !book_.starts(each); },
+                 [this](scheduler::LeaseRequestId each) { ask_elsewhere(each); }},
       load_{site.executor, book, site.head},
       recalls_{site.executor, book} {}
 
@@ -76,8 +75,8 @@ bool TaskLeases::is_for_here(const scheduler::Demand& demand, const wire::Demand
                        [&](const scheduler::LabelRule& rule) { return rule.holds_for(site_.settings.machine.labels); });
   };
   const auto preferred = preference_of(asked, here).labels;
-  return !drains_ && !asked.spread && (!asked.near || asked.near == here) && (!demand.only || demand.only == here) &&
-         book_.leases().could_fit(demand.amounts) && holds(demand.labels) &&
+  return !drains_ && !asked.group && !asked.spread && (!asked.near || asked.near == here) &&
+         (!demand.only || demand.only == here) && book_.leases().could_fit(demand.amounts) && holds(demand.labels) &&
          (preferred.empty() || holds(preferred.front()));
 }
 
@@ -88,16 +87,18 @@ void TaskLeases::request_for_far(const wire::LeaseWorker& lease) {
   question.only_now = true;
   const Asked asked{{nullptr, job, nullptr, lease.asker.caller}, lease.asker.number, lease.demand.amounts, question};
   load_.forget_told();
-  if (!demand || job == nullptr || drains_ || !book_.leases().could_fit(demand->amounts)) {
+  scheduler::Leases* const leases = book_.find({lease.demand.group, lease.bundle});
+  if (!demand || job == nullptr || drains_ || leases == nullptr || !leases->could_fit(demand->amounts)) {
     load_.tell();
     if (drains_) return questions_.refuse(asked, drains());
+    if (leases == nullptr) return questions_.refuse(asked, Error{ErrorCode::kOverloaded, "its bundle was given up"});
     return questions_.refuse(asked,
                              Error{ErrorCode::kUnavailable, "the node cannot run this task any more", "Try again."});
   }
   const scheduler::LeaseRequestId id{site_.head.next_number()};
   requests_.emplace(id, asked);
   const scheduler::Lessee lessee{lease.asker.job, lease.asker.caller, lease.nested, lease.demand.environment};
-  auto effects = book_.leases().request(id, lessee, demand->amounts, site_.executor.now());
+  auto effects = leases->request(id, lessee, demand->amounts, site_.executor.now());
   if (!effects) {
     requests_.erase(id);
     return questions_.refuse(asked, std::move(effects).error());
@@ -117,13 +118,17 @@ void TaskLeases::take_back(const wire::ReturnLease& returned, CallerId lessee) {
   const auto worker = workers_.find(returned.worker);
   const bool ends =
       worker != nullptr && (returned.broken || returned.kill || worker->process.life.state() == WorkerState::kLastTask);
-  if (!ends) return book_.apply(book_.leases().returned(returned.worker, lessee, site_.executor.now()));
-  if (book_.leases().lessee_of(worker->id) != lessee) return;
+  if (!ends) return give_back(returned.worker, lessee);
+  if (book_.lessee_of(worker->id) != lessee) return;
   if (returned.kill) {
     workers_.kill(*worker);
   } else {
     workers_.end(worker);
   }
+}
+
+void TaskLeases::give_back(WorkerId worker, CallerId lessee) {
+  book_.tell_all([&](scheduler::Leases& leases) { return leases.returned(worker, lessee, site_.executor.now()); });
 }
 
 void TaskLeases::forget_if(const std::function<bool(const Client&)>& of) {
@@ -134,7 +139,7 @@ void TaskLeases::end_far_lessee(CallerId caller) {
   const auto is_its = [caller](const Client& client) { return client.caller == caller; };
   forget_if(is_its);
   questions_.forget_if(is_its);
-  book_.apply(book_.leases().lessee_ended(caller));
+  book_.tell_all([&](scheduler::Leases& leases) { return leases.lessee_ended(caller); });
 }
 
 void TaskLeases::drop_far_requests() {
@@ -158,7 +163,7 @@ void TaskLeases::drain() {
     if (leaves_line(each) && refused.request) questions_.refuse(refused, drains());
   }
   for (const auto& [id, worker] : workers_.all()) {
-    if (worker->incarnation.actor || !book_.leases().lessee_of(id)) continue;
+    if (worker->incarnation.actor || !book_.lessee_of(id)) continue;
     if (worker->process.life.state() == WorkerState::kLastTask) continue;
     worker->process.life.on(WorkerEvent::kToldToEnd);
     workers_.end(worker, kDrainTime);
@@ -173,24 +178,26 @@ void TaskLeases::grant(const scheduler::Grant& grant) {
   if (request == requests_.end() || worker == nullptr) return;
   const Asked asked = request->second;
   requests_.erase(request);
-  if (asked.client.peer != nullptr) return hand_over(worker, asked);
+  if (asked.client.peer != nullptr) {
+    worker->leased_to.user = asked.client.peer;
+    worker->leased_to.far_user = {};
+    if (!hand_over(worker->id, asked)) give_back(worker->id, asked.client.caller);
+    return;
+  }
   if (!asked.request) {  // the head that asked is gone
-    return book_.apply(book_.leases().returned(worker->id, asked.client.caller, site_.executor.now()));
+    return give_back(worker->id, asked.client.caller);
   }
   worker->leased_to = {nullptr, asked.client.caller, {asked.amounts, worker->gpus}};
   site_.head.tell(wire::LeaseGranted{*asked.request, worker->id, site_.settings.id, {}});
 }
 
-void TaskLeases::hand_over(const std::shared_ptr<Worker>& worker, const Asked& asked) {
-  worker->leased_to.user = asked.client.peer;
-  worker->leased_to.far_user = {};
+bool TaskLeases::hand_over(WorkerId worker, const Asked& asked) {
   // Callers retry after a pause when they get kOverloaded.
   const auto refuse_it = [asked](std::string why) {
     asked.client.peer->respond(*asked.request, Error{ErrorCode::kOverloaded, std::move(why)});
   };
   const bool may = hand_overs_.add(
-      worker->id,
-      [this, asked, refuse_it](const std::shared_ptr<Worker>& there) -> std::optional<HandOverLine::Served> {
+      worker, [this, asked, refuse_it](const std::shared_ptr<Worker>& there) -> std::optional<HandOverLine::Served> {
         if (!clients_.contains(*asked.client.peer)) return std::nullopt;
         if (there != nullptr) {
           return connect(site_.host, *there, asked.client, *asked.request, {}, {asked.amounts, there->gpus});
@@ -198,9 +205,8 @@ void TaskLeases::hand_over(const std::shared_ptr<Worker>& worker, const Asked& a
         refuse_it("the worker has just ended");
         return std::nullopt;
       });
-  if (may) return;
-  refuse_it("too many callers wait for connections to processes of this node");
-  book_.apply(book_.leases().returned(worker->id, asked.client.caller, site_.executor.now()));
+  if (!may) refuse_it("too many callers wait for connections to processes of this node");
+  return may;
 }
 
 void TaskLeases::start(const scheduler::StartWorker& start) {
@@ -220,7 +226,7 @@ async::Async<void> TaskLeases::start_worker(std::shared_ptr<Job> job, scheduler:
     worker = zygote.error();
   }
   if (worker) {
-    book_.apply(book_.leases().worker_started(request, (*worker)->id));
+    book_.apply(book_.starting(request).worker_started(request, (*worker)->id));
     co_return;
   }
   const auto found = requests_.find(request);
@@ -228,7 +234,7 @@ async::Async<void> TaskLeases::start_worker(std::shared_ptr<Job> job, scheduler:
     questions_.refuse(found->second, std::move(worker).error());
     requests_.erase(found);
   }
-  book_.apply(book_.leases().start_failed(request));
+  book_.apply(book_.starting(request).start_failed(request));
 }
 
 void TaskLeases::refuse(const scheduler::Refuse& refused) {
@@ -247,7 +253,7 @@ void TaskLeases::recall(const scheduler::Recall& recalled) {
 }
 
 void TaskLeases::settle() {
-  if (book_.leases().idle() != 0 && !std::exchange(ends_idle_workers_, true)) {
+  if (book_.idle() != 0 && !std::exchange(ends_idle_workers_, true)) {
     site_.background.spawn(end_idle_workers());
   }
   recalls_.note_change();
@@ -255,16 +261,16 @@ void TaskLeases::settle() {
 }
 
 async::Async<void> TaskLeases::end_idle_workers() {
-  while (book_.leases().idle() != 0) {
+  while (book_.idle() != 0) {
     const auto slept = co_await async::sleep(1s);
     if (!slept) break;
-    book_.apply(book_.leases().tick(site_.executor.now()));
+    book_.tell_all([&](scheduler::Leases& leases) { return leases.tick(site_.executor.now()); });
   }
   ends_idle_workers_ = false;
 }
 
 void TaskLeases::end_worker(const Worker& worker, const std::string& reason) {
-  book_.apply(book_.leases().worker_ended(worker.id));
+  book_.tell_all([&](scheduler::Leases& leases) { return leases.worker_ended(worker.id); });
   const wire::WorkerEnded ended{worker.id, reason, !worker.killed_for_memory.empty()};
   if (!worker.job->ended() && worker.leased_to.user != nullptr) worker.leased_to.user->send(ended);
   if (worker.leased_to.far_user) site_.head.tell(ended);
@@ -279,7 +285,11 @@ std::vector<std::string> names_of(const Machine& machine, const std::vector<sche
 // ---- Requests that may be served elsewhere
 
 void TaskLeases::wait_for_room(scheduler::LeaseRequestId request, const scheduler::Demand& demand) {
-  if (!demand.only && requests_.contains(request)) elsewhere_.add(demand, request);
+  const auto asked = requests_.find(request);
+  if (asked == requests_.end()) return;
+  const wire::Demand& wanted = std::get<wire::LeaseWorker>(asked->second.question).demand;
+  const bool may_go = wanted.group ? wanted.bundle < 0 : !demand.only;
+  if (may_go) elsewhere_.add(demand, request);
 }
 
 void TaskLeases::ask_elsewhere(scheduler::LeaseRequestId request) {
@@ -311,10 +321,17 @@ bool TaskLeases::take_from_elsewhere(const wire::LeaseGranted& granted) {
 
 /// Takes a request out of the line. Returns false if it is being served here already.
 bool TaskLeases::leaves_line(scheduler::LeaseRequestId request) {
-  auto effects = book_.leases().withdraw(request);
-  if (!effects) return false;
+  bool waited = false;
+  scheduler::LeaseEffects effects;
+  book_.for_each([&](scheduler::Leases& leases) {
+    if (auto left = leases.withdraw(request)) {
+      waited = true;
+      effects = *std::move(left);
+    }
+  });
+  if (!waited) return false;
   requests_.erase(request);
-  book_.apply(*effects);
+  book_.apply(effects);
   return true;
 }
 

@@ -69,6 +69,9 @@ class TaskLeases {
   /// Another node has granted a request that also waits here. Returns true if a caller of this node waits for it, and
   /// FarLeases has to connect to the worker.
   bool take_from_elsewhere(const wire::LeaseGranted& granted);
+  /// Connects a caller of this node with a worker here, which it has leased. Returns false if the caller was refused at
+  /// once, and the lease is to be given back.
+  bool hand_over(WorkerId worker, const Asked& asked);
   /// The head has found no room for the request elsewhere.
   void found_no_room(scheduler::LeaseRequestId request) { elsewhere_.found_none(request); }
   /// Nobody waits for the head's answer any more.
@@ -95,7 +98,7 @@ class TaskLeases {
   void wait_for_room(scheduler::LeaseRequestId request, const scheduler::Demand& demand);
   void ask_elsewhere(scheduler::LeaseRequestId request);
   bool leaves_line(scheduler::LeaseRequestId request);
-  void hand_over(const std::shared_ptr<Worker>& worker, const Asked& asked);
+  void give_back(WorkerId worker, CallerId lessee);
   async::Async<void> start_worker(std::shared_ptr<Job> job, scheduler::LeaseRequestId request,
                                   std::vector<std::string> gpus, scheduler::Environment environment);
   async::Async<void> end_idle_workers();

@@ -34,7 +34,7 @@ Result<scheduler::Demand> checked(const wire::Demand& demand) {
 }
 
 scheduler::Demand demand_of(const wire::Demand& demand) {
-  return {scheduler::Resources{demand.amounts}, demand.only, rules_of(demand.labels)};
+  return {scheduler::Resources{demand.amounts}, demand.only, rules_of(demand.labels), demand.group};
 }
 
 scheduler::Preference preference_of(const wire::Demand& demand, NodeId asked_at) {

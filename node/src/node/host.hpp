@@ -55,6 +55,9 @@ class Host {
   /// strand, and does not end at the deadline.
   virtual async::Async<Result<Fd>> reach(std::string address, Introduction introduction, async::Deadline deadline) = 0;
 
+  /// Takes the cluster's new token, if it is one that this node does not have.
+  virtual void take_token(const wire::RotateToken& rotated) = 0;
+
   /// Returns the address of the machine at the other end of a connection from another node. Empty: this machine.
   virtual std::string machine_of(int socket) = 0;
 

@@ -10,19 +10,6 @@
 #include "node/senders.hpp"
 
 namespace pharos::node {
-namespace {
-
-using namespace std::chrono_literals;
-
-constexpr auto kIdleWorkerTime = 10s;
-
-// Tasks that wait for other tasks keep their processes. Past this many processes a waiting task runs those tasks in its
-// own process.
-std::uint32_t workers_max(std::uint32_t cpus) {
-  return 4 * cpus + 4;
-}
-
-}  // namespace
 
 // ---- Start and end of the node
 
@@ -37,13 +24,17 @@ Node::Node(async::Executor& executor, Host& host, const Settings& settings, Tell
       output_{site_.head, std::move(queued_to_head)},
       workers_{site_, clients_, output_, logs_, *this},
       jobs_{site_, clients_, far_nodes_, workers_, output_, *this},
-      book_{scheduler::Leases{settings.machine.resources, workers_max(whole_cpus(settings.machine.resources)),
-                              kIdleWorkerTime},
-            [this](const scheduler::LeaseEffect& effect) { carry_out(effect); }, [this] { task_leases_.settle(); }},
+      book_{LeaseBook::leases_of(settings.machine.resources),
+            [this](const scheduler::LeaseEffect& effect) { carry_out(effect); },
+            [this] {
+              incarnations_.release_unused();
+              task_leases_.settle();
+            }},
       hand_overs_{site_, [this](WorkerId worker) { return workers_.find(worker); }},
       task_leases_{site_, book_, clients_, questions_, jobs_, workers_, hand_overs_},
       far_leases_{site_, far_nodes_, questions_,
-                  [this](const wire::LeaseGranted& granted) { return task_leases_.take_from_elsewhere(granted); }},
+                  [this](const wire::LeaseGranted& granted) { return task_leases_.take_from_elsewhere(granted); },
+                  [this](WorkerId worker, const Asked& asked) { return task_leases_.hand_over(worker, asked); }},
       incarnations_{site_, book_, jobs_, workers_},
       call_paths_{site_, clients_, far_nodes_, questions_, workers_, hand_overs_},
       memory_{site_, book_, workers_},
@@ -86,9 +77,7 @@ std::string Node::leftovers() const {
   count("inspections", inspections_.size());
   count("questions for nodes", far_nodes_.asked());
   count("coroutines", background_.size());
-  const scheduler::Leases& leases = book_.leases();
-  if (leases.left() != leases.total()) left += "not given back: all but " + leases.left().to_string() + '\n';
-  return left + store_.leftovers();
+  return left + book_.leftovers() + store_.leftovers();
 }
 
 std::vector<std::pair<ActorId, std::uint32_t>> Node::incarnations() const {
@@ -190,8 +179,9 @@ bool Node::on_worker_message(const Client& client, net::Parcel& parcel) {
       parcel.message,
       Overloaded{
           [&](const wire::WorkerBlocked& now) {
-            scheduler::Leases& leases = book_.leases();
-            book_.apply(now.blocked ? leases.blocked(worker.id) : leases.unblocked(worker.id));
+            book_.tell_all([&](scheduler::Leases& leases) {
+              return now.blocked ? leases.blocked(worker.id) : leases.unblocked(worker.id);
+            });
           },
           [&](const wire::WorkerForked& forked) {
             workers_.on_forked(worker, forked.pid, std::move(parcel.descriptors.front()));
@@ -217,7 +207,8 @@ bool Node::on_other_message(const Client& client, net::Parcel& parcel, std::uint
                           [&](const wire::RegisterJob&) { jobs_.add(client.peer, std::move(parcel), request); },
                           [&](wire::ListRows& list) { user_questions_.list(client, std::move(list), request); },
                           [&](wire::ReadLog& read) { user_questions_.read_log(client, std::move(read), request); },
-                          [&](const wire::DrainNode& drain) { user_questions_.drain(client, drain, request); },
+                          [&](wire::DrainNode& drain) { user_questions_.ask_head(client, drain, request); },
+                          [&](wire::RotateToken& rotate) { user_questions_.ask_head(client, rotate, request); },
                           [&](const wire::EndNode&) {
                             const std::string has_head = site_.settings.head_address.empty() ? "yes" : "no";
                             client.peer->respond(
@@ -262,14 +253,14 @@ void Node::forget_if(const std::function<bool(const Client&)>& of) {
 // The requests of the caller are forgotten, and its leases and holds end.
 void Node::on_caller_ended(const Client& caller) {
   forget_if([&](const Client& each) { return each.caller == caller.caller; });
-  book_.apply(book_.leases().lessee_ended(caller.caller));
+  book_.tell_all([&](scheduler::Leases& leases) { return leases.lessee_ended(caller.caller); });
   questions_.holds().forget(caller.caller);
   site_.head.tell(wire::EndCaller{caller.caller});
 }
 
 void Node::on_job_ended(const std::shared_ptr<Job>& job) {
   forget_if([&](const Client& each) { return each.job == job; });
-  book_.apply(book_.leases().job_ended(job->id));
+  book_.tell_all([&](scheduler::Leases& leases) { return leases.job_ended(job->id); });
   questions_.holds().forget(job->caller);
 }
 
@@ -327,7 +318,8 @@ void Node::on_head_message(wire::Message message) {
                          [&](const wire::Output& output) {
                            if (const auto job = jobs_.find(output.job)) output_.send_far(*job, output);
                          },
-                         [&](const wire::DrainNode&) { task_leases_.drain(); },
+                         [&](const wire::DrainNode&) { drain(); },
+                         [&](const wire::RotateToken& rotated) { site_.host.take_token(rotated); },
                          [&](const wire::ClusterJoined& joined) { note_cluster(joined); },
                          [&](const wire::Confirmed& confirmed) { site_.head.confirm(confirmed.count); },
                          [&](const wire::LeaseWorker& lease) { task_leases_.request_for_far(lease); },
@@ -337,6 +329,14 @@ void Node::on_head_message(wire::Message message) {
                          [&](const wire::WorkerEnded& ended) { far_leases_.on_ended(ended); },
                          [&](const wire::RecallLeases& recalled) { far_leases_.on_recalled(recalled); },
                      });
+}
+
+void Node::drain() {
+  task_leases_.drain();
+  const bool works = std::ranges::any_of(workers_.all(), [this](const auto& entry) {
+    return entry.second->incarnation.actor || book_.lessee_of(entry.first).has_value();
+  });
+  if (store_.move_out() && !works) site_.head.tell(wire::NodeEmpty{});
 }
 
 void Node::on_refused(const wire::Refused& refused) {

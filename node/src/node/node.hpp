@@ -95,7 +95,7 @@ class Node final : public net::Peer::Owner, private Workers::Owner, private Jobs
   /// For tests: says what is still kept after all jobs have ended. Empty if nothing is.
   std::string leftovers() const;
   /// For tests, between two events: says what is given twice, or is neither free nor given. Empty if all is well.
-  std::string check() const { return book_.leases().check() + incarnations_.check(); }
+  std::string check() const { return book_.check() + incarnations_.check(); }
   /// For tests: the incarnations that have a process here.
   std::vector<std::pair<ActorId, std::uint32_t>> incarnations() const;
 
@@ -122,6 +122,7 @@ class Node final : public net::Peer::Owner, private Workers::Owner, private Jobs
 
   void forget_if(const std::function<bool(const Client&)>& of);
   void carry_out(const scheduler::LeaseEffect& effect);
+  void drain();
   void on_refused(const wire::Refused& refused);
   void tell_holders(const wire::IncarnationEnded& ended) const;
   std::vector<wire::Report> report() const;

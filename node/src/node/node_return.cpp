@@ -56,7 +56,7 @@ std::vector<wire::Report> Node::report() const {
     const CallerId far_user = worker->leased_to.far_user;
     if (runs.actor) {
       reports.add(&Report::incarnations, Report::Incarnation{runs.actor, runs.number, runs.constructed});
-    } else if (far_user && book_.leases().lessee_of(id) == far_user) {
+    } else if (far_user && book_.lessee_of(id) == far_user) {
       reports.add(&Report::lent, Report::Lease{id, far_user, worker->job->id});
     }
   }

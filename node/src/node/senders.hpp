@@ -25,8 +25,8 @@ using FromHead =
              wire::DrainNode, wire::EndCaller, wire::EndIncarnation, wire::EndJob, wire::GroupReady, wire::HoldBundle,
              wire::IncarnationEnded, wire::Inspected, wire::JobStopped, wire::LeaseGranted, wire::LeaseWorker,
              wire::NodeFound, wire::NodesListed, wire::Output, wire::RecallLeases, wire::Refused, wire::ReleaseBundle,
-             wire::ReturnLease, wire::Rows, wire::StartIncarnation, wire::StopJob, wire::WorkerEnded, wire::ValueRead,
-             wire::ValueWritten, wire::KeysListed>;
+             wire::RotateToken, wire::ReturnLease, wire::Rows, wire::StartIncarnation, wire::StopJob, wire::WorkerEnded,
+             wire::ValueRead, wire::ValueWritten, wire::KeysListed>;
 /// A caller is a driver or a worker.
 using FromCaller = Messages<wire::Inspect, wire::LeaseWorker, wire::ReturnLease>;
 /// Each of these has an asker, and is passed on to the head.
@@ -41,16 +41,17 @@ using FromDriver = Messages<wire::Done, wire::Stop>;
 using FromWorker = Messages<wire::ActorConstructed, wire::WorkerBlocked, wire::WorkerForked>;
 using FromZygote = Messages<wire::WorkerCrashed, wire::WorkerForked, wire::WorkerReaped, wire::ZygoteReady>;
 /// A process that has no job: a driver that registers one, a user, or another node that passes on what a user asks.
-using FromOthers = Messages<wire::DrainNode, wire::EndNode, wire::ListRows, wire::ReadLog, wire::RegisterJob>;
+using FromOthers =
+    Messages<wire::DrainNode, wire::EndNode, wire::ListRows, wire::ReadLog, wire::RegisterJob, wire::RotateToken>;
 /// Node never sees these: Membership, the object store's connections between nodes, and net::Peer, for answers to
 /// requests, take what comes of them.
 using NotForNode =
     Messages<wire::ActorLife, wire::Beat, wire::BundleHeld, wire::ClaimObject, wire::ConstructActor, wire::EndWorker,
              wire::Explain, wire::Explained, wire::Failure, wire::FindNode, wire::ForkWorker, wire::GroupPlaces,
-             wire::JobRegistered, wire::JoinCluster, wire::LogPart, wire::NodeLoad, wire::ObjectClaimed,
-             wire::ObjectImported, wire::ReadStacks, wire::ReleaseObject, wire::Report, wire::ServeCaller,
-             wire::SlabLeased, wire::Stacks, wire::StoreOpened, wire::StoredValue, wire::TrimStore, wire::WorkerReady,
-             wire::WriteOutcome>;
+             wire::JobRegistered, wire::JoinCluster, wire::LogPart, wire::NodeEmpty, wire::NodeLoad,
+             wire::ObjectClaimed, wire::ObjectImported, wire::ObjectMoved, wire::ReadStacks, wire::ReleaseObject,
+             wire::Report, wire::ServeCaller, wire::SlabLeased, wire::Stacks, wire::StoreOpened, wire::StoredValue,
+             wire::TakeObject, wire::TrimStore, wire::WorkerReady, wire::WriteOutcome>;
 
 namespace detail {
 template <class Variant, class... Lists>

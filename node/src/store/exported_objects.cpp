@@ -89,15 +89,17 @@ void ExportedObjects::on_message(net::Peer& from, net::Parcel parcel, std::optio
 // An object that this node has imported can be claimed only at the node that has it, so the answer names that node.
 Result<wire::ObjectClaimed> ExportedObjects::claim(Neighbour& neighbour, const Location& object) {
   if (const Location* const origin = imports_.origin_of(object.place);
-      origin != nullptr && origin->id == object.id && object.node == self_) {
+      origin != nullptr && origin->id == object.id && origin->node != self_ && object.node == self_) {
     return wire::ObjectClaimed{.elsewhere = *origin};
   }
+  if (const Location* const there = moved_to(object.id)) return wire::ObjectClaimed{.elsewhere = *there};
   PHAROS_TRY(const auto pin, neighbour.pins.take(PinKind::kKeep, object));
   if (!pin || object.node != self_) {
     if (pin) neighbour.pins.drop(pin->number);
     return object_store::lost(object, !store_->book.has_process(object.owner));
   }
-  const auto [claimed, is_new] = neighbour.claims.try_emplace(object.id, Claim{pin->number, neighbour.connection});
+  const auto [claimed, is_new] =
+      neighbour.claims.try_emplace(object.id, Claim{object, pin->number, neighbour.connection});
   if (!is_new) {
     claimed->second.connection = neighbour.connection;
     neighbour.pins.drop(pin->number);
@@ -114,6 +116,37 @@ void ExportedObjects::release(Neighbour& neighbour, const ObjectId& id) {
     if (goes) neighbour.pins.drop(claim.pin);
     return goes;
   });
+}
+
+std::vector<ExportedObjects::Claimed> ExportedObjects::claimed() const {
+  std::map<ObjectId, Claimed> all;
+  for (const auto& [node, neighbour] : neighbours_) {
+    for (const auto& [id, claim] : neighbour.claims) {
+      Claimed& claimed = all[id];
+      claimed.object = claim.object;
+      claimed.bytes = store_->ledger.slot(claim.object.place.slot).size.load();
+      claimed.nodes.push_back(node);
+    }
+  }
+  std::vector<Claimed> list;
+  list.reserve(all.size());
+  for (auto& [id, claimed] : all) list.push_back(std::move(claimed));
+  return list;
+}
+
+std::shared_ptr<net::Peer> ExportedObjects::link_to(NodeId node) const {
+  const auto found = neighbours_.find(node);
+  return found == neighbours_.end() ? nullptr : found->second.link;
+}
+
+void ExportedObjects::note_moved(NodeId node, const ObjectId& id, const Location& to) {
+  moved_.insert_or_assign(id, to);
+  if (const auto found = neighbours_.find(node); found != neighbours_.end()) release(found->second, id);
+}
+
+const object_store::Location* ExportedObjects::moved_to(const ObjectId& id) const {
+  const auto found = moved_.find(id);
+  return found == moved_.end() ? nullptr : &found->second;
 }
 
 void ExportedObjects::on_peer_closed(net::Peer& peer, const Error&) {

@@ -49,6 +49,24 @@ class ExportedObjects final : public net::Peer::Owner {
 
   /// The number of claims of all other nodes.
   std::size_t claims() const;
+  /// Returns whether an object is being sent to another node.
+  bool sends() const { return !chains_.empty(); }
+  /// An object, and the nodes that claim it.
+  struct Claimed {
+    Location object;
+    std::uint64_t bytes = 0;
+    std::vector<NodeId> nodes{};
+  };
+  std::vector<Claimed> claimed() const;
+  /// Returns the connection over which a node claims objects. nullptr if there is none.
+  std::shared_ptr<net::Peer> link_to(NodeId node) const;
+  /// Another node has the object now, and `node` claims it there, or is that node: its claim here ends. Whoever claims
+  /// the object here from now on is told the new place.
+  void note_moved(NodeId node, const ObjectId& id, const Location& to);
+  /// Where the object has moved to. nullptr if it has not moved.
+  const Location* moved_to(const ObjectId& id) const;
+  /// A node could not claim the object at its new place, so the object has to move once more.
+  void forget_move(const ObjectId& id) { moved_.erase(id); }
   /// Nodes that claim objects here, also those whose connection is broken and that may come back.
   std::vector<NodeId> neighbours() const;
   /// The number of pin tables that are in use here: one for each neighbour, and one for objects that are being sent.
@@ -57,6 +75,7 @@ class ExportedObjects final : public net::Peer::Owner {
 
  private:
   struct Claim {
+    Location object;
     std::uint32_t pin;
     std::uint64_t connection;  // number of the connection over which it was made, or made again
   };
@@ -93,6 +112,7 @@ class ExportedObjects final : public net::Peer::Owner {
   const Bring bring_;
   std::map<NodeId, Neighbour> neighbours_;
   std::map<ObjectId, Chain> chains_;
+  std::map<ObjectId, Location> moved_;  // objects that other nodes have now, because this one drains
 };
 
 }  // namespace pharos::node

@@ -37,23 +37,31 @@ Error lost_with_its_node(const ObjectId& id, const Error& why) {
           "Create the object again, and check that node."};
 }
 
+Error not_claimed(const object_store::Location& object) {
+  return {ErrorCode::kNotFound,
+          "nothing here needs object " + to_string(object.id) + " of node " + to_string(object.node)};
+}
+
 }  // namespace
 
 ImportedObjects::ImportedObjects(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store,
-                                 NodePins pins, Find find)
+                                 NodePins pins, Find find, Bring bring)
     : executor_{executor},
       host_{host},
       self_{self},
       store_{std::move(store)},
       pins_{std::move(pins)},
       find_{find},
+      bring_{std::move(bring)},
       links_{executor, host, self, std::move(find), link_events()},
       background_{executor} {}
 
 NodeLinks::Events ImportedObjects::link_events() {
   return {
       .connected = [this](NodeId node, NodeLinks::Link link) { background_.spawn(claim_again(node, std::move(link))); },
-      .ended = [this](NodeId node) { background_.spawn(reach_again(node)); }};
+      .ended = [this](NodeId node) { background_.spawn(reach_again(node)); },
+      .asked = [this](const NodeLinks::Link& link, const wire::Message& message,
+                      std::uint64_t request) { return on_asked(link, message, request); }};
 }
 
 void ImportedObjects::close() {
@@ -259,6 +267,84 @@ async::Async<void> ImportedObjects::ask_address(NodeId node, async::UniqueFuncti
   const auto address = co_await find_(node);
   if (!address && address.error().code() == ErrorCode::kCancelled) co_return;  // this node ends
   then(!address && address.error().code() == ErrorCode::kNotFound);
+}
+
+// ---- Objects of a node that drains
+
+bool ImportedObjects::on_asked(const NodeLinks::Link& link, const wire::Message& message, std::uint64_t request) {
+  if (const auto* const take = std::get_if<wire::TakeObject>(&message)) {
+    background_.spawn(answer_take(link, take->object, request));
+    return true;
+  }
+  if (const auto* const moved = std::get_if<wire::ObjectMoved>(&message)) {
+    background_.spawn(answer_moved(link, *moved, request));
+    return true;
+  }
+  return false;
+}
+
+async::Async<void> ImportedObjects::answer_take(NodeLinks::Link link, Location object, std::uint64_t request) {
+  auto taken = co_await take(object);
+  if (taken) {
+    link->respond(request, wire::ObjectImported{*taken});
+  } else {
+    link->respond(request, std::move(taken).error());
+  }
+}
+
+async::Async<Result<object_store::Location>> ImportedObjects::take(Location object) {
+  const auto import = imports_.find(object.id);
+  if (import == imports_.end() || import->second.origin != object) co_return not_claimed(object);
+  const Location here = import->second.here;
+  PHAROS_CO_TRY(const auto pin, pins_.take(PinKind::kRead, here));
+  if (!pin) co_return not_claimed(object);
+  if (!pin->object.in_memory) {
+    async::Completion<void> brought;
+    bring_(pins_.table(), here, [brought](Result<void> end) mutable {
+      if (end) {
+        brought.complete();
+      } else {
+        brought.fail(std::move(end).error());
+      }
+    });
+    auto end = co_await brought.wait(async::Deadline::never());
+    if (!end) {
+      pins_.drop(pin->number);
+      co_return std::move(end).error();
+    }
+  }
+  Import& its = imports_.at(object.id);  // its pin keeps it
+  its.origin = its.here;
+  its.claimed = false;
+  pins_.drop(pin->number);
+  failpoint(failpoints::kObjectTaken);
+  co_return here;
+}
+
+async::Async<void> ImportedObjects::answer_moved(NodeLinks::Link link, wire::ObjectMoved moved, std::uint64_t request) {
+  auto followed = co_await follow(std::move(moved));
+  if (followed) {
+    link->respond(request, wire::Done{});
+  } else {
+    link->respond(request, std::move(followed).error());
+  }
+}
+
+async::Async<Result<void>> ImportedObjects::follow(wire::ObjectMoved moved) {
+  const auto import = imports_.find(moved.object.id);
+  if (import == imports_.end() || import->second.origin != moved.object) co_return not_claimed(moved.object);
+  ++claiming_[moved.to.id];
+  auto claimed = co_await claim(moved.to);
+  if (--claiming_[moved.to.id] == 0) claiming_.erase(moved.to.id);
+  const auto still = imports_.find(moved.to.id);
+  const bool follows = claimed && !claimed->elsewhere.node && still != imports_.end();
+  if (follows) still->second.origin = moved.to;
+  if (!follows) release_if_unused(moved.to);  // the claim may have been made
+  if (!claimed) co_return std::move(claimed).error();
+  if (claimed->elsewhere.node) {
+    co_return Error{ErrorCode::kUnavailable, "object " + to_string(moved.to.id) + " has moved on"};
+  }
+  co_return {};
 }
 
 // ---- Bytes

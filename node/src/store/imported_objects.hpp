@@ -26,6 +26,9 @@ namespace pharos::node {
 /// While an object has a place here, this node has claimed it at its own node, which keeps it. So its memory here may
 /// be taken away at any time. When no process here keeps it any more its own node is told.
 ///
+/// A node that drains asks this one to take objects that it claims there. It fetches them, and has them from then on:
+/// their place here stays the same, they go to disk when memory is short, and other nodes claim them here.
+///
 /// Owned by StoreService. Everything is on the node's strand. When the connection to a node breaks, the claims there
 /// stay valid until the head says that the node is lost or kAwayTime has passed. After that its objects are lost unless
 /// they are in memory here. PullQueue says how many pulls run at once; the others wait.
@@ -44,9 +47,12 @@ class ImportedObjects {
   using Place = object_store::Place;
   using Body = object_store::StoreBook::Body;
   using Find = NodeLinks::Find;
+  /// Brings an object that is pinned in this table to memory, and then calls `then`.
+  using Bring =
+      std::function<void(std::uint32_t table, const Location& here, async::UniqueFunction<void(Result<void>)> then)>;
 
   ImportedObjects(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store, NodePins pins,
-                  Find find);
+                  Find find, Bring bring);
 
   /// Claims an object and returns where it lies here. It is kept for `time`; by then the process with this pin table
   /// has to keep it itself. The object may also be one of this node that comes back to it. Fails with kOwnerDied or
@@ -57,7 +63,8 @@ class ImportedObjects {
   /// The process with this table keeps the object itself, so the import need not keep it any longer.
   void is_kept(std::uint32_t table, const Place& here);
 
-  /// The location of an imported object at its own node. nullptr if nothing was imported to this place.
+  /// The location of an imported object at its own node, which is this one if it has taken the object. nullptr if
+  /// nothing was imported to this place.
   const Location* origin_of(const Place& here) const;
   /// Returns whether the object in this place can be pulled again, so that its memory here may go.
   bool is_elsewhere(const Place& here) const;
@@ -91,7 +98,7 @@ class ImportedObjects {
 
  private:
   struct Import {
-    Location origin;
+    Location origin;  // the same as `here` if this node has taken the object
     Location here;
     bool claimed = true;
     std::shared_ptr<object_store::Chunks> coming{};  // set while the object is pulled
@@ -107,6 +114,12 @@ class ImportedObjects {
                            Duration time);
   Result<Location> keep_for(std::uint32_t table, const Location& here, Duration time);
   void release_if_unused(const Location& origin);
+
+  bool on_asked(const NodeLinks::Link& link, const wire::Message& message, std::uint64_t request);
+  async::Async<void> answer_take(NodeLinks::Link link, Location object, std::uint64_t request);
+  async::Async<Result<Location>> take(Location object);
+  async::Async<void> answer_moved(NodeLinks::Link link, wire::ObjectMoved moved, std::uint64_t request);
+  async::Async<Result<void>> follow(wire::ObjectMoved moved);
 
   NodeLinks::Events link_events();
   async::Async<void> claim_again(NodeId node, NodeLinks::Link link);
@@ -126,6 +139,7 @@ class ImportedObjects {
   const std::shared_ptr<NodeStore> store_;
   NodePins pins_;
   const Find find_;
+  const Bring bring_;
 
   std::map<ObjectId, Import> imports_;
   std::map<Place, ObjectId> by_place_;

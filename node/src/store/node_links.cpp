@@ -1,5 +1,6 @@
 #include "store/node_links.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -106,12 +107,15 @@ void NodeLinks::give_up(NodeId node, net::Peer& link) {
   on_peer_closed(link, Error{ErrorCode::kUnavailable, "the node does not answer"});
 }
 
-// The other node only answers.
 void NodeLinks::on_message(net::Peer& from, net::Parcel parcel, std::optional<std::uint64_t> request) {
+  const auto sender = std::find_if(neighbours_.begin(), neighbours_.end(),
+                                   [&from](const auto& entry) { return entry.second.link.get() == &from; });
+  if (sender == neighbours_.end()) return;  // the connection was given up
+  if (request && events_.asked(sender->second.link, parcel.message, *request)) return;
   log(LogLevel::kWarn, "a node at which objects are claimed sent a message that it cannot send",
       {kv("message", wire::name_of(parcel.message))});
   if (!request) return;
-  from.respond(*request, Error{ErrorCode::kUnsupported, "a node cannot send requests over a connection for claims"});
+  from.respond(*request, Error{ErrorCode::kUnsupported, "a node cannot ask for this over a connection for claims"});
 }
 
 void NodeLinks::on_peer_closed(net::Peer& peer, const Error&) {

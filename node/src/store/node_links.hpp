@@ -29,6 +29,8 @@ class NodeLinks final : public net::Peer::Owner {
     std::function<void(NodeId node, Link link)> connected;
     /// A connection has ended. The owner connects again, or calls forget_if_unused().
     std::function<void(NodeId node)> ended;
+    /// The other node asks for something. Returns false if it cannot ask for that.
+    std::function<bool(const Link& link, const wire::Message& message, std::uint64_t request)> asked;
   };
 
   NodeLinks(async::Executor& executor, Host& host, NodeId self, Find find, Events events);

@@ -11,6 +11,7 @@
 #include <pharos/base/overloaded.hpp>
 #include <pharos/node/failpoints.hpp>
 
+#include "store/departing_objects.hpp"
 #include "store/exported_objects.hpp"
 #include "store/idle_memory.hpp"
 #include "store/memory_requests.hpp"
@@ -54,7 +55,15 @@ struct StoreService::Parts {
         own_table{read.table()},
         work{store,
              [&host = service.host_](auto job, auto done) { host.run_blocking(std::move(job), std::move(done)); }},
-        imports{service.executor_, service.host_, service.settings_.node, store, std::move(kept), service.find_},
+        imports{service.executor_,
+                service.host_,
+                service.settings_.node,
+                store,
+                std::move(kept),
+                service.find_,
+                [this](std::uint32_t table, const Location& here, MemoryRequests::Brought then) {
+                  requests.bring_for_node(table, here, std::move(then));
+                }},
         idle{service.executor_, store, work, [this] { requests.progress(); }},
         spilling{service.executor_, store, work, spilling_settings(service),
                  Spilling::Events{.left =
@@ -78,7 +87,8 @@ struct StoreService::Parts {
                 imports,
                 [this](const Location& here, MemoryRequests::Brought then) {
                   requests.bring_for_node(own_table, here, std::move(then));
-                }} {}
+                }},
+        departing{service.executor_, exports} {}
 
   Spilling::Settings spilling_settings(StoreService& service) {
     const std::string& folder = service.settings_.spill_folder;
@@ -99,6 +109,7 @@ struct StoreService::Parts {
   Spilling spilling;
   MemoryRequests requests;
   ExportedObjects exports;
+  DepartingObjects departing;
 };
 
 StoreService::StoreService(async::Executor& executor, Host& host, Settings settings, ImportedObjects::Find find)
@@ -118,12 +129,13 @@ Result<void> StoreService::set_up() {
 void StoreService::close() {
   background_.cancel();
   if (parts_ == nullptr) return;
+  parts_->departing.close();
   parts_->imports.close();
   parts_->exports.close();
 }
 
 bool StoreService::closed() const {
-  return background_.size() == 0 && (parts_ == nullptr || parts_->imports.closed());
+  return background_.size() == 0 && (parts_ == nullptr || (parts_->imports.closed() && parts_->departing.closed()));
 }
 
 // ---- Processes
@@ -261,6 +273,12 @@ void StoreService::add_neighbour(NodeId node, Fd socket) {
 void StoreService::answer_pull(const object_store::PullRequest& request, Host::TakePullAnswer then) {
   if (auto there = set_up(); !there) return then(std::move(there).error());
   parts_->exports.answer_pull(request, std::move(then));
+}
+
+bool StoreService::move_out() {
+  if (parts_ == nullptr) return true;
+  parts_->departing.go_on();
+  return parts_->exports.claims() == 0 && !parts_->exports.sends() && !parts_->store->book.has_unclaimed();
 }
 
 // ---- What has ended without a message

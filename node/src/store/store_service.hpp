@@ -22,7 +22,8 @@ namespace pharos::node {
 
 /// Serves the node's object store to processes and other nodes. The store is made when one of them first asks for it.
 /// StoreProcesses are the processes that use the store, MemoryRequests what they ask for, Spilling the objects on disk,
-/// ImportedObjects and ExportedObjects what this node and others have of each other. This class puts them together, and
+/// ImportedObjects and ExportedObjects what this node and others have of each other, DepartingObjects what moves to
+/// other nodes when this one drains. This class puts them together, and
 /// looks from time to time for objects that have ended without a message.
 /// Owned by Node; on its strand, except for work that reads and writes the disk.
 /// Failure: a process gets kFailedPrecondition if it has not opened the store, the error of making the store or a table
@@ -53,6 +54,9 @@ class StoreService {
   void add_neighbour(NodeId node, Fd socket);
   /// Answers a node that wants to pull an object: see ExportedObjects::answer_pull().
   void answer_pull(const object_store::PullRequest& request, Host::TakePullAnswer then);
+  /// This node drains: begins to move what other nodes need to those nodes. Returns whether nothing is left that they
+  /// need, or that a caller may still ask for.
+  bool move_out();
   void close();
   bool closed() const;
 

@@ -46,7 +46,7 @@ async::Async<void> Inspections::inspect(Client client, std::uint64_t request) {
                        .actor = worker->incarnation.actor,
                        .label = worker->label,
                        .pid = worker->process.pid,
-                       .amounts = leases.held_by(id).amounts()});
+                       .amounts = book_.held_by(id).amounts()});
     if (worker->control == nullptr) continue;
     ++inspection->missing;
     site_.background.spawn(inspect_worker(inspection, worker, deadline));
@@ -70,7 +70,7 @@ void Inspections::on_inspected(wire::Inspected inspected) {
 
 void Inspections::add_far_workers(const Job& job, std::vector<wire::InspectedWorker>& to) const {
   for (const auto& [worker, lease] : far_leases_.all()) {
-    if (lease.client.job->id != job.id) continue;
+    if (lease.client.job->id != job.id || lease.node == site_.settings.id) continue;
     to.push_back({.worker = worker, .amounts = lease.amounts, .elsewhere = describe_node(lease.node, lease.address)});
   }
 }
@@ -80,10 +80,11 @@ void Inspections::note_what_actors_wait_for(const Job& job, std::vector<wire::In
   for (const auto& [reservation, starting] : incarnations_.starting()) {
     if (starting.begun || starting.start.job != job.id) continue;
     const scheduler::Resources demand{starting.start.amounts};
+    const scheduler::Leases* const leases = book_.find({starting.start.group, starting.start.bundle});
+    if (leases == nullptr) continue;
     for (wire::InspectedWorker& actor : in) {
       if (actor.actor != starting.start.actor || actor.worker) continue;
-      actor.state =
-          "it waits for resources that tasks use: " + demand.use(book_.leases().total(), book_.leases().left());
+      actor.state = "it waits for resources that tasks use: " + demand.use(leases->total(), leases->left());
     }
   }
 }

@@ -26,8 +26,7 @@ void respond(net::Peer& to, std::uint64_t request, Result<Answer> answer) {
 
 void UserQuestions::list(const Client& client, wire::ListRows asked, std::uint64_t request) {
   if (!asked.node) {
-    asked.number = site_.head.next_number();
-    questions_.ask(asked.number, Asked{.client = client, .request = request, .question = asked});
+    ask_head(client, std::move(asked), request);
   } else if (is_answered_here(client, asked, request)) {
     list_own(client, asked, request);
   }
@@ -37,11 +36,6 @@ void UserQuestions::read_log(const Client& client, wire::ReadLog asked, std::uin
   if (!is_answered_here(client, asked, request)) return;
   logs_.read(asked,
              [peer = client.peer, request](Result<wire::LogPart> part) { respond(*peer, request, std::move(part)); });
-}
-
-void UserQuestions::drain(const Client& client, wire::DrainNode asked, std::uint64_t request) {
-  asked.number = site_.head.next_number();
-  questions_.ask(asked.number, Asked{.client = client, .request = request, .question = asked});
 }
 
 void UserQuestions::list_own(const Client& client, const wire::ListRows& asked, std::uint64_t request) {

@@ -45,7 +45,11 @@ class UserQuestions {
 
   void list(const Client& client, wire::ListRows asked, std::uint64_t request);
   void read_log(const Client& client, wire::ReadLog asked, std::uint64_t request);
-  void drain(const Client& client, wire::DrainNode asked, std::uint64_t request);
+  template <class Question>
+  void ask_head(const Client& client, Question asked, std::uint64_t request) {
+    asked.number = site_.head.next_number();
+    questions_.ask(asked.number, Asked{.client = client, .request = request, .question = asked});
+  }
 
  private:
   void list_own(const Client& client, const wire::ListRows& asked, std::uint64_t request);

@@ -73,7 +73,7 @@ async::Async<std::shared_ptr<Worker>> MemoryGuard::find_victim() {
     return !worker.process.is_killed() && !worker.process.end && worker.control != nullptr;
   };
   const auto is_idle = [this](const Worker& worker) {
-    return !worker.incarnation.actor && !book_.leases().lessee_of(worker.id);
+    return !worker.incarnation.actor && !book_.lessee_of(worker.id);
   };
   bool any_idle = false;
   const auto inspection = std::make_shared<WorkerInspection>();
@@ -128,9 +128,8 @@ void MemoryGuard::kill(Worker& worker) {
        kv("total", memory_->total)});
   workers_.kill(worker);
   // An idle worker must not be leased to a caller any more.
-  const scheduler::Leases& leases = book_.leases();
-  const bool idle = !worker.incarnation.actor && !leases.lessee_of(worker.id) && leases.held_by(worker.id).empty();
-  if (idle) book_.apply(book_.leases().worker_ended(worker.id));
+  const bool idle = !worker.incarnation.actor && !book_.lessee_of(worker.id) && book_.held_by(worker.id).empty();
+  if (idle) book_.tell_all([&](scheduler::Leases& leases) { return leases.worker_ended(worker.id); });
 }
 
 /// Returns false if the node ends.

@@ -25,9 +25,6 @@ namespace pharos::node {
 
 constexpr auto kStopTime = std::chrono::seconds{5};  ///< for destructors, when a worker is told to end
 
-/// A bundle of a placement group. Without a group: no bundle.
-using BundleKey = std::pair<GroupId, std::uint32_t>;
-
 // Parts of Worker, on the node's strand. Workers and Incarnations change them.
 
 /// What a worker runs.
@@ -38,7 +35,6 @@ struct Incarnation {
   bool exclusive = false;                  ///< the process ends by itself if it does not hear from the head
   bool may_restart = false;                ///< the actor has a restart left after this incarnation
   scheduler::ReservationId reservation{};  ///< resources of the actor
-  BundleKey bundle{};                      ///< the bundle that these are a part of
 };
 
 /// The process of a worker. The destructor closes the pidfd, and ends no process.

@@ -27,19 +27,20 @@ struct Hello {
   std::uint8_t reserved[3];
   std::uint64_t id;
   std::byte nonce[32];
-  std::uint64_t reserved_too;
+  std::uint64_t key_name;
 };
 static_assert(sizeof(Hello) == kHelloBytes);
 
 using HelloBytes = std::span<const std::byte, kHelloBytes>;
 using Proof = std::array<std::byte, kProofBytes>;
 
-std::array<std::byte, kHelloBytes> make_hello(Identity self) {
+std::array<std::byte, kHelloBytes> make_hello(Identity self, std::uint64_t key_name) {
   Hello hello{};
   std::memcpy(hello.magic, kMagic, sizeof kMagic);
   hello.version = wire::kProtocolVersion;
   hello.role = self.role;
   hello.id = self.id;
+  hello.key_name = key_name;
   fill_random(hello.nonce);
   std::array<std::byte, kHelloBytes> bytes;
   std::memcpy(bytes.data(), &hello, sizeof hello);
@@ -63,6 +64,12 @@ Result<Identity> read_hello(HelloBytes bytes) {
     return Error{ErrorCode::kCorrupt, "the peer names a role that does not exist"};
   }
   return Identity{hello.role, hello.id};
+}
+
+std::uint64_t key_name_in(HelloBytes bytes) {
+  Hello hello;
+  std::memcpy(&hello, bytes.data(), sizeof hello);
+  return hello.key_name;
 }
 
 const unsigned char* as_chars(const std::byte* bytes) {
@@ -97,12 +104,22 @@ Error wrong_token() {
 
 }  // namespace
 
-Key derive_key(const Key& token, Role role, std::uint64_t id) {
-  const std::string text = "pharos credential " + std::to_string(static_cast<int>(role)) + " " + std::to_string(id);
-  return hmac(token, std::as_bytes(std::span{text}));
+std::uint64_t name_of(const Key& key) {
+  const Key derived = derive_key(key, "pharos names a key");
+  std::uint64_t name = 0;
+  std::memcpy(&name, derived.data(), sizeof name);
+  return name;
 }
 
-Initiator::Initiator(const Key& key, Identity self) : key_{key}, hello_{make_hello(self)} {}
+Key derive_key(const Key& token, std::string_view purpose) {
+  return hmac(token, std::as_bytes(std::span{purpose}));
+}
+
+Key derive_key(const Key& token, Role role, std::uint64_t id) {
+  return derive_key(token, "pharos credential " + std::to_string(static_cast<int>(role)) + " " + std::to_string(id));
+}
+
+Initiator::Initiator(const Key& key, Identity self) : key_{key}, hello_{make_hello(self, name_of(key))} {}
 
 Result<Proof> Initiator::answer(std::span<const std::byte, kHelloBytes + kProofBytes> answer) {
   const HelloBytes theirs = answer.first<kHelloBytes>();
@@ -113,7 +130,8 @@ Result<Proof> Initiator::answer(std::span<const std::byte, kHelloBytes + kProofB
 
 std::array<std::byte, kHelloBytes + kProofBytes> Acceptor::answer(HelloBytes hello, KeyFor key_for) {
   std::array<std::byte, kHelloBytes + kProofBytes> answer{};
-  ours_ = make_hello(self_);
+  const std::uint64_t key_name = key_name_in(hello);
+  ours_ = make_hello(self_, key_name);
   std::memcpy(theirs_.data(), hello.data(), hello.size());
   std::memcpy(answer.data(), ours_.data(), ours_.size());
   auto peer = read_hello(hello);
@@ -122,7 +140,7 @@ std::array<std::byte, kHelloBytes + kProofBytes> Acceptor::answer(HelloBytes hel
     return answer;
   }
   peer_ = *peer;
-  key_ = key_for(peer_);
+  key_ = key_for(peer_, key_name);
   if (!key_) {
     refused_ = wrong_token();
     return answer;

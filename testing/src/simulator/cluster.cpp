@@ -12,6 +12,7 @@
 
 #include <pharos/async/block_on.hpp>
 #include <pharos/async/completion.hpp>
+#include <pharos/net/token_ring.hpp>
 
 #include "caller/caller.hpp"
 #include "program/function_table.hpp"
@@ -317,6 +318,8 @@ void Cluster::ask_as_people_do() {
   if (!node(0).alive()) return;
   std::vector<wire::Message> questions;
   questions.emplace_back(wire::ListRows{.table = "actors", .filters = {}, .limit = 100});
+  questions.emplace_back(
+      wire::RotateToken{.sealed = std::vector<std::byte>(net::kSealedBytes), .until = 0, .number = 0});
   for (std::size_t place = 0; place < nodes_; ++place) {
     const NodeId node = host(place).node_id();
     for (const char* const table : {"stacks", "logs"}) {

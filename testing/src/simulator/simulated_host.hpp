@@ -62,6 +62,8 @@ class SimulatedHost final : public node::Host {
   async::Async<Result<Fd>> reach(std::string address, node::Introduction introduction,
                                  async::Deadline deadline) override;
 
+  /// Processes of a simulation prove nothing to each other.
+  void take_token(const wire::RotateToken&) override {}
   std::string machine_of(int) override { return arrives_from_; }
 
   Result<pid_t> start_zygote(const wire::RegisterJob& program, int executable, Fd inheritance) override;

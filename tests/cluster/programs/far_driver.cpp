@@ -23,6 +23,7 @@ int main(int, char** argv) {
     if (mode == "ends_detached") run_ends_detached(runtime);
     if (mode == "load") run_load(runtime, argv[2]);
     if (mode == "drained") run_drained(runtime, argv[2]);
+    if (mode == "objects") run_objects(runtime, argv[2]);
     if (mode == "exclusive") run_exclusive(runtime);
     if (mode == "overflow") run_overflow(runtime, std::stoi(argv[2]), argv[3]);
     if (mode == "nearest") run_nearest(runtime);

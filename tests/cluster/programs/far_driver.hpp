@@ -11,6 +11,7 @@
 #include <iostream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <pharos/pharos.hpp>
 
@@ -58,6 +59,20 @@ class Holder {
   std::string text_;
 };
 
+/// Keeps values without reading them.
+class Shelf {
+ public:
+  void keep(pharos::Ref<pharos::Bytes> value) { values_.push_back(std::move(value)); }
+  std::size_t read() {
+    std::size_t bytes = 0;
+    for (const auto& value : values_) bytes += value.get().size();
+    return bytes;
+  }
+
+ private:
+  std::vector<pharos::Ref<pharos::Bytes>> values_;
+};
+
 inline pharos::NodeId node_id() {
   return pharos::context().node;
 }
@@ -103,6 +118,7 @@ void run_owner(pharos::Runtime& runtime);
 // a disk.
 void run_load(pharos::Runtime& runtime, const std::string& file);
 void run_drained(pharos::Runtime& runtime, const std::string& go);
+void run_objects(pharos::Runtime& runtime, const std::string& go);
 void run_fixed(pharos::Runtime& runtime);
 void run_exclusive(pharos::Runtime& runtime);
 void run_loss(pharos::Runtime& runtime);

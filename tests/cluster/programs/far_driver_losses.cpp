@@ -72,6 +72,26 @@ void run_drained(pharos::Runtime& runtime, const std::string& go) {
   fixed.kill();
 }
 
+/// Keeps two values that were made on b, as does an actor on c, and reads them when the test has drained b.
+void run_objects(pharos::Runtime& runtime, const std::string& go) {
+  constexpr std::size_t kBytes = std::size_t{32} << 20;
+  const auto shelf = runtime.spawn<Shelf>({.resources = {{"c", 0.5}}});
+  say("b is " + to_string(wait_for(runtime.submit<&node_id>({.resources = {{"b", 0.5}}}))));
+  std::vector<pharos::Ref<pharos::Bytes>> made;
+  for (int i = 0; i < 2; ++i) {
+    made.push_back(runtime.submit<&many_bytes>({.resources = {{"b", 0.5}}, .max_retries = 0}, kBytes));
+    wait_for(shelf.call<&Shelf::keep>(made.back()));
+  }
+  say("ready");
+  while (!std::filesystem::exists(go)) ::usleep(1000);
+  for (const auto& each : made) say_whether("the driver has it", wait_for(each).size() == kBytes);
+  try {
+    say_whether("c has them", wait_for(shelf.call<&Shelf::read>()) == 2 * kBytes);
+  } catch (const pharos::ActorDied&) {
+    say("c is gone");
+  }
+}
+
 /// Has an actor that may run only on b, and a call of it that still runs when the test drains b.
 void run_fixed(pharos::Runtime& runtime) {
   const auto b = wait_for(runtime.submit<&node_id>({.resources = {{"b", 1}}}));
@@ -143,13 +163,17 @@ void run_loss(pharos::Runtime& runtime) {
 void run_group_loss(pharos::Runtime& runtime) {
   const auto group = runtime.reserve({.bundles = {{.resources = {{"both", 1}}}}});
   const pharos::ActorOptions in_group{
-      .resources = {{"both", 1}}, .group = group, .max_restarts = -1, .max_task_retries = 3};
+      .resources = {{"both", 0.5}}, .group = group, .max_restarts = -1, .max_task_retries = 3};
+  const pharos::TaskOptions task_in_group{.cpus = 0, .resources = {{"both", 0.5}}, .group = group, .max_retries = -1};
   const auto actor = runtime.spawn<Counter>(in_group);
   const std::string before = wait_for(actor.call<&Counter::node>());
+  const auto where_tasks_run = [&] { return wait_for(runtime.submit<&node_of_task>(task_in_group)); };
+  say_whether("a task is there, too", where_tasks_run() == before);
   say("ready");
   std::string now = before;
   while (now == before) now = wait_for(actor.call<&Counter::node>());
   say_whether("it moved with its bundle", wait_for(actor.call<&Counter::restarted>()));
+  say_whether("and so do tasks", where_tasks_run() == now);
 }
 
 void run_quiet(pharos::Runtime& runtime) {

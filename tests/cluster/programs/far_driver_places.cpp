@@ -205,6 +205,12 @@ void run_groups(pharos::Runtime& runtime) {
     there = there && wait_for(actors.back().call<&Counter::node_id>()) == nodes[static_cast<std::size_t>(bundle)];
   }
   say_whether("each in its bundle", there);
+  const auto task = runtime.submit<&node_id>({.cpus = 1, .group = group, .bundle = 1});
+  say_whether("a task waits", pharos::wait(std::vector{task}, {.deadline = pharos::Deadline::in(200ms)}).ready.empty());
+  actors[1].kill();
+  say_whether("and runs in its bundle", wait_for(task) == nodes[1]);
+  actors[1] = runtime.spawn<Counter>({.cpus = 1, .group = group, .bundle = 1});
+  say_whether("where an actor follows it", wait_for(actors[1].call<&Counter::node_id>()) == nodes[1]);
   const auto next = runtime.spawn<Counter>({.cpus = 1, .group = group});
   const auto added = next.call<&Counter::add>(1);
   const bool waits = !pharos::wait(std::vector{added}, {.deadline = pharos::Deadline::in(200ms)}).ready.empty();

@@ -20,6 +20,8 @@ TEST_F(HeadDrains, AnEmptyNodeIsToldToEnd) {
   drains_.begin_for(NodeId{1}, {NodeId{2}, 0, 6});
   EXPECT_EQ(last_told<wire::Rows>(1).number, 6u);
   executor_.advance(200ms);
+  EXPECT_EQ(told(2), Names{"DrainNode"});
+  drains_.note_empty(NodeId{2});
   EXPECT_EQ(told(2), Names{"EndNode"});
   EXPECT_TRUE(drains_.end(NodeId{2}));
   EXPECT_FALSE(drains_.end(NodeId{2}));
@@ -31,6 +33,26 @@ TEST_F(HeadDrains, ANodeWithTasksGoesOnUntilTheTimeLimit) {
   executor_.advance(800ms);
   EXPECT_EQ(told(2), (Names{"DrainNode", "DrainNode", "DrainNode", "DrainNode"}));
   executor_.advance(200ms);
+  EXPECT_EQ(told(2), Names{"EndNode"});
+}
+
+TEST_F(HeadDrains, ANodeThatMovesItsObjectsIsWaitedForUntilTheTimeLimit) {
+  drains_.begin_for(NodeId{1}, {NodeId{2}, 600, 6});
+  executor_.advance(400ms);
+  EXPECT_EQ(told(2), (Names{"DrainNode", "DrainNode"}));
+  executor_.advance(200ms);
+  EXPECT_EQ(told(2), Names{"EndNode"});
+}
+
+TEST_F(HeadDrains, ANodeWithTasksIsNotEmptyWhateverItSays) {
+  scheduler::TaskNodes{fleet_}.note_tasks(NodeId{2}, *scheduler::Resources::parse("cpu=1"));
+  drains_.note_empty(NodeId{2});
+  EXPECT_EQ(told(2), Names{}) << "it does not drain";
+  drains_.begin_for(NodeId{1}, {NodeId{2}, 0, 6});
+  drains_.note_empty(NodeId{2});
+  EXPECT_EQ(told(2), Names{});
+  scheduler::TaskNodes{fleet_}.note_tasks(NodeId{2}, {});
+  drains_.note_empty(NodeId{2});
   EXPECT_EQ(told(2), Names{"EndNode"});
 }
 
@@ -48,6 +70,8 @@ TEST_F(HeadDrains, AnActorLeavesBeforeItsNodeEnds) {
   EXPECT_EQ(told(2), Names{"DrainNode"});
   executor_.advance(800ms);
   EXPECT_EQ(told(2), (Names{"DrainNode", "DrainNode", "DrainNode", "EndIncarnation"}));
+  drains_.note_empty(NodeId{2});
+  EXPECT_EQ(told(2), Names{}) << "the actor is still there";
   places_.note_ended({ActorId{50}, 1, "it was killed"});
   executor_.advance(200ms);
   EXPECT_EQ(told(2), Names{"EndNode"});
@@ -72,7 +96,7 @@ TEST_F(HeadDrains, ARestoredDrainWaitsForTheNodeToReport) {
   EXPECT_EQ(told(3), Names{});
   EXPECT_TRUE(recovery_.add_report(NodeId{3}, {}));
   executor_.advance(200ms);
-  EXPECT_EQ(told(3), Names{"EndNode"});
+  EXPECT_EQ(told(3), Names{"DrainNode"});
 }
 
 }  // namespace

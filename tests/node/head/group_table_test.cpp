@@ -165,5 +165,62 @@ TEST_F(HeadGroupTable, AGroupThatLacksOneOfItsRecordsIsNotRestored) {
   EXPECT_EQ(groups_.find(GroupId{5}), nullptr);
 }
 
+/// The bundle that a task finds; nullopt if none has a place.
+class HeadGroupSpots : public HeadGroupTable {
+ protected:
+  wire::Demand in_group(const std::string& amounts, std::int32_t bundle = -1) const {
+    wire::Demand asked = demand(amounts);
+    asked.group = GroupId{5};
+    asked.bundle = bundle;
+    return asked;
+  }
+  Result<std::optional<GroupTable::Spot>> find(const std::string& amounts, std::int32_t bundle = -1,
+                                               std::optional<std::uint32_t> but_not = {}) {
+    return groups_.find_spot(in_group(amounts, bundle), JobId{7}, but_not);
+  }
+  void hold_all() {
+    for (std::uint32_t bundle = 0; bundle < 2; ++bundle) {
+      groups_.note_held(groups_.find(GroupId{5})->nodes[bundle], {GroupId{5}, bundle});
+    }
+  }
+};
+
+TEST_F(HeadGroupSpots, ATaskFindsABundleWhenItsNodeHasSetItAside) {
+  place(5, 2, "cpu=1");
+  EXPECT_EQ(*find("cpu=1"), std::nullopt);
+  hold_all();
+  const auto first = (*find("cpu=1")).value();
+  const auto second = (*find("cpu=1")).value();
+  EXPECT_NE(first.bundle, second.bundle) << "they take turns";
+  EXPECT_NE(first.node, second.node);
+  EXPECT_EQ((*find("cpu=1", 1)).value().bundle, 1U);
+  EXPECT_EQ((*find("cpu=1", 1)).value().bundle, 1U);
+  EXPECT_EQ((*find("cpu=1", -1, 0)).value().bundle, 1U);
+  EXPECT_EQ(*find("cpu=1", 1, 1), std::nullopt);
+}
+
+TEST_F(HeadGroupSpots, ABundleThatActorsHaveComesLast) {
+  place(5, 2, "cpu=1");
+  hold_all();
+  apply(placement_.place_in_group(ActorId{50}, "a", *scheduler::Resources::parse("cpu=1"), GroupId{5}, 1));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ((*find("cpu=1")).value().bundle, 0U);
+  apply(placement_.place_in_group(ActorId{51}, "b", *scheduler::Resources::parse("cpu=1"), GroupId{5}, 0));
+  EXPECT_NE((*find("cpu=1")).value().bundle, (*find("cpu=1")).value().bundle) << "it waits for the actors";
+}
+
+TEST_F(HeadGroupSpots, ATaskThatAsksForWhatTheGroupHasNotIsRefused) {
+  place(5, 2, "cpu=1");
+  const auto too_large = find("cpu=2");
+  EXPECT_EQ(too_large.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_NE(too_large.error().to_string().find("2 CPUs; no bundle of group \"g\" has more; the first has 1 CPU"),
+            std::string::npos)
+      << too_large.error().to_string();
+  EXPECT_EQ(find("cpu=1", 2).error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(groups_.find_spot(in_group("cpu=1"), JobId{8}, {}).error().code(), ErrorCode::kNotFound)
+      << "it is the group of another job";
+  groups_.remove(NodeId{1}, {GroupId{5}, asker(1)});
+  EXPECT_EQ(find("cpu=1").error().code(), ErrorCode::kNotFound);
+}
+
 }  // namespace
 }  // namespace pharos::node::head

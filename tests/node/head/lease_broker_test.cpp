@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// A caller at node 1, which has no resources; nodes 2 and 3 have one CPU each.
-class LeaseBrokerTest : public HeadParts {
+class LeaseBrokerTest : public HeadParts, protected Effects {
  protected:
   LeaseBrokerTest() {
     for (const std::uint64_t node : {1, 2, 3}) add_node(node);
@@ -45,11 +45,19 @@ class LeaseBrokerTest : public HeadParts {
     return node;
   }
 
+  void apply(const scheduler::ActorEffects&) override { ADD_FAILURE() << "leases do not call ActorTable"; }
+  void apply(const scheduler::PlacementEffects& effects) override {
+    for (const auto& effect : effects) {
+      if (const auto* const placed = std::get_if<scheduler::GroupPlaced>(&effect)) groups_.note_placed(*placed);
+    }
+  }
+
   scheduler::Fleet fleet_;
   scheduler::Placement placement_{fleet_};
   JobTable jobs_{events_};
+  GroupTable groups_{events_, placement_, recovery_, *this};
   RequestNumbers numbers_{100};
-  LeaseBroker leases_{events_, fleet_, jobs_, nodes_, recovery_, numbers_};
+  LeaseBroker leases_{events_, fleet_, jobs_, nodes_, groups_, recovery_, numbers_};
 };
 
 TEST_F(LeaseBrokerTest, TheWorkersNodeLearnsTheProgramAndItsAnswerGoesToTheCallersNode) {
@@ -102,6 +110,21 @@ TEST_F(LeaseBrokerTest, ARequestThatWaitsForANodeEndsWithItsCallerAndItsJob) {
   EXPECT_EQ(leases_.requested(), 0u);
   executor_.advance(2s);
   EXPECT_EQ(told(1), Names{});
+}
+
+TEST_F(LeaseBrokerTest, ATaskOfAGroupWaitsForABundleAndIsToldWhichItGets) {
+  wire::Demand asked = demand("cpu=1");
+  asked.group = GroupId{5};
+  groups_.place(NodeId{1}, {GroupId{5}, "g", Strategy::kPack, {demand("cpu=1")}, asker(4)});
+  leases_.request(NodeId{1}, {asked, asker(5), false, false});
+  EXPECT_EQ(leases_.requested(), 1u);
+  const NodeId node = groups_.find(GroupId{5})->nodes.front();
+  EXPECT_EQ(told(node.value()), Names{"HoldBundle"});
+  groups_.note_held(node, {GroupId{5}, 0});
+  leases_.request_wanting();
+  EXPECT_EQ(last_told<wire::LeaseWorker>(node.value()).bundle, 0u);
+  leases_.request(NodeId{1}, {asked, asker(6), false, true, 0});
+  EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kOverloaded) << "there is no other bundle";
 }
 
 TEST_F(LeaseBrokerTest, DuringARecoveryARequestThatNoNodeCouldServeIsPutOff) {

@@ -1,6 +1,9 @@
 #include "head/node_table.hpp"
 
 #include <chrono>
+#include <vector>
+
+#include <pharos/net/token_ring.hpp>
 
 #include "head_parts.hpp"
 
@@ -63,6 +66,32 @@ TEST_F(HeadNodeTable, SeveralMessagesAreConfirmedTogether) {
   EXPECT_EQ(last_told<wire::Confirmed>(1).count, 3u);
   executor_.advance(1s);
   EXPECT_EQ(told(1), Names{});
+}
+
+TEST_F(HeadNodeTable, ANewTokenIsToldToAllNodesAndToThoseThatJoin) {
+  add_node(2);
+  const std::vector<std::byte> sealed(net::kSealedBytes, std::byte{7});
+  nodes_.rotate_token(NodeId{1}, {sealed, 99, 5});
+  EXPECT_EQ(last_told<wire::RotateToken>(2).sealed, sealed);
+  EXPECT_EQ(told(1), (Names{"RotateToken", "Rows"}));
+  nodes_.rotate_token(NodeId{1}, {sealed, 100, 6});
+  add_node(3);
+  EXPECT_EQ(told(3), (Names{"RotateToken", "RotateToken"})) << "in their order";
+}
+
+TEST_F(HeadNodeTable, OnlyTheLastNewTokensAreKept) {
+  for (std::uint64_t i = 1; i <= Rotations::kKeptMax + 3; ++i) {
+    nodes_.rotate_token(NodeId{1}, {std::vector<std::byte>(net::kSealedBytes), i, i});
+  }
+  EXPECT_EQ(nodes_.rotations().all().size(), Rotations::kKeptMax);
+  EXPECT_EQ(nodes_.rotations().all().begin()->second.until, 4U);
+}
+
+TEST_F(HeadNodeTable, WhatIsNoSealedTokenIsRefused) {
+  nodes_.rotate_token(NodeId{1}, {std::vector<std::byte>(net::kSealedBytes + 1), 99, 5});
+  EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(nodes_.rotations().all().empty());
+  EXPECT_FALSE(nodes_.rotations().restore({{}, 99, 1}));
 }
 
 }  // namespace

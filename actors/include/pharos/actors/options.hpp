@@ -54,6 +54,12 @@ struct TaskOptions {
   /// If no node of the cluster could ever run the task: how long it waits for a node that can and joins. With 0 the Ref
   /// throws InvalidArgument at once.
   Duration wait_for_nodes{};
+  /// The task takes its resources from this group: from bundle number `bundle`, or from any bundle if that is negative.
+  /// It waits until a bundle has them free. `labels`, `node`, `near`, `prefer`, `spread` and `wait_for_nodes` are then
+  /// ignored. The group lasts at least until the task has ended. If it is removed before the task has begun, the Ref
+  /// throws NotFound.
+  PlacementGroup group{};
+  std::int32_t bundle = -1;
   /// Variables of the environment of the process that runs the task, beside those of the program and in their place:
   /// {{"OMP_NUM_THREADS", "4"}}. The program is loaded anew with them, once on each node, so libraries see them from
   /// their start. A node has at most 8 such environments at a time; a task with another one waits until none of the

@@ -45,7 +45,7 @@ struct GroupOptions {
   Duration wait_for_nodes{};
 };
 
-/// Resources that a program has set aside, all of them at once, for actors that are made with ActorOptions::group. A
+/// Resources that a program has set aside, all of them at once, for actors and tasks that are made with `.group`. A
 /// handle: copies refer to the same group. Any thread may use it. A default-constructed one is empty: id() and size()
 /// are 0, and remove() does nothing.
 /// A group whose resources are not free waits, and nobody who came later gets what is set aside for it. When a node is
@@ -53,11 +53,10 @@ struct GroupOptions {
 /// Failure: the Ref of nodes() throws InvalidArgument, with numbers, if the cluster could never have these resources;
 /// Cancelled if the group is removed before it has a place; RuntimeStopped if the Runtime ends before that.
 /// End: by remove(); by cancel() of nodes(), as long as that Ref is not ready; with the program; or when the last copy
-/// is gone and this process has let go of the last actor that it made with the group. The resources are then free, as
-/// remove() says.
-/// Sent: a group may be an argument or a result; it travels once its bundles have places, and the receiver's nodes()
-/// are those that it had then. The group then belongs to all who have it: it ends by remove() of any of them, or with
-/// the program, and no longer with the last copy.
+/// is gone, this process has let go of the last actor that it made with the group, and its last task there has ended.
+/// The resources are then free, as remove() says. Sent: a group may be an argument or a result; it travels once its
+/// bundles have places, and the receiver's nodes() are those that it had then. The group then belongs to all who have
+/// it: it ends by remove() of any of them, or with the program, and no longer with the last copy.
 class PHAROS_API PlacementGroup {
  public:
   PlacementGroup() = default;
@@ -69,9 +68,9 @@ class PHAROS_API PlacementGroup {
   /// The node of each bundle, once all bundles have a place: `group.nodes().get()` waits for that. Throws
   /// InvalidArgument itself if this refers to no group.
   const Ref<std::vector<NodeId>>& nodes() const;
-  /// Gives the group up. Its resources are free when the actors that run in it have ended. They do not restart, and the
-  /// calls of actors that wait for a place in it throw ActorDied. Does not wait. Does nothing the second time, and
-  /// after the end of the Runtime.
+  /// Gives the group up. Its resources are free when the actors and tasks that run in it have ended. The actors do not
+  /// restart, and the calls of actors that wait for a place in it throw ActorDied; the Refs of tasks that have not
+  /// begun throw NotFound. Does not wait. Does nothing the second time, and after the end of the Runtime.
   void remove() const;
 
   const std::shared_ptr<detail::GroupHandle>& handle() const { return handle_; }

@@ -93,7 +93,7 @@ bool Greeting::hear(Heard& heard, std::optional<Guest>& guest) const {
     }
     if (end == net::kHelloBytes) {
       const auto answer = heard.acceptor.answer(std::span{heard.said}.first<net::kHelloBytes>(),
-                                                [this](net::Identity) { return std::optional{key_}; });
+                                                [this](net::Identity, std::uint64_t) { return std::optional{key_}; });
       // The deadline has passed, so that this does not wait: the buffer of a new socket takes so few bytes at once.
       if (!net::send_all(heard.socket.get(), answer, Deadline::at(TimePoint::min()))) return false;
       continue;

@@ -2,7 +2,7 @@
 
 #include <pharos/base/error.hpp>
 #include <pharos/base/fd.hpp>
-#include <pharos/net/handshake.hpp>
+#include <pharos/net/token_ring.hpp>
 #include <pharos/node/daemon_options.hpp>
 #include <pharos/process/keeper.hpp>
 
@@ -38,6 +38,6 @@ inline constexpr int kExitToRestartAsNewNode = 75;
 /// told to end. A node with `grace` first drains, and ends when nothing runs there any more, after that time, or at the
 /// second signal. Ends with 1 when the keeper or the head is gone, and with kExitToRestartAsNewNode. At the end it
 /// kills all processes below it, waits up to 8 s for them, and removes the run folder.
-int run_daemon(process::Kept kept, const net::Key& token, const DaemonOptions& options);
+int run_daemon(process::Kept kept, const net::TokenRing& tokens, const DaemonOptions& options);
 
 }  // namespace pharos::node

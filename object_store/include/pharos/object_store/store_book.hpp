@@ -52,6 +52,8 @@ class StoreBook {
   [[nodiscard]] std::vector<Unclaimed> process_ended(std::uint32_t table);
   /// Lets go of those results that their heirs have not taken over meanwhile.
   void end_unclaimed(const std::vector<Unclaimed>& results);
+  /// Returns whether there are results that their heirs have not taken over yet.
+  bool has_unclaimed() const;
   /// Takes back slabs that no process leases and whose objects have all ended. Returns true if there were any.
   bool reclaim();
   /// Returns whether such slabs with objects remain. Nothing reports when these objects end, so the node must call

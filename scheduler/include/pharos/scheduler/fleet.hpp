@@ -21,6 +21,7 @@ struct Demand {
   Resources amounts;
   NodeId only{};                    ///< if set, this node and no other
   std::vector<LabelRule> labels{};  ///< the node's labels must fulfil all of these
+  GroupId group{};                  ///< if set, a task asks for it in a bundle of this group
 
   /// "2 GPUs on a node with zone=a".
   std::string to_string() const;

@@ -63,8 +63,8 @@ struct Reserved {
 struct EndWorker {
   WorkerId worker;
 };
-/// Refuses, with kOverloaded, a waiting request that a worker made: the limit of workers is reached, so this worker
-/// runs the tasks itself.
+/// Refuses, with kOverloaded, a waiting request: the limit of workers is reached and a worker made the request, so it
+/// runs the tasks itself; or the bundle was given up.
 struct Refuse {
   LeaseRequestId request;
   Error why;
@@ -79,24 +79,23 @@ struct Recall {
 using LeaseEffect = std::variant<Grant, StartWorker, EndWorker, Reserved, Refuse, Recall>;
 using LeaseEffects = std::vector<LeaseEffect>;
 
-/// Gives out the resources of one node: which worker process runs the tasks of which caller, and what the processes of
-/// actors hold. A lease is the right of one caller, the lessee, to send tasks to one worker.
-/// Requests are served in the order in which they came. For a request that does not fit, resources are set aside as
-/// they become free, and requests behind it may take the rest. Idle workers are kept for a while, because the next
-/// lease of the same job and environment can use them at once. A worker runs the code of one job only.
-/// A worker whose task waits for other tasks lends its CPUs to other workers, until there are `workers_max` workers.
-/// Beyond that limit only requests that ask for more than CPUs are served; their other resources limit them. A worker
-/// with GPUs ends with its lease, and what it held is free only when its process is gone, because the process uses GPU
-/// memory until then.
-/// A lessee keeps its workers as long as it has tasks, unless another has waited for more than kWaitBeforeRecall: an
-/// actor, a program that has less of the node, or another caller of the same program that has less. Then leases are
-/// recalled, and the request for which they are recalled moves to the front of the queue. Leases younger than
-/// kLeaseMin, or kGpuLeaseMin for leases with GPUs, are not recalled, so two programs on one CPU take turns of at least
-/// that time. Pure: events go in and effects come out, and the time is passed in. Owned by LeaseBook, and used on the
-/// node's strand. Events about workers, requests and reservations that are unknown here change nothing.
-/// Bounds: `kWaitingMax` requests wait, and the next one is refused with kOverloaded. Requests of workers for CPUs
-/// alone are refused with kOverloaded, also while they wait, when the limit of workers is reached. The number of
-/// reservations depends on the head.
+/// Gives out the resources of one node, or of one bundle of a placement group there: which worker process runs the
+/// tasks of which caller, and what the processes of actors hold. A lease is the right of one caller, the lessee, to
+/// send tasks to one worker. Requests are served in the order in which they came. For a request that does not fit,
+/// resources are set aside as they become free, and requests behind it may take the rest. Idle workers are kept for a
+/// while, because the next lease of the same job and environment can use them at once. A worker runs the code of one
+/// job only. A worker whose task waits for other tasks lends its CPUs to other workers, until there are `workers_max`
+/// workers. Beyond that limit only requests that ask for more than CPUs are served; their other resources limit them. A
+/// worker with GPUs ends with its lease, and what it held is free only when its process is gone, because the process
+/// uses GPU memory until then. A lessee keeps its workers as long as it has tasks, unless another has waited for more
+/// than kWaitBeforeRecall: an actor, a program that has less of the node, or another caller of the same program that
+/// has less. Then leases are recalled, and the request for which they are recalled moves to the front of the queue.
+/// Leases younger than kLeaseMin, or kGpuLeaseMin for leases with GPUs, are not recalled, so two programs on one CPU
+/// take turns of at least that time. Pure: events go in and effects come out, and the time is passed in. Owned by
+/// LeaseBook, and used on the node's strand. Events about workers, requests and reservations that are unknown here
+/// change nothing. Bounds: `kWaitingMax` requests wait, and the next one is refused with kOverloaded. Requests of
+/// workers for CPUs alone are refused with kOverloaded, also while they wait, when the limit of workers is reached. The
+/// number of reservations depends on the head.
 class Leases {
  public:
   static constexpr std::size_t kWaitingMax = 65536;
@@ -109,8 +108,9 @@ class Leases {
   /// If all leases are recalled already, the recall is sent again after this time.
   static constexpr Duration kSayAgainTime = std::chrono::seconds{1};
 
-  Leases(const Resources& total, std::uint32_t workers_max, Duration idle_time)
-      : ledger_{total}, workers_max_{workers_max}, idle_time_{idle_time} {}
+  /// `total` are the resources of a node, or the allotment of a bundle.
+  Leases(ResourceLedger total, std::uint32_t workers_max, Duration idle_time)
+      : ledger_{std::move(total)}, workers_max_{workers_max}, idle_time_{idle_time} {}
 
   /// Asks for a worker that holds `demand`. The caller must have checked could_fit(), because a demand that can never
   /// fit would wait for ever. Returns kOverloaded at the bounds above.
@@ -143,6 +143,9 @@ class Leases {
   /// that still waits can be released, too.
   LeaseEffects reserve(ReservationId reservation, const Allotment& allotment, TimePoint now);
   LeaseEffects release(ReservationId reservation);
+  /// The bundle is given up: idle workers end, requests that wait are refused with kOverloaded, so that their callers
+  /// ask again, and all leases are recalled. Nothing may be asked for after that.
+  LeaseEffects close(TimePoint now);
   /// Ends the idle workers that have an environment of their own, because another one wants its place.
   LeaseEffects end_idle_in_environments();
   /// Ends the workers that have been idle for too long.
@@ -172,6 +175,10 @@ class Leases {
   bool starts(LeaseRequestId request) const { return starting_.contains(request); }
   std::size_t idle() const { return idle_.size(); }
   bool holds(ReservationId reservation) const { return reserved_.contains(reservation); }
+  /// Returns whether nothing is reserved or leased, waits, starts or ends.
+  bool is_unused() const {
+    return reservations() == 0 && leased_.empty() && starting_.empty() && ending_.empty() && waiting_.empty();
+  }
   /// The number of reservations, including those that wait.
   std::size_t reservations() const { return reserving_.size() + reserved_.size(); }
   /// For tests, between two events. Describes resources that are given twice, and resources that are neither given nor
@@ -230,6 +237,7 @@ class Leases {
   std::vector<Reserving> reserving_;                // reservations that wait, in their order
   std::unordered_map<ReservationId, Allotment> reserved_;
   std::map<Kind, Recalled> recalled_;
+  bool closed_ = false;
   TimePoint now_;  // the time that was passed in last
 };
 

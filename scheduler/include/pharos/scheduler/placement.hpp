@@ -140,8 +140,9 @@ class Placement {
   /// Returns the place of the actor; nullopt if the actor waits or is unknown. The pointer is valid until the next
   /// event.
   std::optional<Seat> seat_of(ActorId actor) const;
-  /// Returns the place of each bundle; empty if the group is unknown, or was removed and no actor has a place in it.
-  std::vector<BundlePlace> places_of(GroupId group) const;
+  /// Returns nullptr if the group is unknown, or was removed and no actor has a place in it. Valid until the next
+  /// event.
+  const GroupState* find_group(GroupId group) const;
 
   /// The number of actors and groups that wait.
   std::size_t waiting() const { return waiting_; }

@@ -111,9 +111,9 @@ struct Allotment {
 /// A value that Leases, Fleet and GroupState hold for a node or a bundle. Not thread-safe.
 class ResourceLedger {
  public:
-  explicit ResourceLedger(Resources total);
+  ResourceLedger(Resources total);
   /// A ledger of what an allotment has, to give parts of it to others.
-  explicit ResourceLedger(const Allotment& total);
+  ResourceLedger(const Allotment& total);
 
   const Resources& total() const { return total_; }
   const Resources& left() const { return left_; }

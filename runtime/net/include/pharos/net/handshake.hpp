@@ -24,8 +24,9 @@
 ///
 /// A proof is an HMAC-SHA256 with the key, over a label for the direction and both complete hellos. A proof therefore
 /// cannot be sent back to its maker (the labels differ), cannot be replayed (the nonces are new), and is valid for one
-/// role, id and protocol version only. All sizes are fixed. The key is the cluster's token, or a key that was derived
-/// from the token for one zygote or worker: zygotes and workers never see the token.
+/// role, id and protocol version only. All sizes are fixed. A hello names the key with which its process proves itself,
+/// because several tokens of a cluster may be valid at a time. The key is the cluster's token, or a key that was
+/// derived from the token for one zygote or worker: zygotes and workers never see the token.
 namespace pharos::net {
 
 using Key = std::array<std::byte, 32>;
@@ -38,6 +39,10 @@ struct Identity {
   std::uint64_t id = 0;
 };
 
+/// Returns a name for a key, from which the key cannot be computed. Of two keys, it is practically never the same.
+std::uint64_t name_of(const Key& key);
+/// Derives a key for one purpose from the token. The token cannot be computed from the derived key.
+Key derive_key(const Key& token, std::string_view purpose);
 /// Derives the key of one zygote or worker from the token. The token cannot be computed from the derived key.
 Key derive_key(const Key& token, Role role, std::uint64_t id);
 
@@ -68,9 +73,9 @@ class Initiator {
 /// answer() first, then finish(). Belongs to one thread at a time.
 class Acceptor {
  public:
-  /// Returns the key that this initiator must know, or nullopt if no such initiator is expected. Called once at most,
-  /// inside answer().
-  using KeyFor = async::UniqueFunction<std::optional<Key>(Identity)>;
+  /// Returns the key that this initiator must know, or nullopt if no such initiator is expected. `name` is what it says
+  /// of its key: name_of(). Called once at most, inside answer().
+  using KeyFor = async::UniqueFunction<std::optional<Key>(Identity, std::uint64_t name)>;
 
   explicit Acceptor(Identity self) : self_{self} {}
 

@@ -43,7 +43,8 @@ using MessageKinds =
                  FindNode, NodeFound, PlaceGroup, GroupReady, RemoveGroup, HoldBundle, BundleHeld, ReleaseBundle,
                  NodeLoad, ListRows, Rows, Beat, Confirmed, Report, ActorLife, GroupPlaces, EndNode, DrainNode, ReadLog,
                  LogPart, Explain, Explained, ReadStacks, Stacks, RecallLeases, ActorHeld, ListNodes, NodesListed,
-                 ReadValue, ValueRead, WriteValue, ValueWritten, ListKeys, KeysListed, StoredValue, WriteOutcome>;
+                 ReadValue, ValueRead, WriteValue, ValueWritten, ListKeys, KeysListed, StoredValue, WriteOutcome,
+                 TakeObject, ObjectMoved, NodeEmpty, RotateToken>;
 
 template <class T, class Variant>
 inline constexpr bool kIsKindOf = false;

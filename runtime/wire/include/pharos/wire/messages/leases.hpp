@@ -18,6 +18,9 @@ struct LeaseWorker {
   Asker asker{};
   bool nested = false;    ///< the caller is itself a worker; its node fills this in
   bool only_now = false;  ///< between nodes: refused with kOverloaded unless there is room at this moment
+  /// If the demand names a group: from the head, the bundle that it has chosen; to the head with `only_now`, the bundle
+  /// where the request waits.
+  std::uint32_t bundle = 0;
 };
 /// Caller to node; for a worker of another node also to the head, and on to that node.
 struct ReturnLease {

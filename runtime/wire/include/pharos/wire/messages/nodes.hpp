@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -78,6 +79,15 @@ struct DrainNode {
   std::uint32_t limit_ms = 0;  ///< time after which the actors and tasks that are left are killed; 0 for no limit
   std::uint64_t number = 0;    ///< number of the question; the node that passes it on fills this in
 };
+/// A command to a node, which tells the head. Answered by Rows when the head will not forget it. Then head to all
+/// nodes, and to each node that joins. The cluster has a new token.
+struct RotateToken {
+  std::vector<std::byte> sealed{};  ///< the new token, encrypted with the one before it (net::seal())
+  std::uint64_t until = 0;          ///< how long those before it are valid at most, in seconds since 1970
+  std::uint64_t number = 0;         ///< number of the question; the node that passes it on fills this in
+};
+/// Node to head: the answer to DrainNode if no worker runs on the node any more and no other node needs its objects.
+struct NodeEmpty {};
 /// Head to node.
 /// Tells a node how many of its messages to the head are durable. The node need not send these again if a new head
 /// starts.

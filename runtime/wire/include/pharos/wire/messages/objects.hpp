@@ -42,7 +42,7 @@ struct BringObject {
 struct ImportObject {
   ObjectLocation object;
 };
-/// Node to caller: where it is here.
+/// Node to caller, and to the node that has sent TakeObject: where it is here.
 struct ObjectImported {
   ObjectLocation object;
 };
@@ -55,6 +55,15 @@ struct ObjectClaimed {
   std::uint64_t size = 0;
   std::string label{};
   ObjectLocation elsewhere{};  ///< if its node is set, that node has the object, and nothing was claimed
+};
+/// Node that drains to a node that claims the object: fetch it, and have it from now on. Answered by ObjectImported.
+struct TakeObject {
+  ObjectLocation object;
+};
+/// Node that drains to a node that claims the object: claim it at the node that has it now. Answered by Done.
+struct ObjectMoved {
+  ObjectLocation object;
+  ObjectLocation to;
 };
 /// Node to the node that has the object.
 struct ReleaseObject {

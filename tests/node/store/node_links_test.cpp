@@ -1,3 +1,5 @@
+#include "store/node_links.hpp"
+
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -9,7 +11,6 @@
 #include <pharos/async/async_group.hpp>
 
 #include "bare_host.hpp"
-#include "store/node_links.hpp"
 
 namespace pharos::node {
 namespace {
@@ -50,7 +51,8 @@ class NodeLinksTest : public testing::Test {
                         [this](NodeId node) {
                           ended_.push_back(node);
                           if (!needed_) links_.forget_if_unused(NodeId{node});
-                        }}};
+                        },
+                    .asked = [](const NodeLinks::Link&, const wire::Message&, std::uint64_t) { return false; }}};
   async::AsyncGroup tests_{executor_};
 };
 

@@ -1,3 +1,5 @@
+#include "store/spilling.hpp"
+
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -6,7 +8,6 @@
 #include <pharos/object_store/spill_file.hpp>
 
 #include "store/idle_memory.hpp"
-#include "store/spilling.hpp"
 #include "store_fixture.hpp"
 #include "temporary_folder.hpp"
 

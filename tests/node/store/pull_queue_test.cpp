@@ -1,11 +1,11 @@
+#include "store/pull_queue.hpp"
+
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
-
-#include "store/pull_queue.hpp"
 
 namespace pharos::node {
 namespace {

@@ -1,5 +1,3 @@
-#include "store/store_processes.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -10,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "store/store_processes.hpp"
 #include "store_fixture.hpp"
 
 namespace pharos::node {

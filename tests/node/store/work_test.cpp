@@ -1,5 +1,3 @@
-#include "store/store_work.hpp"
-
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -8,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "store/store_work.hpp"
 #include "store_fixture.hpp"
 
 namespace pharos::node {
