@@ -103,7 +103,8 @@ ACCEPTED_CALLS = ["runtime.submit<&add>(1, 2)", "runtime.submit<add>({.max_retri
                   "counter.call<pharos::overload<int(int) &>(&Counter::add)>(1)",
                   "counter.call<pharos::overload<int(double) const&>(&Counter::add)>(1)",
                   "counter.call<&Counter::inherited>()", "counter.call<&Counter::made>()",
-                  "counter.call<[](Counter& self) { return self.add(1.0); }>()"]
+                  "counter.call<[](Counter& self) { return self.add(1.0); }>()",
+                  "pharos::ForeignActor{{}}.method<int(const std::string&)>(\"m\").call({.unordered = true}, \"text\")"]
 
 # name: (declarations, the call; what the compiler says)
 REFUSED_CALLS = {
@@ -143,6 +144,14 @@ REFUSED_CALLS = {
     "no such constructor": ("", "runtime.spawn<Counter>(std::vector<int>{})", "T has no constructor for these arguments"),
     "an abstract class": ("struct C { virtual int f() = 0; };", "runtime.spawn<C>()", "T is abstract"),
     "parts of a number": ("", "runtime.submit<&add>(1, 2).split()", "only a std::tuple or std::pair has parts"),
+    "a method for other builds with a handle": (
+        "struct C { void f(pharos::Actor<C>); static constexpr auto pharos_methods = pharos::methods<&C::f>; };",
+        "runtime.spawn<C>()", "takes and returns only types that these know, too"),
+    "a function for other builds": (
+        "struct C { static int f(); static constexpr auto pharos_methods = pharos::methods<&C::f>; };",
+        "runtime.spawn<C>()", "pharos_methods lists methods of the class"),
+    "a foreign method with a Ref": ("", "pharos::ForeignActor{{}}.method<pharos::Ref<int>()>(\"m\")",
+                                    "takes and returns only types that these know, too"),
     "an exception that cannot travel": (
         "struct E : std::exception { int n; };\ntemplate <> inline constexpr auto pharos::throws<&add> = pharos::types<E>;",
         "runtime.submit<&add>(1, 2)", "a class with virtual functions must say what travels"),

@@ -56,6 +56,9 @@ class Counter {
     while (!stopping()) sleep(1s);
   }
 
+  // NOLINTNEXTLINE(readability-identifier-naming): Pharos's
+  static constexpr auto pharos_methods = methods<&Counter::add, &Counter::count>;
+
  private:
   int count_;
 };
@@ -237,6 +240,32 @@ TEST_F(Clusters, ACallThatNeverEndsEndsWithItsProcess) {
     cluster.kill_worker_of(counter);
     message_of<ActorDied>([&] { watching.get(Deadline::in(1s)); });
   });
+}
+
+TEST_F(Clusters, AMethodIsFoundByItsNameWhileProcessesDieAndMessagesAreLost) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    Cluster cluster{seed, three()};
+    cluster.inject({.worker_kills = 5, .connection_cuts = 5, .lost_messages_one_in = 20});
+    int answers = 0;
+    cluster.run([&](Runtime& runtime) {
+      const auto made = at_a_desk(runtime, {.name = "counter", .max_restarts = -1});
+      const ForeignActor counter = runtime.foreign_actor("counter");
+      const auto kept = counter.method<int(int)>("add");
+      for (int i = 0; i < 20; ++i) {
+        const auto found = counter.method<int(int)>("add");  // asked again if the process dies meanwhile
+        for (const auto& add : {kept, found}) {
+          const auto sum = add.call(1).try_get();
+          if (sum) {
+            ++answers;
+          } else {
+            EXPECT_EQ(sum.error().code(), ErrorCode::kActorDied) << sum.error().to_string();
+          }
+        }
+        sleep(10ms);
+      }
+    });
+    EXPECT_GE(answers, 30) << seed;
+  }
 }
 
 TEST_F(Clusters, AMachineThatGoesDownTakesItsActorsAndProgramsAlong) {

@@ -4,7 +4,9 @@
 
 #include <pharos/actors/actor.hpp>
 #include <pharos/actors/actor_group.hpp>
+#include <pharos/actors/declaration.hpp>
 #include <pharos/actors/exceptions.hpp>
+#include <pharos/actors/foreign_actor.hpp>
 #include <pharos/actors/group_slice.hpp>
 #include <pharos/actors/key_values.hpp>
 #include <pharos/actors/member.hpp>

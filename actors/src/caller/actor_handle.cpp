@@ -27,17 +27,27 @@ ActorHandle::ActorHandle(const std::shared_ptr<Owner>& owner, ActorId id, std::s
 
 CellHandle ActorHandle::call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments,
                              OutgoingCalls::WhenFull when_full) {
-  return start(options, function, arguments, when_full, false);
+  return start(options, function, arguments, {.when_full = when_full});
+}
+
+CellHandle ActorHandle::call_foreign(const CallOptions& options, const RegisteredFunction& function,
+                                     std::uint32_t index, const Arguments& arguments) {
+  return start(options, function, arguments, {.index_there = index});
 }
 
 void ActorHandle::send(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments) {
-  start(options, function, arguments, OutgoingCalls::WhenFull::kWait, true);
+  start(options, function, arguments, {.one_way = true});
+}
+
+void ActorHandle::send_foreign(const CallOptions& options, const RegisteredFunction& function, std::uint32_t index,
+                               const Arguments& arguments) {
+  start(options, function, arguments, {.one_way = true, .index_there = index});
 }
 
 // A call whose arguments are not complete goes to the OutgoingCalls at once, to keep its place in the order; an
 // unordered call only when they are.
 CellHandle ActorHandle::start(const CallOptions& options, const RegisteredFunction& function,
-                              const Arguments& arguments, OutgoingCalls::WhenFull when_full, bool one_way) {
+                              const Arguments& arguments, const Sending& how) {
   const auto owner = owner_.lock();
   if (owner == nullptr) throw_error(actors::stopped());
   actors::PendingCalls& pending = owner->pending_calls();
@@ -50,13 +60,19 @@ CellHandle ActorHandle::start(const CallOptions& options, const RegisteredFuncti
     cell->set_error(std::move(*refused));
     return cell;
   }
+  if (how.index_there && options.retry_on.registered() != nullptr) {
+    cell->set_error(actors::no_types_there());
+    return cell;
+  }
   auto call = actors::PendingCalls::describe(function, options);
   call.unordered = options.unordered;
-  call.one_way = one_way;
+  call.one_way = how.one_way;
+  call.foreign = how.index_there.has_value();
+  call.index_there = how.index_there.value_or(0);
   const auto incomplete = pending.prepare(cell, call, arguments);
   if (cell->ready()) return cell;
   if (incomplete != nullptr && options.unordered) {
-    if (when_full == OutgoingCalls::WhenFull::kRefuse && calls_->refuses()) return {};
+    if (how.when_full == OutgoingCalls::WhenFull::kRefuse && calls_->refuses()) return {};
     if (!call.deadline.is_never()) pending.give_up_at(call.deadline, cell);
     pending.complete_later(incomplete, [cell, calls = calls_](std::optional<Error> missing) mutable {
       if (missing) return cell->set_error(std::move(*missing));
@@ -64,7 +80,7 @@ CellHandle ActorHandle::start(const CallOptions& options, const RegisteredFuncti
     });
     return cell;
   }
-  if (!calls_->send(cell, when_full)) return {};
+  if (!calls_->send(cell, how.when_full)) return {};
   // Only after send(): while this thread waits for room there, OutgoingCalls itself looks at the deadline.
   if (!call.deadline.is_never()) pending.give_up_at(call.deadline, cell);
   if (incomplete == nullptr) return cell;

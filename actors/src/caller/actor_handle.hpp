@@ -57,11 +57,17 @@ class ActorHandle final : public actors::OutgoingCalls::Observer, public std::en
   /// Sends a call; waits as `when_full` says. Returns an empty handle only with kRefuse, if the call was not taken.
   CellHandle call(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments,
                   actors::OutgoingCalls::WhenFull when_full = actors::OutgoingCalls::WhenFull::kWait);
+  /// Sends a call of a method of another build: `function` is its entry in this program's table, and `index` is its
+  /// index in the table of the actor's program.
+  CellHandle call_foreign(const CallOptions& options, const RegisteredFunction& function, std::uint32_t index,
+                          const Arguments& arguments);
   /// Fails all calls at once. `why` is their error; without it they say that this program has killed the actor.
   void kill(const std::optional<Error>& why = std::nullopt);
   /// Sends a call whose result nobody wants. It is sent and kept like other calls, but ends without a word; if it
   /// fails, the log says so.
   void send(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments);
+  void send_foreign(const CallOptions& options, const RegisteredFunction& function, std::uint32_t index,
+                    const Arguments& arguments);
   /// Tells the node to stop the actor. A grace below 1 ms counts as 1 ms.
   void stop(Duration grace);
   /// Returns a cell that gets an error, the reason, when this process knows that the actor is gone for good. It is
@@ -79,8 +85,13 @@ class ActorHandle final : public actors::OutgoingCalls::Observer, public std::en
 
  private:
   ActorHandle(const std::shared_ptr<Owner>& owner, ActorId id, std::string label);
+  struct Sending {
+    actors::OutgoingCalls::WhenFull when_full = actors::OutgoingCalls::WhenFull::kWait;
+    bool one_way = false;
+    std::optional<std::uint32_t> index_there = {};  // of a method of another build
+  };
   CellHandle start(const CallOptions& options, const RegisteredFunction& function, const Arguments& arguments,
-                   actors::OutgoingCalls::WhenFull when_full, bool one_way);
+                   const Sending& how);
   void let_go_if_done();
 
   const std::weak_ptr<Owner> owner_;

@@ -42,7 +42,8 @@ class KnownActors final : public detail::ActorHandle::Owner,
   std::shared_ptr<detail::ActorHandle> spawn(const ActorOptions& options, const char* type_name,
                                              const detail::RegisteredFunction& constructor,
                                              const detail::Arguments& arguments, const std::string& label = {});
-  /// Waits for the answer of the node, without a limit. Not to be called on the strand. Fails with kNotFound,
+  /// Waits for the answer of the node, without a limit. If `type_name` is empty, the actor may be of any type and any
+  /// build. Not to be called on the strand. Fails with kNotFound,
   /// kInvalidArgument (another type, or a bad name), kFailedPrecondition (another build), kRuntimeStopped, or as
   /// NodeLine::request() does.
   Result<std::shared_ptr<detail::ActorHandle>> find(const std::string& name, const std::string& name_space,

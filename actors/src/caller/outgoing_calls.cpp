@@ -153,7 +153,7 @@ void OutgoingCalls::send_call(ResultCell& cell, std::uint64_t number) {
   header.number = number;
   header.actor = callee_.actor.value();
   header.incarnation = callee_.incarnation;
-  header.function = cell.call().function;
+  header.function = cell.call().foreign ? cell.call().index_there : cell.call().function;
   header.trace = cell.call().trace.value();
   header.acknowledged = sent_.all_answered_below();
   if (const Deadline deadline = cell.call().deadline; !deadline.is_never()) [[unlikely]] {

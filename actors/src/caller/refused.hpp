@@ -43,6 +43,13 @@ inline std::optional<Error> not_in_table(const detail::RegisteredFunction& funct
   return types != nullptr && types->index == kNoIndex ? std::optional{not_in_table(types->function)} : std::nullopt;
 }
 
+/// Returns the error of a call of an actor of another build with `retry_on`.
+inline Error no_types_there() {
+  return Error{ErrorCode::kInvalidArgument, "an actor of another build does not know the types in retry_on",
+               "Leave retry_on out, and call again where the exception is caught."}
+      .with_outcome(Outcome::kNotStarted);
+}
+
 /// Returns the error for a result that was made again and does not have the size of the lost one.
 inline Error made_differently() {
   return {ErrorCode::kObjectLost, "a task was run again to replace a lost result, and its new result has another size",

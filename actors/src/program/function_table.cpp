@@ -124,6 +124,9 @@ std::string readable_name(const char* mangled) {
       return "the constructor of " + name.substr(type, end_of_argument(name, type) - type);
     }
   }
+  if (const std::size_t types = begin_of("pharos::detail::ForeignTag<"); types != 0) {
+    return "a foreign method " + name.substr(types, end_of_argument(name, types) - types);
+  }
   std::size_t begin = begin_of("pharos::detail::Tag<");
   for (const char* const tag : {"pharos::detail::MethodTag<", "pharos::detail::GroupMethodTag<"}) {
     if (const std::size_t type = begin_of(tag); type != 0) begin = end_of_argument(name, type) + 2;

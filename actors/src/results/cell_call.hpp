@@ -23,7 +23,9 @@ struct CallDescription {
   std::uint8_t max_retries = 0;         ///< how often the call may be run again; a task also by another worker
   bool unordered = false;               ///< the call need not wait for earlier ones whose arguments are not ready
   bool one_way = false;                 ///< nobody waits for the result; an error goes to the log
-  std::uint32_t function = 0;
+  bool foreign = false;                 ///< the callee may be of another build, and knows the function by another index
+  std::uint32_t function = 0;           ///< its index in this program's table
+  std::uint32_t index_there = 0;        ///< for a foreign call: what the callee gets as the function's index
   std::uint32_t retry_on = 0;  ///< exceptions for which the call is run again: 1 + their index in the table; 0: none
   TraceId trace;
   async::Deadline deadline = async::Deadline::never();

@@ -20,6 +20,7 @@
 #include "results/cell_memory.hpp"
 #include "results/failed_sends.hpp"
 #include "results/small_bytes.hpp"
+#include "results/thrown.hpp"
 #include "results/waiting_room.hpp"
 
 namespace pharos::detail {
@@ -147,6 +148,7 @@ class ResultCell {
     if (call_.attempt != 0 && error.outcome() == Outcome::kNotStarted) {
       error = std::move(error).with_outcome(Outcome::kUnknown);
     }
+    if (call_.foreign) error = actors::without_exception(std::move(error));
     if (call_.one_way) actors::log_failed_send(call_.function, error);
     error_ = std::make_unique<Error>(std::move(error));
     complete();

@@ -73,4 +73,9 @@ Error error_of_call(const detail::Function& function) {
   }
 }
 
+Error without_exception(Error error) {
+  if (!error.thrown() && error.remedy() != kDeclare) return error;
+  return Error{error.code(), error.story()}.with_outcome(error.outcome());
+}
+
 }  // namespace pharos::actors

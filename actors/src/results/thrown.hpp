@@ -11,4 +11,8 @@ namespace pharos::actors {
 /// becomes kFailed. guarded() calls this, on the thread of the call.
 Error error_of_call(const detail::Function& function);
 
+/// Returns the error of a call of an actor of another build. If the error carries an exception, the exception is left
+/// out, because its type may have other fields in this program; so is the advice to declare that type. Any thread.
+Error without_exception(Error error);
+
 }  // namespace pharos::actors

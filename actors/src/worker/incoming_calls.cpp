@@ -12,6 +12,7 @@
 #include "program/function_table.hpp"
 #include "results/pieces.hpp"
 #include "worker/coroutine_call.hpp"
+#include "worker/method_search.hpp"
 #include "worker/running.hpp"
 
 namespace pharos::actors {
@@ -27,6 +28,8 @@ constexpr std::size_t kRepliesMax = 192 << 10;  // with more queued replies, no 
 // A look at the clock takes a fifth of a short one-way call, whose caller does not ask how long it took. So a running
 // call may seem to have begun a few calls earlier.
 constexpr unsigned kUntimedMax = 8;
+const Function kMethodSearch{.tag = &typeid(SoughtMethod),
+                             .kind = FunctionKind::kMethod};     // for its name and kind only
 constexpr std::size_t kKeptRepliesMax = std::size_t{256} << 20;  // for a remote caller that acknowledges no replies
 
 }  // namespace
@@ -177,13 +180,14 @@ void IncomingCalls::block() {
 // Returns why the call must not begin, or nullopt if it may.
 std::optional<Error> IncomingCalls::refusal_of(const FrameHeader& header, bool stops) const {
   const auto functions = function_table();
-  if (header.function >= functions.size()) {
+  const bool finds_method = header.function == wire::kFindMethod;
+  if (!finds_method && header.function >= functions.size()) {
     return Error{ErrorCode::kFunctionNotFound,
                  "the worker's executable has no function " + std::to_string(header.function) + "; it has " +
                      std::to_string(functions.size()),
                  "Caller and worker must be the same build."};
   }
-  const Function& function = functions[header.function];
+  const Function& function = finds_method ? kMethodSearch : functions[header.function];
   const CallNotes::Note note = notes_.of(header.number);
   if (!note.deadline.is_never() && note.deadline.expired(workplace_.platform().now())) [[unlikely]] {
     return Error{ErrorCode::kDeadlineExceeded, "the deadline of the call passed before the call could begin",
@@ -224,6 +228,10 @@ std::shared_ptr<CoroutineCall> IncomingCalls::run_one(const Taken& taken, bool s
     // If the call was sent before, it may have begun in a process that is gone.
     const Outcome outcome = header.attempt == 0 ? Outcome::kNotStarted : Outcome::kUnknown;
     reply(header, std::move(*refusal).with_outcome(outcome), result_, {});
+    return nullptr;
+  }
+  if (header.function == wire::kFindMethod) [[unlikely]] {
+    reply(header, search_method(*workplace_.instance().constructor, header.flags, frame.payload, result_), result_, {});
     return nullptr;
   }
   const Function& function = function_table()[header.function];

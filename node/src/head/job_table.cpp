@@ -40,7 +40,7 @@ Result<void> JobTable::check_build(JobId caller, JobId its, const std::string& a
   return Error{
       ErrorCode::kFailedPrecondition,
       "actor \"" + actor + "\" belongs to another build of the program, which runs from " + there->program.executable,
-      "Stop the actor and start it from this build, or call it from a program of its own build."};
+      "Stop the actor and start it from this build, or find it with Runtime::foreign_actor()."};
 }
 
 void JobTable::show(NodeId node, JobId job) {

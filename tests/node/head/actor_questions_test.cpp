@@ -176,6 +176,16 @@ TEST_F(HeadHandles, AnActorOfAnotherBuildIsFoundAndRefused) {
   EXPECT_EQ(last_told<wire::Refused>(1).why.code(), ErrorCode::kFailedPrecondition);
 }
 
+TEST_F(HeadHandles, AQuestionWithoutATypeFindsAnActorOfAnyTypeAndBuild) {
+  wire::StartActor start = making(50);
+  start.name = "n";
+  start_alive(std::move(start));
+  add_job_of_another_build(JobId{8});
+  handles_.find_for(NodeId{1}, {"", "n", "", asker(4, 71, 8)});
+  EXPECT_EQ(last_told<wire::ActorFound>(1).actor, ActorId{50});
+  EXPECT_EQ(actors_.holders_of(ActorId{50}).size(), 2u);
+}
+
 // ---- Questions that come too early
 
 class HeadEarlyQuestions : public HeadParts {

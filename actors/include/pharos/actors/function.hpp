@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <pharos/actors/arguments.hpp>
+#include <pharos/actors/declaration.hpp>
 #include <pharos/actors/registered_function.hpp>
 #include <pharos/actors/signature.hpp>
 #include <pharos/actors/thrown.hpp>
@@ -265,13 +266,47 @@ requires(NamesFunction<M> || is_method_of<T, M>()) struct MethodFunction<T, M> :
       register_function(MethodFunction::function(typeid(MethodTag<T, M>), thrown()));
 };
 
+template <class T, auto M>
+std::string declaration_of_method(std::string_view name) {
+  using Method = MethodFunction<T, M>;
+  using Result = Sent<typename Brought<typename Method::Result>::Type>;
+  return declaration_of<Result>(name, typename ArgumentsOf<typename Method::Params::Values>::Are{});
+}
+
+template <class T, auto... M>
+inline constexpr OfferedMethod kOfferedMethods[] = {
+    {&MethodFunction<T, M>::registered, &declaration_of_method<T, M>}...};
+
+template <class T, auto... M>
+constexpr std::span<const OfferedMethod> offered_methods(Methods<M...>) {
+  constexpr bool kAreMethods = (is_method_of<T, M>() && ...);
+  static_assert(kAreMethods,
+                "pharos_methods lists methods of the class and of its bases, without &&, and nothing else");
+  if constexpr (kAreMethods && sizeof...(M) != 0) {
+    return kOfferedMethods<T, M...>;
+  } else {
+    return {};
+  }
+}
+
+/// Returns the methods of T that programs of other builds may call. They are in the function table, too.
+template <class T>
+constexpr std::span<const OfferedMethod> offered_by_class() {
+  if constexpr (requires { T::pharos_methods; }) {
+    return offered_methods<T>(T::pharos_methods);
+  } else {
+    return {};
+  }
+}
+
 template <class T>
 Function constructor_function(const std::type_info& tag, void* (*construct)(Decoder& arguments)) {
   return {.tag = &tag,
           .kind = FunctionKind::kConstructor,
           .construct = construct,
           .destroy = [](void* instance) { delete static_cast<T*>(instance); },
-          .throws = thrown_types(thrown_by_class<T>())};
+          .throws = thrown_types(thrown_by_class<T>()),
+          .offers = offered_by_class<T>()};
 }
 
 /// How a T is constructed from arguments that have travelled. The worker owns the new object and deletes it with

@@ -134,7 +134,8 @@ struct ActorOptions {
   /// than once. At most 254; negative for always.
   std::int32_t max_task_retries = 0;
   /// If true, the actor lives without handles and after the end of its program, until it is killed or stopped, or the
-  /// cluster ends. Other programs of the same build find it by its namespace and name.
+  /// cluster ends. Other programs of the same build find it by its namespace and name; programs of other builds, too,
+  /// as a ForeignActor.
   bool detached = false;
   /// If true, two processes of this actor never run at once, wherever the network is cut: a process that has heard
   /// nothing from the head for 8 s ends itself, before the head may start another one elsewhere. So the actor does not

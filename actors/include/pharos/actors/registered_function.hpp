@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <typeinfo>
 
 #include <pharos/async/async.hpp>
@@ -14,7 +16,13 @@
 /// long as the process.
 namespace pharos::detail {
 
-enum class FunctionKind : std::uint8_t { kTask, kMethod, kConstructor, kExceptionTypes };
+enum class FunctionKind : std::uint8_t {
+  kTask,
+  kMethod,
+  kConstructor,
+  kExceptionTypes,
+  kForeign,  ///< a method of an actor of another build, which this program only calls
+};
 
 /// A type of exceptions that a function declares (pharos::throws), so that they arrive as what they are.
 struct ThrownType {
@@ -25,8 +33,17 @@ struct ThrownType {
   void (*rethrow)(Decoder& from) = nullptr;
 };
 
-/// A function that a worker can run, or a list of exception types. Only the members that its kind needs are set. A
-/// worker calls them on the thread that runs the call; exceptions of the user's function pass through.
+struct RegisteredFunction;
+
+/// A method that programs of other builds may call (pharos::methods).
+struct OfferedMethod {
+  RegisteredFunction* const* function;                       ///< its entry in the table
+  std::string (*declaration)(std::string_view method_name);  ///< see Declaration
+};
+
+/// A function that a worker can run, a method of another build, or a list of exception types. Only the members that its
+/// kind needs are set. A worker calls them on the thread that runs the call; exceptions of the user's function pass
+/// through.
 struct Function {
   const std::type_info* tag = nullptr;  ///< the type whose name is the name of the function
   FunctionKind kind{};
@@ -38,7 +55,8 @@ struct Function {
   void (*destroy)(void* instance) = nullptr;
   /// To be called in a catch block. Returns whether the exception that is being handled is of one of the types.
   bool (*handles)() = nullptr;
-  std::span<const ThrownType> throws{};  ///< types of exceptions that it declares
+  std::span<const ThrownType> throws{};     ///< types of exceptions that it declares
+  std::span<const OfferedMethod> offers{};  ///< for a constructor: methods of its class for programs of other builds
 
   /// The mangled name, which is the same from every compiler of the Itanium ABI.
   const char* name() const { return tag->name(); }

@@ -12,6 +12,7 @@
 #include <pharos/actors/actor.hpp>
 #include <pharos/actors/call_site.hpp>
 #include <pharos/actors/cluster_node.hpp>
+#include <pharos/actors/foreign_actor.hpp>
 #include <pharos/actors/function.hpp>
 #include <pharos/actors/key_values.hpp>
 #include <pharos/actors/options.hpp>
@@ -123,10 +124,16 @@ class PHAROS_API Runtime {
 
   /// Returns a handle of the actor with this name; waits for the answer of the node. If `name_space` is empty, the name
   /// is looked up among the actors of this program. Throws NotFound, InvalidArgument if the actor is of another type,
-  /// FailedPrecondition if another build of the program made it, or RuntimeStopped.
+  /// FailedPrecondition if another build of the program made it (foreign_actor() returns also that), or RuntimeStopped.
   template <class T>
   Actor<T> actor(const std::string& name, const std::string& name_space = {}) {
     return Actor<T>{find_actor(name, name_space, typeid(T).name())};
+  }
+
+  /// The same for an actor whose program may be of another build, and of whose class this program may know nothing. Its
+  /// methods are named by name and types: `runtime.foreign_actor("counter", "shop").method<int(int)>("add").call(1)`.
+  ForeignActor foreign_actor(const std::string& name, const std::string& name_space = {}) {
+    return ForeignActor{find_actor(name, name_space, "")};
   }
 
   /// Makes a Ref of a value, which may then be an argument of many calls. A value of more than 100 KiB is written to

@@ -20,6 +20,7 @@ class ActorHandles {
 
   /// Answers with ActorFound, and the caller then holds the actor once more; or with Refused: kNotFound,
   /// kInvalidArgument if the actor has another type, kFailedPrecondition if it belongs to another build of the program.
+  /// A question without a type is not refused for these two reasons.
   void find_for(NodeId from, const wire::FindActor& find);
   /// Counts the holds, and answers with ActorHeld. A release counts 20 ms later, without an answer.
   void hold_for(NodeId from, const wire::HoldActor& hold);

@@ -50,6 +50,11 @@ enum FrameFlags : std::uint8_t {
   kOneWay = 32,
 };
 
+/// Stands in place of a function's index in a call by which a caller of another build asks an actor for the index of a
+/// method. The payload has the name and the declaration of the method. The result is the index, which the caller's next
+/// calls use; or the error kFunctionNotFound, with the methods that there are.
+inline constexpr std::uint32_t kFindMethod = ~std::uint32_t{0} - 1;
+
 /// How often a call may be run again, in one byte. A count without a limit stays larger than the number of any attempt.
 inline constexpr std::uint8_t kRetriesMax = 254;
 inline constexpr std::uint8_t kAlwaysRetried = 255;
@@ -73,7 +78,7 @@ struct FrameHeader {
   std::uint64_t number = 0;  ///< number of the call, which rises with each call to one callee; a reply repeats it
   std::uint64_t actor = 0;   ///< ActorId, or 0 for a task
   std::uint32_t incarnation = 0;
-  std::uint32_t function = 0;  ///< index in the sorted function table, which is the same in caller and callee
+  std::uint32_t function = 0;  ///< index in the function table of the callee's program, or kFindMethod
   std::uint64_t trace = 0;     ///< TraceId of the call tree
   std::int64_t time = 0;       ///< call: nanoseconds left until its deadline, 0 for none; reply: duration of the call
   std::uint64_t acknowledged = 0;  ///< call: the replies to all lower numbers have arrived; reply: see kOneWay

@@ -72,7 +72,7 @@ struct ConnectActor {
 struct FindActor {
   std::string name_space;
   std::string name;
-  std::string type;
+  std::string type;  ///< if empty, the actor may be of any type, and its program of any build
   Asker asker{};
 };
 /// Node to caller, which holds it now.
