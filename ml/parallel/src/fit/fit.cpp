@@ -24,6 +24,7 @@
 #include <pharos/ml/sync_batch_norm.hpp>
 #include <pharos/ml/training.hpp>
 
+#include "fit/asked_metrics.hpp"
 #include "fit/at_work.hpp"
 #include "fit/batches_ahead.hpp"
 #include "fit/callbacks.hpp"
@@ -100,6 +101,7 @@ class Fit {
         optimizers_{make_optimizers(disk)},
         validation_{context, learner, options, Pass::validation(learner), logged},
         callbacks_{context, learner},
+        asked_metrics_{context, options, callbacks_.may_log()},
         logged_{logged} {
     if (options.dry_run) check_dry_run();
     if (options.precision == Precision::kFp16) scaler_.emplace();
@@ -117,6 +119,7 @@ class Fit {
           model_->join(context_.communicator(), context_.step());
           if (ema_ && context_.step() == 0) ema_->reset();  // join() may have brought rank 0's parameters
           batches_.seek(position_);
+          asked_metrics_.look_at(validation_);
         }
         steps_to_end();
         if (options_.return_model) with_means([&] { context_.model() = model_->arrays(context_.communicator()); });
@@ -290,6 +293,7 @@ class Fit {
       metrics.set("communication_s", done.waited_seconds);
     }
     add_logged(metrics, samples_of_all);
+    asked_metrics_.look_at(metrics);
     position_ = batches_.position();
     const std::uint64_t next = context_.step() + 1;
     const bool is_to_be_saved = is_end(next) || (context_.keeps_best() && is_validated(next));
@@ -389,6 +393,7 @@ class Fit {
   std::unique_ptr<Ema> ema_;          // nullptr: there are no moving means
   Validation validation_;
   Callbacks callbacks_;
+  AskedMetrics asked_metrics_;
   LoggedMeans& logged_;
   Position position_;  // position in the data after the last committed step
   double optimizer_seconds_ = 0;
