@@ -119,7 +119,7 @@ TEST_F(TrainerTest, AMetricThatNoReportHasIsSaid) {
   EXPECT_SAYS(named, "has=accuracy");
 }
 
-TEST_F(TrainerTest, AMisspeltMetricIsSaidAfterTheFirstEpoch) {
+TEST_F(TrainerTest, AMetricThatDoesNotComeIsSaidWhenThatIsKnown) {
   Runtime runtime;
   const auto says_epoch = [](const TrainReport& report) {
     std::fprintf(stderr, "epoch %d is reported\n", static_cast<int>(report.epoch));
@@ -127,14 +127,19 @@ TEST_F(TrainerTest, AMisspeltMetricIsSaidAfterTheFirstEpoch) {
   };
   Trainer trainer{runtime,
                   {.scaling = {.cpus_per_worker = 0},
-                   .callbacks = {early_stopping("lost", 3), early_stopping("validation_lost", 3), says_epoch},
+                   .callbacks = {early_stopping("lost", 3), early_stopping("accuracy", 3),
+                                 early_stopping("validation_lost", 3), says_epoch},
                    .progress = false}};
   const std::string said = said_during([&] { trainer.run<&goes_by_epochs>(); });
   EXPECT_SAYS(said, "metric=validation_lost");
-  const std::size_t first = said.find("metric=lost");
-  EXPECT_LT(said.find("epoch 0 is reported"), first) << said;
-  EXPECT_LT(first, said.find("epoch 1 is reported")) << said;
-  EXPECT_EQ(said.find("metric=lost", first + 1), std::string::npos) << "it is said once: " << said;
+  const std::size_t misspelt = said.find("metric=lost");
+  EXPECT_LT(misspelt, said.find("epoch 0 is reported")) << "the first report has a similar name: " << said;
+  EXPECT_SAYS(said.substr(misspelt), "has=loss similar=loss");
+  EXPECT_EQ(said.find("metric=lost", misspelt + 1), std::string::npos) << "it is said once: " << said;
+  const std::size_t other = said.find("metric=accuracy");
+  EXPECT_LT(said.find("epoch 0 is reported"), other) << "a later step may report it: " << said;
+  EXPECT_LT(other, said.find("epoch 1 is reported")) << said;
+  EXPECT_SAYS(said.substr(other), "similar=none");
   EXPECT_LT(said.find("epoch 2 is reported"), said.find("metric=validation_lost"))
       << "there was no validation: " << said;
 }

@@ -25,6 +25,8 @@ class CallOrigin {
   virtual Retries retries_of(std::uint64_t number) const = 0;
   /// Returns the resources that the caller's tasks hold here.
   virtual const wire::WorkerResources& holding() const = 0;
+  /// Returns ComputeThreads::number_for() these resources.
+  virtual int compute_threads() const = 0;
   /// The running task waits: tells the node, and returns the tasks behind it to their callers. Does nothing if another
   /// task of this worker waits already.
   virtual void block() = 0;

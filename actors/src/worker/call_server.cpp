@@ -41,8 +41,14 @@ bool CallServer::stop(Duration grace) {
   if (grace != Duration{}) workplace_.strand().wait_until_idle(executor, async::Deadline::after(grace, executor));
   // During this time calls that arrive are returned to their callers, which then send nothing more.
   if (workplace_.moves()) std::this_thread::sleep_for(kGiveBackTime);
-  return workplace_.strand().stop(executor, async::Deadline::after(kBusyTime, executor),
-                                  [this] { workplace_.instance().destroy(); });
+  return workplace_.strand().stop(executor, async::Deadline::after(kBusyTime, executor), [this] { destroy_actor(); });
+}
+
+// On the thread that ends the worker, where no call has run.
+void CallServer::destroy_actor() {
+  Instance& instance = workplace_.instance();
+  if (ComputeThreads* const threads = workplace_.compute_threads()) threads->begin_of_actor(instance.compute_threads);
+  instance.destroy();
 }
 
 void CallServer::serve(wire::ServeCaller caller, Fd socket) {

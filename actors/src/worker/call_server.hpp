@@ -45,6 +45,7 @@ class CallServer final : public IncomingCalls::Owner {
 
  private:
   void serve(wire::ServeCaller caller, Fd socket);
+  void destroy_actor();
   void forget_if_away(const std::shared_ptr<RemoteCaller>& caller);
 
   Workplace workplace_;

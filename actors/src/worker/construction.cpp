@@ -22,7 +22,7 @@ std::optional<Error> construct_actor(Workplace& workplace, const wire::Construct
   workplace.take_actor(constructor, actor);
   workplace.note_begin(constructor, workplace.platform().now(), CallerId{}, 0, false);
   Running running{workplace, constructor, nullptr, 0, actor.trace, false};
-  const UserCode inside{running, workplace.platform()};
+  const UserCode inside{running};
   const auto error = guarded(constructor, [&] {
     const std::uint8_t flags = actor.in_pieces ? wire::kInPieces : wire::kNoFlags;
     const Arrived arrived{workplace.caller()->large_values(), flags, actor.arguments, nullptr};

@@ -44,7 +44,7 @@ class CoroutineCall final : public async::Executor,
   /// Runs the coroutine to its first wait or its end.
   void begin(std::span<const std::byte> arguments, std::shared_ptr<const void> buffer) {
     if (retries_.types != nullptr) arguments_.assign(arguments.begin(), arguments.end());
-    const UserCode inside{running_, workplace_.platform()};
+    const UserCode inside{running_};
     begin_body(arguments, std::move(buffer));
     workplace_.end_if_child();
   }
@@ -113,7 +113,7 @@ class CoroutineCall final : public async::Executor,
 
     void run(net::FrameBatch, bool more_follow) override {
       {
-        const UserCode inside{call_->running_, call_->workplace_.platform()};
+        const UserCode inside{call_->running_};
         std::exchange(work_, {})();
       }
       call_->workplace_.end_if_child();

@@ -76,6 +76,7 @@ class IncomingCalls final : public CallOrigin,
       : workplace_{workplace},
         owner_{owner},
         serves_{serves},
+        compute_threads_{ComputeThreads::number_for(serves.holding)},
         remote_{std::move(remote)},
         notes_{remote_ == nullptr ? own_notes_ : remote_->notes},
         room_{workplace.caller()->large_values(), serves.caller} {
@@ -96,6 +97,7 @@ class IncomingCalls final : public CallOrigin,
   /// Returns whether this keeps objects or handles that the caller has not taken over yet.
   bool keeps_for_caller() const { return serves_.remote && !handed_over_.empty(); }
   const wire::WorkerResources& holding() const override { return serves_.holding; }
+  int compute_threads() const override { return compute_threads_; }
 
   bool wants_more() override { return batches_waiting_.load() < kBatchesMax; }
   void on_frames(net::FrameBatch frames, std::vector<Fd>) override {
@@ -186,6 +188,7 @@ class IncomingCalls final : public CallOrigin,
   Workplace& workplace_;
   Owner& owner_;
   const wire::ServeCaller serves_;
+  const int compute_threads_;
   const std::shared_ptr<RemoteCaller> remote_;
   std::shared_ptr<net::Link> link_;
   std::atomic<std::size_t> batches_waiting_ = 0;

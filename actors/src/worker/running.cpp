@@ -22,7 +22,7 @@ constexpr Duration kPatience = 200us;  // how long a task waits before it lends 
 std::optional<Error> Running::run(const Function& function, void* object, std::uint8_t flags,
                                   std::span<const std::byte> payload, const std::shared_ptr<const void>& buffer,
                                   Encoder& result, const Retries& retries) {
-  const UserCode inside{*this, workplace_.platform()};
+  const UserCode inside{*this};
   const auto call = [&] {
     const Arrived arrived{workplace_.caller()->large_values(), flags, payload, buffer};
     Decoder arguments = arrived.decoder();
@@ -36,6 +36,19 @@ std::optional<Error> Running::run(const Function& function, void* object, std::u
     if (!error || !again || !may_run_again(retries)) return error;
     result.clear();
   }
+}
+
+/// Sets the number of threads with which this call computes. Returns null if the end of the call does not matter.
+ComputeThreads* Running::begin_computing() {
+  ComputeThreads* const threads = workplace_.compute_threads();
+  // A task that runs in the thread of the call that waits for it has that call's CPUs.
+  if (threads == nullptr || of_this_thread() != nullptr) return nullptr;
+  if (is_task_) {
+    threads->begin_of_task(origin_->compute_threads());
+    return nullptr;
+  }
+  threads->begin_of_actor(workplace_.instance().compute_threads);
+  return threads;
 }
 
 void Running::wait(detail::ResultCell& cell, async::Deadline deadline) {

@@ -16,13 +16,6 @@
 
 namespace pharos::actors {
 
-/// While this lives, on the stack, its thread runs user code of this call. The call and the platform must outlive it.
-struct UserCode {
-  UserCode(RunningCall& call, Platform& platform) : scope{call}, detour{platform} {}
-  const RunningCall::Scope scope;
-  const Platform::Detour detour;
-};
-
 /// A call that runs, or a coroutine's call that is suspended. Lives on the stack of the thread that runs the call, or
 /// in its CoroutineCall. The interface is used by the threads that run the call's code. `workplace`, `function` and
 /// `origin` must outlive it. Exceptions of the user's code become the error that run() returns.
@@ -64,7 +57,9 @@ class Running final : public RunningCall {
   Deadline deadline() const override;
 
  private:
+  friend class UserCode;
   bool run_instead(detail::ResultCell& cell);
+  ComputeThreads* begin_computing();
 
   Workplace& workplace_;
   CallOrigin* const origin_;
@@ -74,6 +69,22 @@ class Running final : public RunningCall {
   std::uint8_t attempt_;
   std::optional<Member> member_;
   detail::ResultCell* in_place_of_ = nullptr;  // the result of the task if run_instead() runs it; else null
+};
+
+/// While this lives, on the stack, its thread runs user code of this call. The call and its workplace must outlive it.
+class UserCode {
+ public:
+  explicit UserCode(Running& call)
+      : actors_{call.begin_computing()}, scope_{call}, detour_{call.workplace_.platform()} {}
+  UserCode(UserCode&&) = delete;
+  ~UserCode() {
+    if (actors_ != nullptr) actors_->end_of_actor();
+  }
+
+ private:
+  ComputeThreads* const actors_;  // null in a task
+  const RunningCall::Scope scope_;
+  const Platform::Detour detour_;
 };
 
 }  // namespace pharos::actors

@@ -45,6 +45,7 @@ class Worker final : public net::Peer::Owner {
     const auto link = net::SocketLink::make(reactor_, std::move(control), net::Descriptors::kAccepted);
     node_ = net::Peer::make(reactor_, link, *this);
     detail::set_caller_of_worker(server_.caller());
+    server_.workplace().match_compute_threads();
     link->start(node_);
     // The zygote sends the same message, unless it dies between the fork and the message.
     if (Fd handle{static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))}) {

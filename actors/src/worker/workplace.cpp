@@ -88,6 +88,7 @@ void Workplace::take_actor(const Function& constructor, const wire::ConstructAct
   instance_.incarnation = actor.incarnation;
   instance_.name_space = actor.name_space;
   instance_.holding = actor.holding;
+  instance_.compute_threads = ComputeThreads::number_for(actor.holding);
   if (detail::caller_of_worker() == caller_) actor_of_process.store(this, std::memory_order_release);
 }
 

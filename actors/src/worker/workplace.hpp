@@ -15,6 +15,7 @@
 #include "caller/caller.hpp"
 #include "caller/flush_queue.hpp"
 #include "program/platform.hpp"
+#include "worker/compute_threads.hpp"
 #include "worker/strand.hpp"
 #include "worker/strand_executor.hpp"
 
@@ -29,7 +30,8 @@ struct Instance {
   std::uint32_t incarnation = 0;
   std::string name_space;
   wire::WorkerResources holding;
-  Member member;  // its place, as its group said it last; group 0 if it is in no group
+  int compute_threads = 1;  // ComputeThreads::number_for() what it holds
+  Member member;            // its place, as its group said it last; group 0 if it is in no group
 
   void destroy() {
     if (object != nullptr) constructor->destroy(std::exchange(object, nullptr));
@@ -51,6 +53,11 @@ class Workplace {
   StrandExecutor& executor() { return executor_; }
   Instance& instance() { return instance_; }
   FlushQueue& flush_queue() { return *flush_queue_; }
+  /// Called by a worker process before calls come: their code computes with as many threads as their CPUs.
+  void match_compute_threads() { compute_threads_ = ComputeThreads::of_process(); }
+  /// Returns null where nothing is matched: in a program without such libraries, and in the simulator, which shares its
+  /// threads with the program that tests.
+  ComputeThreads* compute_threads() { return compute_threads_ ? &*compute_threads_ : nullptr; }
   const std::shared_ptr<detail::Caller>& caller() const { return caller_; }
 
   /// From now on the instance is this actor, which is about to be constructed. On the strand.
@@ -99,6 +106,7 @@ class Workplace {
   Strand strand_;
   StrandExecutor executor_;
   Instance instance_;
+  std::optional<ComputeThreads> compute_threads_;
   std::shared_ptr<net::Peer> node_;
   WorkerId worker_;
   std::atomic<int> blocked_ = 0;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <pharos/base/log.hpp>
+#include <pharos/ml/similar_name.hpp>
 
 namespace pharos::ml {
 namespace {
@@ -189,7 +190,7 @@ void TrainLog::draw(std::string text) {
   drawn_ = std::move(text);
 }
 
-bool TrainLog::look_for(const std::string& metric, bool is_over) const {
+bool TrainLog::look_for(const std::string& metric, When when) const {
   std::set<std::string> names;
   for (const auto& [of_kind, kind] : kinds_) {
     for (std::size_t begin = 0; begin < of_kind.size();) {
@@ -199,13 +200,17 @@ bool TrainLog::look_for(const std::string& metric, bool is_over) const {
     }
   }
   if (names.empty() || names.contains(metric)) return false;
+  const std::optional<std::string> similar = similar_name(metric, {names.begin(), names.end()});
+  if (when == When::kFirstReport && !similar) return false;
   const auto is_validation = [](std::string_view name) { return name.starts_with(kValidation); };
+  const bool is_over = when == When::kTrainingIsOver;
   if (!is_over && is_validation(metric) && std::ranges::none_of(names, is_validation)) return false;
+  const std::string meant = similar.value_or("none");
   std::string all;
   for (const std::string& each : names) all += (all.empty() ? "" : ", ") + each;
   log(LogLevel::kWarn, "no report of a training had the metric that was asked for",
       {kv("training", std::string_view{name_}), kv("metric", std::string_view{metric}),
-       kv("has", std::string_view{all})});
+       kv("has", std::string_view{all}), kv("similar", std::string_view{meant})});
   return true;
 }
 

@@ -37,9 +37,12 @@ class TrainLog {
   void interrupted(TrainResult::Interruption interruption);
   /// Writes new reports to the files, and shows the progress if it is time. After an error the next call tries again.
   Result<void> write(TimePoint now);
+  /// When look_for() looks.
+  enum class When : std::uint8_t { kFirstReport, kEpochIsOver, kTrainingIsOver };
   /// Logs a warning and returns true if there were reports, but none had a metric of that name, which an option or a
-  /// callback has asked for. Before the training is over, metrics of validations are missed only if there was one.
-  bool look_for(const std::string& metric, bool is_over) const;
+  /// callback has asked for. After the first report it is missed only if it seems to be misspelt, because other metrics
+  /// may come later. Before the training is over, metrics of validations are missed only if there was one.
+  bool look_for(const std::string& metric, When when) const;
   /// Moves the result out. The log is then of no more use.
   TrainResult take(TrainResult::End end, TimePoint now);
 

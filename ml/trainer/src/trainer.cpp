@@ -109,21 +109,25 @@ class Run {
   }
 
   TrainResult take_result() {
-    look_for_metrics(true);
+    look_for_metrics(TrainLog::When::kTrainingIsOver);
     TrainResult result = log_.take(why_, time_now());
     result.model = std::move(model_);
     return result;
   }
-  /// Says which metrics that were asked for are missing: after the first epoch, and at the end.
-  void look_for_metrics(bool is_over) {
+  /// The metrics that options of the user look at.
+  std::vector<std::string> asked_for() const {
     std::vector<std::string> asked_for;
     // The default, "loss", need not be among the metrics; a name that the user has chosen should be.
     if (options_.metric != TrainerOptions{}.metric || options_.keep_best != 0) asked_for.push_back(options_.metric);
     for (const TrainCallback& each : callbacks_) {
       if (const auto* const stops = each.target<EarlyStopping>()) asked_for.push_back(stops->metric);
     }
-    for (const std::string& each : asked_for) {
-      if (!missed_.contains(each) && log_.look_for(each, is_over)) missed_.insert(each);
+    return asked_for;
+  }
+  /// Says which metrics that were asked for are missing: after the first report, after each epoch, and at the end.
+  void look_for_metrics(TrainLog::When when) {
+    for (const std::string& each : asked_for()) {
+      if (!missed_.contains(each) && log_.look_for(each, when)) missed_.insert(each);
     }
   }
   /// The remedy of an actor that has died is an option of actors.
@@ -177,6 +181,7 @@ class Run {
                  .keep_last = options_.keep_last,
                  .keep_best = options_.keep_best,
                  .metric = options_.metric,
+                 .asked_for = asked_for(),
                  .is_better_lower = options_.is_better_lower,
                  .save_every = options_.save_every,
                  .timeout = options_.timeout});
@@ -236,9 +241,10 @@ class Run {
     if (reported.step <= log_.steps()) return;  // a new rank 0 repeats reports that the one before may have said
     TrainReport report{reported.step, reported.epoch, std::chrono::duration<double>(time_now() - began_).count(),
                        reported.metrics};
-    if (epoch_ && report.epoch > *epoch_) look_for_metrics(false);
-    epoch_ = report.epoch;
+    if (epoch_ && report.epoch > *epoch_) look_for_metrics(TrainLog::When::kEpochIsOver);
     log_.add(attempt, report);
+    if (!epoch_) look_for_metrics(TrainLog::When::kFirstReport);
+    epoch_ = report.epoch;
     for (const TrainCallback& each : callbacks_) {
       if (callback_threw_) return;
       if (look(each, report) == Verdict::kGoOn || called_off_) continue;

@@ -26,6 +26,11 @@ using async::Deadline;
 /// other options here.
 struct TaskOptions {
   /// CPUs that the task holds. While it waits in get() for other results, its node lends these CPUs to other tasks.
+  ///
+  /// OpenMP and libtorch compute with as many threads as the task or the actor has whole CPUs, and at least with one.
+  /// Another number that an actor sets itself (omp_set_num_threads(), torch::set_num_threads()) stays for its later
+  /// calls. The number is not set in a process that has the variable OMP_NUM_THREADS, for OpenMP in threads that user
+  /// code starts, and for libraries that the program loads by dlopen().
   double cpus = 1;
   /// A share of one GPU (0.5), or a whole number of GPUs. The process sees only these GPUs, in CUDA_VISIBLE_DEVICES;
   /// with 0 it sees none.
@@ -95,7 +100,7 @@ struct ActorOptions {
   /// then waits for the answer of the node. If the existing actor is of another type, the calls throw InvalidArgument;
   /// if it is of another build of the program, they throw FailedPrecondition.
   bool get_if_exists = false;
-  /// CPUs that the actor holds.
+  /// CPUs that the actor holds, and with which it computes: see TaskOptions::cpus. With 0 it computes with one thread.
   double cpus = 0;
   /// A share of one GPU (0.5), or a whole number of GPUs. The process sees only these GPUs, in CUDA_VISIBLE_DEVICES;
   /// with 0 it sees none.

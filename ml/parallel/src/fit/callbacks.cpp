@@ -1,5 +1,6 @@
 #include "fit/callbacks.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include <pharos/actors/exceptions.hpp>
@@ -37,6 +38,10 @@ void Callbacks::after_step(std::uint64_t epoch, Metrics& more, bool is_end_of_ep
   for (const auto& each : all_) each->after_step(*this, all);
   if (!is_end_of_epoch) return;
   for (const auto& each : all_) each->at_epoch_end(*this, all);
+}
+
+bool Callbacks::may_log() const {
+  return std::ranges::any_of(all_, [](const auto& each) { return each->logs(); });
 }
 
 void Callbacks::end() {

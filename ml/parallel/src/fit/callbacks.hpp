@@ -23,6 +23,7 @@ class Callbacks final : public FitControl {
   void end();
   void add_to(State& state);
   bool stops() const { return stops_; }
+  bool may_log() const;
 
   Learner& learner() override { return learner_; }
   TrainContext& context() override { return context_; }

@@ -43,10 +43,9 @@ class CopiedModel final : public FitModel {
 
   std::string table() const override { return ""; }
   std::vector<ParameterGroup> groups(const SettingsOf& settings) const override { return groups_of(module_, settings); }
-  void add_to(State& state, Optimizer& optimizer) override {
-    ml::add_to(state, module_);
-    ml::add_to(state, optimizer, module_);
-  }
+  std::vector<NamedTensor> own_parameters() const override { return parameters_of(module_); }
+  void add_to(State& state) override { ml::add_to(state, module_); }
+  void add_to(State& state, Optimizer& optimizer) override { ml::add_to(state, optimizer, module_); }
   std::unique_ptr<Ema> make_ema(double decay) const override { return std::make_unique<Ema>(module_, decay); }
   std::vector<NamedArray> arrays(Communicator& ranks) const override {
     return ranks.rank() == 0 ? arrays_of(module_) : std::vector<NamedArray>{};
@@ -57,11 +56,6 @@ class CopiedModel final : public FitModel {
   bool is_divided() const override { return false; }
   // Ddp has checked the gradients of each rank before it reduced them.
   bool checks_while_reducing() const override { return ddp_.has_value(); }
-  std::vector<NamedTensor> gradients() const override {
-    std::vector<NamedTensor> gradients;
-    for (const NamedTensor& each : parameters_of(module_)) gradients.push_back({each.name, each.tensor.grad()});
-    return gradients;
-  }
   Duration waited_for_parameters() const override { return {}; }
   Duration backward_of_batch(const at::Tensor& loss, double samples, bool is_last) override {
     if (!ddp_) {

@@ -30,10 +30,13 @@ class DividedModel final : public FitModel {
   void join(Communicator&, std::uint64_t) override {}  // the ranks are those of the constructor
   std::string table() const override { return sharded_.table(); }
   std::vector<ParameterGroup> groups(const SettingsOf& settings) const override { return sharded_.groups(settings); }
-  void add_to(State& state, Optimizer& optimizer) override {
-    ml::add_to(state, sharded_, module_);
-    ml::add_to(state, optimizer, sharded_);
+  std::vector<NamedTensor> own_parameters() const override {
+    std::vector<NamedTensor> own;
+    for (const Sharded::Slice& each : sharded_.slices()) own.push_back({each.name, each.values});
+    return own;
   }
+  void add_to(State& state) override { ml::add_to(state, sharded_, module_); }
+  void add_to(State& state, Optimizer& optimizer) override { ml::add_to(state, optimizer, sharded_); }
   std::unique_ptr<Ema> make_ema(double decay) const override { return std::make_unique<Ema>(sharded_, module_, decay); }
   std::vector<NamedArray> arrays(Communicator& ranks) const override { return whole_arrays(sharded_, module_, ranks); }
   void add_to(State& state, Ema& ema) const override { ml::add_to(state, ema, sharded_); }
@@ -42,11 +45,6 @@ class DividedModel final : public FitModel {
  private:
   bool is_divided() const override { return true; }
   bool checks_while_reducing() const override { return false; }
-  std::vector<NamedTensor> gradients() const override {
-    std::vector<NamedTensor> gradients;
-    for (const Sharded::Slice& each : sharded_.slices()) gradients.push_back({each.name, each.values.grad()});
-    return gradients;
-  }
   Duration waited_for_parameters() const override { return sharded_.waited_for_parameters(); }
   // Divided gradients are reduced after each batch, and are summed up in the ranks' parts, because ranks have no memory
   // for all gradients as a whole.

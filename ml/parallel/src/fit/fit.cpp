@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -19,11 +20,11 @@
 #include <pharos/ml/fit.hpp>
 #include <pharos/ml/module_state.hpp>
 #include <pharos/ml/module_summary.hpp>
-#include <pharos/ml/optimizer.hpp>
 #include <pharos/ml/random_state.hpp>
 #include <pharos/ml/sync_batch_norm.hpp>
 #include <pharos/ml/training.hpp>
 
+#include "fit/asked_metrics.hpp"
 #include "fit/at_work.hpp"
 #include "fit/batches_ahead.hpp"
 #include "fit/callbacks.hpp"
@@ -31,6 +32,7 @@
 #include "fit/device_copies.hpp"
 #include "fit/fit_model.hpp"
 #include "fit/logged_means.hpp"
+#include "fit/part_optimizers.hpp"
 #include "fit/precision.hpp"
 #include "fit/validation.hpp"
 
@@ -96,10 +98,10 @@ class Fit {
         batches_{loader_, copies},
         how_{optimization()},
         model_{make_model()},
-        optimizer_{groups(disk), how_.rule},
-        rate_{optimizer_.lr()},
+        optimizers_{make_optimizers(disk)},
         validation_{context, learner, options, Pass::validation(learner), logged},
         callbacks_{context, learner},
+        asked_metrics_{context, options, callbacks_.may_log()},
         logged_{logged} {
     if (options.dry_run) check_dry_run();
     if (options.precision == Precision::kFp16) scaler_.emplace();
@@ -117,6 +119,7 @@ class Fit {
           model_->join(context_.communicator(), context_.step());
           if (ema_ && context_.step() == 0) ema_->reset();  // join() may have brought rank 0's parameters
           batches_.seek(position_);
+          asked_metrics_.look_at(validation_);
         }
         steps_to_end();
         if (options_.return_model) with_means([&] { context_.model() = model_->arrays(context_.communicator()); });
@@ -140,7 +143,8 @@ class Fit {
   /// members of this object.
   void resume() {
     State state;
-    model_->add_to(state, optimizer_);
+    model_->add_to(state);
+    optimizers_.add_to(state, *model_);
     if (ema_) model_->add_to(state, *ema_);
     if (scaler_) add_to(state, *scaler_);
     state.add("position", position_);
@@ -151,9 +155,9 @@ class Fit {
     if (context_.rank() == 0) std::fputs(model_->table().c_str(), stderr);
   }
   /// Called when the module is divided, so that all later tensors lie in memory.
-  std::vector<ParameterGroup> groups(std::optional<DiskBacked>& disk) const {
+  PartOptimizers make_optimizers(std::optional<DiskBacked>& disk) const {
     disk.reset();
-    return model_->groups(how_.settings);
+    return {*model_, learner_.module(), how_};
   }
   Optimization optimization() {
     context_.expect(steps());
@@ -241,7 +245,7 @@ class Fit {
     callbacks_.before_step(batches[0].epoch);
     seed_step();
     learner_.module().train();
-    optimizer_.zero_grad();
+    optimizers_.zero_grad();
     logged_.clear();
     const double scale = scaler_ ? scaler_->now() : 1;
     const auto loss_of = [this](const Batch& batch) {
@@ -249,7 +253,12 @@ class Fit {
       const auto autocast = autocast_of(learner_.device(), options_);
       return learner_.training_step(batch);
     };
-    const FitModel::Backward done = model_->backward(batches, loss_of, scale);
+    const std::optional<std::size_t> only = learner_.optimizer_of_step(context_.step());
+    const FitModel::Backward done = [&] {
+      // Also during backward, in which parts of the module may run again (ml::checkpoint).
+      const PartOptimizers::Alone alone{optimizers_, only};
+      return model_->backward(batches, loss_of, scale);
+    }();
     if (copies_ != nullptr) copies_->keep_newest();
     model_->check_numbers(context_);
     const auto numbers = model_->numbers(done, has_length(), context_.communicator());
@@ -262,7 +271,7 @@ class Fit {
     }
     const double has_gradients = now();
 
-    optimizer_.set_lr(rate_ * how_.schedule(context_.step()) * callbacks_.rate_factor());
+    optimizers_.set_rates(context_.step(), callbacks_.rate_factor());
     double samples = 0;
     double samples_of_all = 0;
     for (const Batch& each : batches) {
@@ -270,7 +279,9 @@ class Fit {
       samples_of_all += static_cast<double>(each.samples_of_all);
     }
     const double rate = samples_of_all / std::max(has_gradients - std::exchange(before_, has_gradients), 1e-9);
-    Metrics metrics{{"loss", numbers.loss}, {"lr", optimizer_.lr()}, {"samples_per_second", rate}};
+    Metrics metrics{{"loss", numbers.loss}};
+    optimizers_.report_rates(metrics);
+    metrics.set("samples_per_second", rate);
     if (scaler_) metrics.set("loss_scale", scale);
     if (options_.flops_per_sample > 0) {
       metrics.set("mfu", options_.flops_per_sample * rate / (context_.size() * options_.peak_flops));
@@ -282,6 +293,7 @@ class Fit {
       metrics.set("communication_s", done.waited_seconds);
     }
     add_logged(metrics, samples_of_all);
+    asked_metrics_.look_at(metrics);
     position_ = batches_.position();
     const std::uint64_t next = context_.step() + 1;
     const bool is_to_be_saved = is_end(next) || (context_.keeps_best() && is_validated(next));
@@ -292,7 +304,7 @@ class Fit {
     // is known, it was checked above.
     if (context_.has_to_save() && !has_length()) model_->check_numbers_to_save(context_);
     const double committed = now();
-    if (!is_left_out) optimizer_.step();
+    if (!is_left_out) optimizers_.step(only);
     if (ema_) ema_->update();
     if (scaler_) scaler_->adapt(!is_left_out);
     optimizer_seconds_ = now() - committed;
@@ -376,12 +388,12 @@ class Fit {
   BatchesAhead batches_;
   const Optimization how_;
   const std::unique_ptr<FitModel> model_;
-  Optimizer optimizer_;
+  PartOptimizers optimizers_;
   std::optional<GradScaler> scaler_;  // with Precision::kFp16
   std::unique_ptr<Ema> ema_;          // nullptr: there are no moving means
-  const double rate_;
   Validation validation_;
   Callbacks callbacks_;
+  AskedMetrics asked_metrics_;
   LoggedMeans& logged_;
   Position position_;  // position in the data after the last committed step
   double optimizer_seconds_ = 0;

@@ -73,6 +73,12 @@ void FitModel::scale(double factor) const {
   if (factor != 1) multiply(own_gradients(), factor);
 }
 
+std::vector<NamedTensor> FitModel::gradients() const {
+  std::vector<NamedTensor> gradients;
+  for (const NamedTensor& each : own_parameters()) gradients.push_back({each.name, each.tensor.grad()});
+  return gradients;
+}
+
 /// Those that are there.
 std::vector<Tensor> FitModel::own_gradients() const {
   std::vector<Tensor> own;

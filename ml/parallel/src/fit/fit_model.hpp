@@ -38,7 +38,10 @@ class FitModel {
   /// What is divided among the ranks, as a table in text. Empty if nothing is.
   virtual std::string table() const = 0;
   virtual std::vector<ParameterGroup> groups(const SettingsOf& settings) const = 0;
-  /// Adds the content of checkpoints. The names and numbers are the same for all strategies.
+  /// The parameters, or the parts of them, that this rank has, by the names of their parameters.
+  virtual std::vector<NamedTensor> own_parameters() const = 0;
+  /// Add the content of checkpoints. The names and numbers are the same for all strategies.
+  virtual void add_to(State& state) = 0;
   virtual void add_to(State& state, Optimizer& optimizer) = 0;
   /// Moving means of what this rank has of the model. The model outlives them.
   virtual std::unique_ptr<Ema> make_ema(double decay) const = 0;
@@ -96,7 +99,7 @@ class FitModel {
   /// Returns true if the gradients of each rank were checked before they were reduced.
   virtual bool checks_while_reducing() const = 0;
   /// The gradients that this rank has, by the names of their parameters. They may be undefined.
-  virtual std::vector<NamedTensor> gradients() const = 0;
+  std::vector<NamedTensor> gradients() const;
   /// Time that operators have waited for parameters since the last backward.
   virtual Duration waited_for_parameters() const = 0;
   /// Runs the backward of one batch of a step in which this rank has `samples` samples. After the last batch the

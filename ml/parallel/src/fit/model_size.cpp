@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "fit/part_optimizers.hpp"
 #include "module/parameters.hpp"
 #include "parallel/shards.hpp"
 #include "parallel/units.hpp"
@@ -69,7 +70,7 @@ FitSize size_of_model(Learner& learner, const Optimization& how, const FitOption
       const ParameterSettings settings = how.settings({each.name, each.tensor.sizes().vec()});
       // A validation keeps the parameters while the moving means are in their place.
       const std::size_t means = how.ema_decay != 0 ? 2 : 0;
-      size.kept = std::max(size.kept, names_of(settings.rule.value_or(how.rule)).size() + means);
+      size.kept = std::max(size.kept, names_of(settings.rule.value_or(rule_for(how, each.name))).size() + means);
       size.parameters += count;
       size.bytes = std::max(size.bytes, bytes);
     }

@@ -24,6 +24,7 @@ class LowerRate final : public FitCallback {
       control.set_rate_factor(std::min(present, std::max(present * plateau_.factor, plateau_.rate_factor_min)));
     }
   }
+  bool logs() const override { return false; }
   void add_to_state(State& state) override { state.add("plateau." + plateau_.metric, seen_); }
 
  private:

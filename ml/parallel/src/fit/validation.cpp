@@ -9,6 +9,7 @@
 
 #include <pharos/actors/exceptions.hpp>
 #include <pharos/ml/learner.hpp>
+#include <pharos/ml/random_state.hpp>
 #include <pharos/ml/train_context.hpp>
 
 #include "fit/device_copies.hpp"
@@ -62,11 +63,15 @@ std::string Validation::reported(const std::string& name) const {
   return metric.starts_with(prefix) ? metric : prefix + metric;
 }
 
-Metrics Validation::run() {
-  const at::NoGradGuard no_grad;
+void Validation::begin() {
   learner_.module().eval();
   logged_.clear();
   for (const NamedMeasure& each : measures_) each.measure->reset();
+}
+
+Metrics Validation::run() {
+  const at::NoGradGuard no_grad;
+  begin();
   Loader loader{pass_.data, loading_};
   double samples = 0;
   while (const auto batch = loader.next()) {
@@ -88,6 +93,26 @@ Metrics Validation::run() {
     all.set(whole, measure->value(context_.communicator()));
   }
   return all;
+}
+
+std::vector<std::string> Validation::names() {
+  const at::NoGradGuard no_grad;
+  const RandomState random = RandomState::now();
+  const bool was_training = learner_.module().is_training();
+  begin();
+  LoaderOptions one_batch = loading_;
+  one_batch.ahead = 1;
+  if (const auto batch = Loader{pass_.data, one_batch}.next()) add_batch(*batch);
+  std::vector<std::string> names;
+  const Metrics means = logged_.take();
+  for (const auto& [name, mean] : means.entries()) names.push_back(reported(name));
+  for (const auto& [name, measure] : measures_) {
+    names.push_back(reported(name));
+    measure->reset();
+  }
+  learner_.module().train(was_training);
+  random.restore();
+  return names;
 }
 
 /// A rank without samples takes part with a batch whose sample does not count.

@@ -41,8 +41,13 @@ class Validation {
   bool has_data() const { return pass_.data != nullptr; }
   /// What a report says of the module as it is now. All ranks call it.
   Metrics run();
+  /// The names that run() will report, found out with one batch of each rank. All ranks call it if they have divided
+  /// the model. The training goes on as if it had not been called: random generators are put back, and a module in
+  /// evaluation mode changes no buffers.
+  std::vector<std::string> names();
 
  private:
+  void begin();
   void add_batch(const Batch& batch);
   std::string reported(const std::string& name) const;
 

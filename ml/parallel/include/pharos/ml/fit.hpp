@@ -29,7 +29,8 @@ namespace pharos::ml {
 /// Trains the learner as one rank. Call it from a training function of your own, on all ranks and on the rank's thread;
 /// it returns when the training has ended or was stopped. The context keeps nothing of the learner afterwards, so the
 /// learner may be destroyed. A rank that has reserved a GPU (TrainerOptions::scaling) trains on that GPU. Each step
-/// reports "loss", "lr" and "samples_per_second".
+/// reports "loss", "lr" and "samples_per_second"; with several optimizers "lr" is the rate of the first one, "lr_2"
+/// that of the second one, and so on.
 ///
 /// With FitStrategy::kCopies a rank that dies is replaced, and the other ranks go on with the interrupted step. With
 /// the strategies that divide, all ranks begin again at the newest checkpoint. So does a module with a SyncBatchNorm,

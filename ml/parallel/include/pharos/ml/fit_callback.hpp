@@ -63,6 +63,9 @@ class PHAROS_API FitCallback {
   virtual void at_epoch_end(FitControl&, const Metrics& metrics) { static_cast<void>(metrics); }
   /// When the training has ended or was stopped; not if it has failed.
   virtual void at_end(FitControl&) {}
+  /// Returns false if it never calls FitControl::log(). If no callback does, fit() knows before the training which
+  /// metrics there will be, and refuses a misspelt one.
+  virtual bool logs() const { return true; }
   /// Adds what the training resumes from. A process that takes the place of a dead rank gets it from the other ranks.
   virtual void add_to_state(State&) {}
 };

@@ -2,9 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,9 +34,24 @@ class DeviceCopies;
 class LearnerAtWork;
 class LoggedMeans;
 
-/// The optimizer of a Learner. A value.
-struct Optimization {
+/// One of several optimizers of a Learner. A value.
+struct PartOptimizer {
+  /// This optimizer trains the parameters whose names begin with this, "embedding." for example, and that no optimizer
+  /// before it in the list trains. Empty: all that are left.
+  std::string parameters{};
   Rule rule = AdamW{};
+  /// The learning rate is multiplied by this schedule's factor, too. Steps are those of the training.
+  Schedule schedule = constant();
+};
+
+/// The optimizer of a Learner, or its optimizers. A value.
+struct Optimization {
+  /// torch_rule() makes a rule of an optimizer of libtorch.
+  Rule rule = AdamW{};
+  /// Several optimizers, in place of `rule`. All other members are about all parameters. See also
+  /// Learner::optimizer_of_step(). fit() throws InvalidArgument if a parameter that is trained has no optimizer, or if
+  /// an optimizer has no parameter.
+  std::vector<PartOptimizer> parts{};
   /// Decay of parameters of two or more dimensions.
   double weight_decay = 0;
   /// Says for each parameter how it is trained, if not all of them are trained alike: see ParameterSettings. Not
@@ -96,6 +113,15 @@ class PHAROS_API Learner {
   virtual std::vector<std::shared_ptr<FitCallback>> callbacks() { return {}; }
   /// A schedule may use context().expected_steps().
   virtual Optimization configure_optimizers() { return {}; }
+  /// With several optimizers: the place in Optimization::parts of the one that takes this step, counted from 0; the
+  /// same on all ranks. The parameters of the others need no gradients during that step, and stay as they are. nullopt:
+  /// all optimizers take the step. So two networks that are trained against each other take turns:
+  ///
+  ///   std::optional<std::size_t> optimizer_of_step(std::uint64_t step) override { return step % 2; }
+  ///   at::Tensor training_step(const ml::Batch& batch) override {
+  ///     return optimizer_of_step(context().step()) == 0 ? loss_of_critic(batch) : loss_of_generator(batch);
+  ///   }
+  virtual std::optional<std::size_t> optimizer_of_step(std::uint64_t) { return std::nullopt; }
   /// Options for Ddp; used with FitStrategy::kCopies.
   virtual DdpOptions configure_copies() { return {}; }
   /// Options for Sharded; used with the strategies that divide. FitOptions::bf16 overrides `param` and `reduce`.

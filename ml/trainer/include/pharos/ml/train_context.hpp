@@ -54,6 +54,8 @@ struct TrainBegin {
   std::uint64_t keep_last = 2;
   std::uint64_t keep_best = 0;
   std::string metric{};
+  /// Metrics that the user's options look at (TrainerOptions::metric, early_stopping()), and that reports should have.
+  std::vector<std::string> asked_for{};
   bool is_better_lower = true;
   std::uint64_t save_every = 0;  ///< In steps; 0: saves only when the training stops or a report asks for a checkpoint.
   Duration timeout = std::chrono::seconds{30};
@@ -152,6 +154,9 @@ class PHAROS_API TrainContext {
   std::uint64_t seed() const { return begin_.seed; }
   /// The name of the metric that matters (TrainerOptions::metric).
   const std::string& metric() const { return begin_.metric; }
+  /// The metrics that the user's options look at, so that reports should have them: TrainerOptions::metric, if it is
+  /// not the default, and those of early_stopping().
+  const std::vector<std::string>& asked_for() const { return begin_.asked_for; }
   bool has_folder() const { return !begin_.folder.empty(); }
   /// Returns true if the best checkpoints are kept (TrainerOptions::keep_best).
   bool keeps_best() const { return begin_.keep_best != 0; }
