@@ -223,7 +223,7 @@ Resources Leases::tasks() const {
 // checked.
 std::string Leases::check() const {
   std::string wrong;
-  ResourceLedger expected{ledger_.total()};  // computed from all allotments
+  ResourceLedger expected = all_;  // less all allotments
   std::map<std::uint32_t, std::int64_t> devices;
   const auto take = [&](const Allotment& allotment, bool with_cpus) {
     Allotment scarce = allotment;

@@ -214,7 +214,7 @@ TEST_F(NodesTest, IfANodeDiesThatTakesObjectsOfOneThatDrainsTheOthersStillGetThe
   start_head();
   start_node("cpu=1,b=1");
   ChildProgram& c =
-      start_node("cpu=1,c=1", {{"PHAROS_FAILPOINT", std::string{node::failpoints::kObjectTaken.name()} + ":kill:0"}});
+      start_node("cpu=1,c=1", {{"PHAROS_FAILPOINT", std::string{node::failpoints::kObjectHere.name()} + ":kill:0"}});
   const std::string go = folder() / "go";
   const auto driver = start_driver("objects", {go});
   const std::string b = read_until(*driver, "b is ").substr(5);

@@ -248,14 +248,14 @@ TEST_F(LeasesTest, ABundleThatIsGivenUpEndsItsIdleWorkersAndThoseThatStart) {
 }
 
 TEST_F(LeasesTest, ABundlesGpusAreThoseThatItHas) {
-  Leases bundle{Allotment{*Resources::parse("cpu=1,gpu=1.5"), {{2, Resources::kWhole}, {5, Resources::kWhole / 2}}},
+  Leases bundle{Allotment{*Resources::parse("cpu=1,gpu=2"), {{2, Resources::kWhole}, {5, Resources::kWhole}}},
                 kWorkersMax, kIdleTime};
-  const auto half = bundle.request(LeaseRequestId{1}, driver_of(7), *Resources::parse("gpu=0.5"), now_);
-  ASSERT_TRUE(half);
-  EXPECT_EQ(std::get<StartWorker>(half->front()).gpus, (std::vector{GpuShare{5, Resources::kWhole / 2}}));
-  const auto whole = bundle.request(LeaseRequestId{2}, driver_of(7), *Resources::parse("gpu=1"), now_);
-  ASSERT_TRUE(whole);
-  EXPECT_EQ(std::get<StartWorker>(whole->front()).gpus, (std::vector{GpuShare{2, Resources::kWhole}}));
+  const auto one = bundle.request(LeaseRequestId{1}, driver_of(7), *Resources::parse("gpu=0.5"), now_);
+  ASSERT_TRUE(one);
+  EXPECT_EQ(std::get<StartWorker>(one->front()).gpus, (std::vector{GpuShare{2, Resources::kWhole / 2}}));
+  const auto other = bundle.request(LeaseRequestId{2}, driver_of(7), *Resources::parse("gpu=1"), now_);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(std::get<StartWorker>(other->front()).gpus, (std::vector{GpuShare{5, Resources::kWhole}}));
   EXPECT_EQ(bundle.check(), "");
 }
 

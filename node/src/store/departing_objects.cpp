@@ -65,9 +65,10 @@ async::Async<void> DepartingObjects::give(NodeId node, ExportedObjects::Claimed 
     ++taken_;
     co_return exports_.note_moved(node, object.object.id, there->object);
   }
-  // A node that needs the object no more releases it; or this node ends.
   const ErrorCode why = answer ? ErrorCode::kCorrupt : answer.error().code();
-  if (why == ErrorCode::kNotFound || why == ErrorCode::kCancelled) co_return;
+  if (why == ErrorCode::kCancelled) co_return;  // this node ends
+  // The node needs the object no more, or has taken it and the answer was lost.
+  if (why == ErrorCode::kNotFound) co_return exports_.end_claim(node, object.object.id);
   log(LogLevel::kWarn, "this node drains, and another node could not take an object",
       {kv("object", object.object.id), kv("node", node),
        kv("why", answer ? std::string{"its answer makes no sense"} : answer.error().message())});
@@ -81,7 +82,9 @@ async::Async<void> DepartingObjects::tell(NodeId node, Location object, Location
                                              async::Deadline::after(2 * kAnswerTime, executor_.now()));
   if (answer) co_return exports_.note_moved(node, object.id, to);
   const ErrorCode why = answer.error().code();
-  if (why != ErrorCode::kNotFound && why != ErrorCode::kCancelled) exports_.forget_move(object.id);
+  if (why == ErrorCode::kCancelled) co_return;
+  if (why == ErrorCode::kNotFound) co_return exports_.end_claim(node, object.id);
+  exports_.forget_move(object.id);
 }
 
 }  // namespace pharos::node

@@ -141,6 +141,10 @@ std::shared_ptr<net::Peer> ExportedObjects::link_to(NodeId node) const {
 
 void ExportedObjects::note_moved(NodeId node, const ObjectId& id, const Location& to) {
   moved_.insert_or_assign(id, to);
+  end_claim(node, id);
+}
+
+void ExportedObjects::end_claim(NodeId node, const ObjectId& id) {
   if (const auto found = neighbours_.find(node); found != neighbours_.end()) release(found->second, id);
 }
 

@@ -63,6 +63,8 @@ class ExportedObjects final : public net::Peer::Owner {
   /// Another node has the object now, and `node` claims it there, or is that node: its claim here ends. Whoever claims
   /// the object here from now on is told the new place.
   void note_moved(NodeId node, const ObjectId& id, const Location& to);
+  /// The node says that nothing there needs the object: its claim ends.
+  void end_claim(NodeId node, const ObjectId& id);
   /// Where the object has moved to. nullptr if it has not moved.
   const Location* moved_to(const ObjectId& id) const;
   /// A node could not claim the object at its new place, so the object has to move once more.

@@ -37,11 +37,6 @@ Error lost_with_its_node(const ObjectId& id, const Error& why) {
           "Create the object again, and check that node."};
 }
 
-Error not_claimed(const object_store::Location& object) {
-  return {ErrorCode::kNotFound,
-          "nothing here needs object " + to_string(object.id) + " of node " + to_string(object.node)};
-}
-
 }  // namespace
 
 ImportedObjects::ImportedObjects(async::Executor& executor, Host& host, NodeId self, std::shared_ptr<NodeStore> store,
@@ -283,6 +278,14 @@ bool ImportedObjects::on_asked(const NodeLinks::Link& link, const wire::Message&
   return false;
 }
 
+/// Why nothing here is that object: kNotFound, and then the claim of this node may end; or it is being claimed just
+/// now.
+Error ImportedObjects::not_taken(const Location& object) const {
+  const std::string what = "object " + to_string(object.id) + " of node " + to_string(object.node);
+  if (claiming_.contains(object.id)) return {ErrorCode::kUnavailable, what + " is being claimed"};
+  return {ErrorCode::kNotFound, "nothing here needs " + what};
+}
+
 async::Async<void> ImportedObjects::answer_take(NodeLinks::Link link, Location object, std::uint64_t request) {
   auto taken = co_await take(object);
   if (taken) {
@@ -294,10 +297,10 @@ async::Async<void> ImportedObjects::answer_take(NodeLinks::Link link, Location o
 
 async::Async<Result<object_store::Location>> ImportedObjects::take(Location object) {
   const auto import = imports_.find(object.id);
-  if (import == imports_.end() || import->second.origin != object) co_return not_claimed(object);
+  if (import == imports_.end() || import->second.origin != object) co_return not_taken(object);
   const Location here = import->second.here;
   PHAROS_CO_TRY(const auto pin, pins_.take(PinKind::kRead, here));
-  if (!pin) co_return not_claimed(object);
+  if (!pin) co_return not_taken(object);
   if (!pin->object.in_memory) {
     async::Completion<void> brought;
     bring_(pins_.table(), here, [brought](Result<void> end) mutable {
@@ -317,12 +320,12 @@ async::Async<Result<object_store::Location>> ImportedObjects::take(Location obje
   its.origin = its.here;
   its.claimed = false;
   pins_.drop(pin->number);
-  failpoint(failpoints::kObjectTaken);
+  failpoint(failpoints::kObjectHere);
   co_return here;
 }
 
 async::Async<void> ImportedObjects::answer_moved(NodeLinks::Link link, wire::ObjectMoved moved, std::uint64_t request) {
-  auto followed = co_await follow(std::move(moved));
+  auto followed = co_await follow(moved);
   if (followed) {
     link->respond(request, wire::Done{});
   } else {
@@ -332,7 +335,7 @@ async::Async<void> ImportedObjects::answer_moved(NodeLinks::Link link, wire::Obj
 
 async::Async<Result<void>> ImportedObjects::follow(wire::ObjectMoved moved) {
   const auto import = imports_.find(moved.object.id);
-  if (import == imports_.end() || import->second.origin != moved.object) co_return not_claimed(moved.object);
+  if (import == imports_.end() || import->second.origin != moved.object) co_return not_taken(moved.object);
   ++claiming_[moved.to.id];
   auto claimed = co_await claim(moved.to);
   if (--claiming_[moved.to.id] == 0) claiming_.erase(moved.to.id);

@@ -116,6 +116,7 @@ class ImportedObjects {
   void release_if_unused(const Location& origin);
 
   bool on_asked(const NodeLinks::Link& link, const wire::Message& message, std::uint64_t request);
+  Error not_taken(const Location& object) const;
   async::Async<void> answer_take(NodeLinks::Link link, Location object, std::uint64_t request);
   async::Async<Result<Location>> take(Location object);
   async::Async<void> answer_moved(NodeLinks::Link link, wire::ObjectMoved moved, std::uint64_t request);

@@ -115,6 +115,17 @@ TEST_F(DepartingObjectsTest, IfANodeCannotTakeAnObjectAnotherIsAsked) {
   EXPECT_TRUE(std::holds_alternative<wire::TakeObject>(take_sent(kSecond).message));
 }
 
+TEST_F(DepartingObjectsTest, ANodeThatDoesNotNeedTheObjectClaimsItNoMore) {
+  const Location object = make_object();
+  claim(kFirst, object);
+  go_on();
+  answer(kFirst, take_sent(kFirst), wire::Failure{Error{ErrorCode::kUnavailable, "it is being claimed"}});
+  EXPECT_EQ(exports_.claims(), 1U);
+  go_on();
+  answer(kFirst, take_sent(kFirst), wire::Failure{Error{ErrorCode::kNotFound, "no need"}});
+  EXPECT_EQ(exports_.claims(), 0U);
+}
+
 TEST_F(DepartingObjectsTest, AnAnswerThatNamesAnotherObjectMovesNothing) {
   const Location object = make_object();
   claim(kFirst, object);

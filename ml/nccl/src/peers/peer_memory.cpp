@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <iterator>
 #include <span>
 #include <string>
+#include <thread>
 #include <type_traits>
+#include <utility>
 
 #include <pharos/base/check.hpp>
 #include <pharos/base/log.hpp>
@@ -21,6 +24,8 @@ namespace {
 // CUDA hands out whole blocks of this size. A piece that is smaller would lie somewhere in a block.
 constexpr std::size_t kBlock = std::size_t{2} << 20;
 constexpr std::size_t kWasteMax = 2;  // a piece may be this many times as large as needed
+constexpr Duration kDyingTime = std::chrono::seconds{1};
+constexpr Duration kLookForDeathTime = std::chrono::milliseconds{10};
 
 using ProcessId = std::array<std::byte, 16>;
 /// Tells this process from all others, also from those of other containers.
@@ -131,11 +136,21 @@ Result<void> PeerMemory::open(const std::vector<Card>& cards) {
   for (std::uint32_t rank = 0; rank < cards.size(); ++rank) {
     const std::pair key{rank, cards[rank].number};
     if (rank == host_.rank() || opened_.contains(key)) continue;
-    PHAROS_TRY(std::byte* const memory, open_one(cards[rank]));
-    opened_.emplace(key, Opened{memory, cards[rank].process != this_process()});
+    auto memory = open_one(cards[rank]);
+    if (!memory) return cause_of(std::move(memory).error());
+    opened_.emplace(key, Opened{*memory, cards[rank].process != this_process()});
   }
   failpoint(failpoints::kGpuMemoryShared);
   return {};
+}
+
+// A process that dies loses its memory first, and the others see its end a little later.
+Error PeerMemory::cause_of(Error refused) {
+  for (Duration waited{}; waited < kDyingTime; waited += kLookForDeathTime) {
+    if (auto fine = tried([&] { host_.check(); }); !fine) return std::move(fine).error();
+    std::this_thread::sleep_for(kLookForDeathTime);
+  }
+  return refused;
 }
 
 Result<std::byte*> PeerMemory::open_one(const Card& card) {

@@ -71,6 +71,7 @@ class PeerMemory {
   Result<Card> card_of(const Piece& piece) const;
   Result<std::vector<Card>> exchange(const Card& own);
   Result<void> open(const std::vector<Card>& cards);
+  Error cause_of(Error refused);
   Result<std::byte*> open_one(const Card& card);
   Result<std::byte*> keep(Piece piece, const std::vector<Card>& cards);
 

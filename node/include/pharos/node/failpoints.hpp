@@ -33,12 +33,12 @@ inline constexpr Failpoint kObjectClaimed{
     "object_claimed"};  ///< the object is pinned for the other node, which is not told
 inline constexpr Failpoint kObjectImported{
     "object_imported"};  ///< the object of the other node has a place in this store, but nobody is told
-inline constexpr Failpoint kObjectTaken{
-    "object_taken"};  ///< an object of a node that drains is here for good, but that node does not know
+inline constexpr Failpoint kObjectHere{
+    "object_here"};  ///< an object of a node that drains is here for good, but that node does not know
 inline constexpr Failpoint kProgramSent{
     "program_sent"};  ///< a part of an executable is about to be sent; can fail: damaged on its way
 
-inline constexpr std::array kOfTransfer{kObjectClaimed, kObjectImported, kObjectTaken, kProgramSent};
+inline constexpr std::array kOfTransfer{kObjectClaimed, kObjectImported, kObjectHere, kProgramSent};
 
 // The head and its stored records.
 inline constexpr Failpoint kRecordsOpened{"records_opened"};  ///< the store is open, but not read

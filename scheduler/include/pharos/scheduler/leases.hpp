@@ -110,7 +110,7 @@ class Leases {
 
   /// `total` are the resources of a node, or the allotment of a bundle.
   Leases(ResourceLedger total, std::uint32_t workers_max, Duration idle_time)
-      : ledger_{std::move(total)}, workers_max_{workers_max}, idle_time_{idle_time} {}
+      : all_{std::move(total)}, ledger_{all_}, workers_max_{workers_max}, idle_time_{idle_time} {}
 
   /// Asks for a worker that holds `demand`. The caller must have checked could_fit(), because a demand that can never
   /// fit would wait for ever. Returns kOverloaded at the bounds above.
@@ -226,6 +226,7 @@ class Leases {
   Error too_many() const;
   std::size_t workers() const { return leased_.size() + starting_.size(); }
 
+  ResourceLedger all_;  // with nothing taken
   ResourceLedger ledger_;
   std::uint32_t workers_max_;
   Duration idle_time_;
