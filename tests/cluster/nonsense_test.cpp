@@ -45,7 +45,7 @@ using node::Introduction;
 using Names = std::set<std::string_view>;
 
 // What may be said to a node on a connection on which no program has registered. RegisterJob would start a program.
-const Names kQuestions{"RegisterJob", "Inspect", "ListRows", "ReadLog", "DrainNode", "EndNode"};
+const Names kQuestions{"RegisterJob", "Inspect", "ListRows", "ReadLog", "DrainNode", "EndNode", "RotateToken"};
 // What only a head may say to a node, and what only travels within one machine. No node may say it to its head.
 const Names kNeverToHead{
     "Failure",        "RegisterJob",   "JobRegistered", "WorkerReady",    "WorkerEnded",      "Stop",
